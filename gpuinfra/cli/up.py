@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, {**options, "had_nodes": _has_nodes(declared.name)})
+            journal.begin(declared.name, {**options, "nodes": _nodes(declared.name)})
         search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
@@ -290,23 +291,23 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
         state=lambda: exported(declared.name),
-        shortage=shortage,
+        shortage=partial(shortage, before=journal.options.get("nodes")),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
         searches=searches,
     )
 
 
-def _has_nodes(name: str) -> bool:
-    """Return whether the state of a stack contains nodes. A stack that does not exist has none."""
+def _nodes(name: str) -> list[str]:
+    """Return the instance IDs of the nodes in the state of a stack. A stack that does not exist has none."""
     from gpuinfra.engine.up import NO_STACK
     from gpuinfra.inventory import nodes_of
 
     try:
-        return bool(nodes_of(exported(name)))
+        return [node.id for node in nodes_of(exported(name))]
     except DeploymentError as problem:
         if NO_STACK in str(problem):
-            return False
+            return []
         raise
 
 
@@ -325,8 +326,8 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
 
     failed = Failed(
         declared=declared,
-        # A journal without the entry is from an earlier version, which did not read the nodes.
-        had_nodes=bool(journal.options.get("had_nodes", True)),
+        # A journal from an earlier version does not list the nodes, so the stack possibly had some.
+        had_nodes=journal.options.get("nodes") != [],
         empty=[pool for pool, choice in journal.choices.items() if choice == EXHAUSTED],
         price=price,
         deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, UNTESTED, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
-from gpuinfra.handover.watch import Outcome, never_reported
+from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome, never_reported
 from gpuinfra.words import counted
 
 MOST_FINDINGS = 5
@@ -35,7 +35,7 @@ def reasons(outcome: Outcome) -> list[str]:
 
 def _why(outcome: Outcome) -> str:
     return {
-        "deadline": "the deadline passed",
+        "deadline": DEADLINE_TEXT,
         "settled": "every node has reported",
         "canary": "the first node of a replacement failed, so the other nodes keep the previous template",
         "stock-out": summary(problem.kind for problem in outcome.problems),

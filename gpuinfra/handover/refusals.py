@@ -41,10 +41,12 @@ class Kind(StrEnum):
     THROTTLING = "throttling"
     INTERNAL = "internal"
     """The cloud's service failed."""
+    NO_MESSAGE = "no-message"
+    """The deadline passed, and the cloud did not say why it launched too few nodes."""
     UNKNOWN = "unknown"
 
 
-NO_CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION, Kind.PRICE, Kind.PLACEMENT})
+NO_CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION, Kind.PRICE, Kind.PLACEMENT, Kind.NO_MESSAGE})
 """Kinds for which nodes may be available in another zone, as another capacity kind, or later."""
 
 MAX_MESSAGE = 2000
@@ -62,6 +64,7 @@ HINTS: dict[str, str] = {
     Kind.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
     Kind.THROTTLING: "the cloud limits the request rate, and the group tries again; wait, then run `pulumi up` again",
     Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the service's status page",
+    Kind.NO_MESSAGE: "the cloud launched too few nodes before the deadline and reported no reason: read the group's activities, list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, or increase `handover.deadline_minutes`",
     Kind.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
 }
 """Hint for each kind. A table row can have its own hint."""

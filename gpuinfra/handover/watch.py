@@ -22,6 +22,8 @@ STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
 of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
+DEADLINE_TEXT = "the deadline passed"
+"""Part of the error if the wait ends at the deadline. `gpuinfra up` reads it from the engine's message."""
 NOT_DUE = "not due"
 """The wait ends for this reason if no node is expected yet, because all counts are 0, no capacity window is open, or a request is queued."""
 NOT_DUE_TEXT = "no nodes are expected now: all counts are 0, the capacity has not started or has ended, or the request is still queued"

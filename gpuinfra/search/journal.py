@@ -75,7 +75,7 @@ class Journal(StackJournal):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options that `--resume` uses again: `max_usd_per_hour`, `prices` (the path of a price file), and `had_nodes` (whether the stack had nodes before the run)."""
+        """Options that `--resume` uses again: `max_usd_per_hour`, `prices` (the path of a price file), and `nodes` (the instance IDs of the nodes before the run)."""
         return dict(self._body.get("options") or {})
 
     def remember(self, options: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,14 @@ from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import module
 from gpuinfra.handover.ports import GroupProblem
-from gpuinfra.handover.refusals import NO_CAPACITY, Kind
+from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind
+from gpuinfra.handover.watch import DEADLINE_TEXT
 from gpuinfra.inventory import handovers_of
 from gpuinfra.naming import logical
 from gpuinfra.plan.model import Plan
 from gpuinfra.registry import module_of
-from gpuinfra.verification.store import polled
+from gpuinfra.verification.store import Poll, polled
+from gpuinfra.words import counted
 
 Resources = Sequence[Mapping[str, Any]]
 
@@ -29,6 +31,8 @@ class Shortage:
     """The cloud's latest message about each group. `name` is the group's name in the plan."""
     pools: tuple[str, ...]
     """Pools of these groups, in the order of the plan."""
+    running: tuple[str, ...] = ()
+    """Those of the pools that have nodes from before the run. Their groups must not be removed, because jobs can run on the nodes."""
 
     @property
     def final(self) -> tuple[GroupProblem, ...]:
@@ -36,11 +40,15 @@ class Shortage:
         return tuple(one for one in self.problems if one.kind not in NO_CAPACITY)
 
 
-def shortage(plan: Plan, resources: Resources, failures: Iterable[Failure]) -> Shortage | None:
+def shortage(
+    plan: Plan, resources: Resources, failures: Iterable[Failure], before: Collection[str] | None = ()
+) -> Shortage | None:
     """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
 
+    `before` are the instance IDs of the nodes before the run, or None if they are unknown.
+
     A failed deployment is a shortage if the cloud refused to create groups, or if the handover waited for nodes that were not launched
-    and no launched node failed its checks.
+    and no launched node failed its checks. A group without a message is a shortage if the deadline passed and all launched nodes have reported.
     """
     groups = {logical(plan.name, group.name): group.name for pool in plan.pools for group in pool.groups}
     types = group_types(plan.cloud)
@@ -49,14 +57,17 @@ def shortage(plan: Plan, resources: Resources, failures: Iterable[Failure]) -> S
     if any(one not in refused and one.type != wire.TYPE for one in about):
         return None
     table = module(plan.cloud).REFUSALS
+    polls = polled(resources) if before is None or before or not refused else ()
     if refused:
         found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
     else:
-        found = list(_of_handovers(resources))
+        found = list(_of_handovers(polls, late=any(DEADLINE_TEXT in one.message for one in about)))
     found = _latest(one for one in found if one.kind != Kind.THROTTLING)
     names = {one.name for one in found}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
-    return Shortage(problems=tuple(found), pools=pools) if pools else None
+    old = {node.pool for poll in polls for node in poll.verdict.nodes if before is None or node.instance_id in before}
+    running = tuple(pool for pool in pools if pool in old)
+    return Shortage(problems=tuple(found), pools=pools, running=running) if pools else None
 
 
 def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:
@@ -69,12 +80,22 @@ def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:
     return list(found.values())
 
 
-def _of_handovers(resources: Resources) -> Iterable[GroupProblem]:
-    for poll in polled(resources):
+def _of_handovers(polls: Iterable[Poll], *, late: bool) -> Iterable[GroupProblem]:
+    for poll in polls:
         verdict = poll.verdict
         if any(node.outcome == "failed" for node in verdict.nodes):
             return
-        yield from poll.gatherer.problems(verdict.missing)
+        problems = poll.gatherer.problems(verdict.missing)
+        yield from problems
+        if late and all(node.settled or node.needs_partner for node in verdict.nodes):
+            reported = {one.name for one in problems}
+            yield from (_silent(name, count) for name, count in verdict.missing.items() if name not in reported)
+
+
+def _silent(name: str, count: int) -> GroupProblem:
+    """Return the problem of a group that launched too few nodes before the deadline, and did not report why."""
+    message = f"{counted(count, 'node')} not launched before the deadline, and the cloud reported no reason"
+    return GroupProblem(group=name, name=name, kind=Kind.NO_MESSAGE, message=message, hint=HINTS[Kind.NO_MESSAGE])
 
 
 def group_types(cloud: str) -> frozenset[str]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.clone.draft import put, value_at
 from gpuinfra.clone.write import edited
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.errors import SpecError, UsageError, reason_of
 from gpuinfra.file_errors import cannot_write
 from gpuinfra.node.journal import write_whole
+from gpuinfra.plan.storage import existing_of
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.load import LoadedStack, stack_in
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.storage import Lustre
 
 DECLARED = -1
 """The choice of the declared placement. Other choices are indexes into `fallback`."""
@@ -99,11 +102,26 @@ def _edits(declared: LoadedStack, choices: Choices) -> list[tuple[Route, object]
         route = (*declared.route, "pools", index)
         candidate: Any = value_at(value, (*route, "fallback", choice))
         edits += [((*route, name), candidate[name]) for name in FIELDS if candidate.get(name) is not None]
-    zone = zoning_of(declared.spec).default
-    if edits and declared.spec.storage and zoning_of(_moved(declared.spec, choices)).default != zone:
-        # The zone of the pools determines the default zone, and a file system in another zone is another file system.
-        edits.append(((*declared.route, "where", "zone"), zone))
-    return edits
+    return edits + (list(_unmoved(declared, choices)) if edits else [])
+
+
+def _unmoved(declared: LoadedStack, choices: Choices) -> Iterator[tuple[Route, object]]:
+    """Yield the edits that keep file systems and other pools in their zone, because the zones of the pools determine the default zone."""
+    spec = declared.spec
+    before, after = zoning_of(spec), zoning_of(_moved(spec, choices))
+    if after.default == before.default:
+        return
+    others = [pool.name for pool in spec.pools if choices.get(pool.name, DECLARED) < 0]
+    cloud, region = profile_of(spec.cloud), spec.where.region
+    if cloud.region_of_zone(before.default, region) is not None:
+        if spec.storage or any(after.by_pool[name] != before.by_pool[name] for name in others):
+            yield (*declared.route, "where", "zone"), before.default
+        return
+    # The cloud chose the zone of the nodes, but a file system is in a zone.
+    for index, entry in enumerate(spec.storage):
+        created = isinstance(entry, Lustre) and not entry.zone and existing_of(entry) is None
+        if created and (zone := cloud.file_system(entry, "", before.default, region).zone):
+            yield (*declared.route, "storage", index, "zone"), zone
 
 
 def _moved(spec: ClusterSpec, choices: Choices) -> ClusterSpec:

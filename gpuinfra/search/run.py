@@ -172,8 +172,8 @@ def _why(one: Search, problem: UpFailed) -> Shortage | None:
 
 
 def _can_move(one: Search, short: Shortage) -> bool:
-    """Return whether each pool without capacity declares alternatives."""
-    return all(pool.fallback for pool in one.declared.spec.pools if pool.name in short.pools)
+    """Return whether each pool without capacity declares alternatives, and whether their groups can be removed."""
+    return not short.running and all(pool.fallback for pool in one.declared.spec.pools if pool.name in short.pools)
 
 
 def _reasons(one: Search, short: Shortage) -> Iterator[str]:
@@ -184,6 +184,11 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
     if not one.searches:
         yield "  no other capacity was tried, because of --no-search"
         return
+    if short.running:
+        yield (
+            f"  no other capacity was tried, because nodes of {', '.join(short.running)} ran before this command, and jobs can run on them; "
+            "wait for capacity, or set `count` to 0, run the command, restore `count`, and run it again"
+        )
     without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
         yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/declaring.md)"

@@ -17,6 +17,7 @@ from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+from gpuinfra.search import outcome
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
 from tests.search.world import STOCK_OUT, TEXT, Killed, World
@@ -251,7 +252,7 @@ def test_resumed_run_keeps_its_limit(world: World, tmp_path: Path) -> None:
         run("--yes", "--max-usd-per-hour", str(limit))
     world.kill_at = 0
     (path,) = journals(tmp_path)
-    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit, "had_nodes": False}
+    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit, "nodes": []}
     assert "within the price limit" in str(run("--yes", "--resume").exception)
     assert "use1-az1" not in " ".join(world.calls)
     world.kill_at = world.moment + 3
@@ -357,6 +358,7 @@ def test_nodes_that_ran_before_are_kept(
     node = {"label": "gpu-1", "instanceId": "i-1", "group": "gpu-spot-0", "outcome": "verified"}
     handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [node]}}
     monkeypatch.setattr(cli, "exported", lambda name: [*world.state(), handover])
+    monkeypatch.setattr(outcome, "polled", lambda resources: ())
     before = world.path.read_text()
     done = run("--yes", "--no-search")
     assert isinstance(done.exception, DeploymentError)
@@ -390,10 +392,10 @@ def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pyt
         raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
-    assert not cli._has_nodes("find")
+    assert cli._nodes("find") == []
     monkeypatch.setattr(cli, "exported", lambda name: (_ for _ in ()).throw(DeploymentError("no login")))
     with pytest.raises(DeploymentError):
-        cli._has_nodes("find")
+        cli._nodes("find")
 
 
 def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,22 +20,27 @@ class Tried:
     plan: Plan
     waited: bool
     """Whether the handover waited for capacity. Otherwise, the cloud refused the group, or there was capacity."""
+    silent: bool
+    """Whether the cloud reported no reason, so that the handover waited until its deadline."""
     launched: bool
     """Whether a node was launched and reported."""
 
 
-def minutes(attempts: Iterable[Tried], delay_s: float = 0) -> tuple[float, bool]:
+def minutes(attempts: Sequence[Tried], delay_s: float = 0, *, deployed: bool = False) -> tuple[float, bool]:
     """Return the minutes of these attempts, and whether they are complete. If not, they are a lower limit.
 
-    The first attempt creates all resources, and each later attempt those that no earlier attempt created. An attempt without capacity waits for
-    5 minutes, or for half of the declared deadline. The removal of the groups between two attempts has no public figure.
+    The first attempt creates all resources, or none if the stack is `deployed`. Each later attempt creates those that no earlier attempt created. An attempt without capacity waits for
+    5 minutes, or for half of the declared deadline, or until the deadline if the cloud reports no reason. The removal of the
+    groups between two attempts has no public figure.
     """
-    total, complete, existing, count = delay_s, True, set[str](), 0
+    total, complete, count = delay_s, True, 0
+    existing = _names(attempts[0].plan) if deployed else set[str]()
     for one in attempts:
         chain = _until_groups(one.plan, existing)
         existing |= _names(one.plan)
         steps = [_group(one.plan), *(part.duration for part in longest(map(node_steps, one.plan.pools)))] if one.launched else []  # fmt: skip
-        patience = min(STOCKOUT_PATIENCE_S, one.plan.handover.deadline_s / 2) if one.waited else 0.0
+        deadline = one.plan.handover.deadline_s
+        patience = deadline if one.silent else min(STOCKOUT_PATIENCE_S, deadline / 2) if one.waited else 0.0
         # Nodes start while the handover waits for the other nodes of their group.
         total += seconds(chain) + max(patience, sum(step.seconds or 0 for step in steps))
         complete = complete and all(part.duration.exact for part in chain) and all(step.exact for step in steps)

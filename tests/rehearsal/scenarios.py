@@ -83,7 +83,8 @@ class Scenario:
     deadline: str = "20s"
     """Deadline of the handover in the test. The declared one counts in the simulated time."""
     incident: str = ""
-    """`kill`: the command is killed in its second attempt. `evict`: the first node is evicted before it reports."""
+    """`kill`: the command is killed in its second attempt. `evict`: the first node is evicted before it reports.
+    `lose`: a node is terminated after a first `up`, and the faults begin."""
     nodes: int = 0
     """Nodes at the end."""
 
@@ -178,7 +179,16 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         "slow region", "the group reports no error, and launches its node late", "1 of 1 nodes", READY, ["ready"],
         fallback=moves, faults=("cloud:slow:gpu:15",), deadline=LONG, nodes=1,
     )  # fmt: skip
+    yield one(
+        "no nodes and no message", f"zone {first} launches no node, and the group reports no error until the deadline", "1 of 1 nodes", READY,
+        ["no capacity", "ready"], fallback=moves, faults=(f"cloud:slow:{first}:86400",), deadline="100s", nodes=1,
+    )  # fmt: skip
     two = {"kind": "spot", "count": 2}
+    yield one(
+        "lost node of a running cluster", f"one of two nodes is terminated, and zone {first} has no capacity for it; jobs can run on the other node",
+        "nodes of gpu ran before this command", FAILED, ["failed"], capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",),
+        incident="lose", nodes=1,
+    )  # fmt: skip
     yield one(
         "partial capacity", f"zone {first} has capacity for one of two nodes", "2 of 2 nodes", READY, ["no capacity", "ready"],
         capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",), deadline=LONG, nodes=2,

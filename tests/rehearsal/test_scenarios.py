@@ -19,6 +19,7 @@ import yaml
 from gpuinfra.day import today
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.up import remove
+from gpuinfra.handover.refusals import Kind
 from gpuinfra.node.journal import write_whole
 from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.session import Options, open_session
@@ -29,7 +30,7 @@ from gpuinfra.spec.load import read_stack
 
 from .conftest import command
 from .scenario_time import Tried, minutes
-from .scenarios import FAILED, NOT_DEPLOYED, READY, RESULTS, SCENARIOS, Scenario, recorded
+from .scenarios import FAILED, LONG, NOT_DEPLOYED, READY, RESULTS, SCENARIOS, Scenario, recorded
 from .test_search import Run
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
@@ -140,6 +141,8 @@ def perform(run: Run, one: Scenario) -> tuple[int, str]:
     if not one.incident:
         code, out, err = run.up()
         return code, out + err
+    if one.incident == "lose":
+        return after_a_loss(run, one)
     process = run.start(*command("up", str(run.file), "--yes"))
     if one.incident == "evict":
         (node,) = until(lambda: alive(run), process)
@@ -156,6 +159,19 @@ def perform(run: Run, one: Scenario) -> tuple[int, str]:
     assert (code, "add --resume to continue the run" in err) == (2, True), err
     run.deadline = "300s"
     code, out, err = run.up("--resume")
+    return code, out + err
+
+
+def after_a_loss(run: Run, one: Scenario) -> tuple[int, str]:
+    """Deploy without faults, terminate a node when the faults begin, and deploy again."""
+    run.session.cloud.ask("faults", {"faults": []})
+    run.deadline = LONG
+    code, out, err = run.up()
+    assert code == 0, extract(out + err)
+    run.session.cloud.ask("faults", {"faults": list(one.faults)})
+    run.session.cloud.ask("terminate", {"instance_id": alive(run)[0]["instance_id"]})
+    run.deadline = one.deadline
+    code, out, err = run.up()
     return code, out + err
 
 
@@ -185,6 +201,7 @@ def tried(one: Scenario, run: Run, text: str, attempts: list[dict[str, Any]]) ->
             Tried(
                 plan=make_plan(stack.spec, today()),
                 waited=waited,
+                silent=any(row["kind"] == Kind.NO_MESSAGE for row in attempt["problems"]),
                 launched=attempt["result"] == READY or (waited and "partial" in one.title),
             )
         )
@@ -201,8 +218,8 @@ def result(run: Run, one: Scenario, text: str, before: set[tuple[str, str]]) -> 
         changes = [re.sub(r"(\S+) \S+::", r"\1 ", change) for change in run.changes()]
     after = run.file.read_text()
     run.file.write_text(text)
-    delay = sum(float(fault.rpartition(":")[2]) for fault in one.faults if ":slow:" in fault)
-    total, complete = minutes(tried(one, run, text, attempts), delay)
+    delay = sum(float(fault.rpartition(":")[2]) for fault in one.faults if ":slow:gpu:" in fault)
+    total, complete = minutes(tried(one, run, text, attempts), delay, deployed=one.incident == "lose")
     run.file.write_text(after)
     return {
         "attempts": [
@@ -264,7 +281,7 @@ def check_faults(one: Scenario, run: Run, calls: int) -> None:
         if kind == "throttled":
             errors = [call["error"] for call in cloud.ask(f"calls?since={calls}")["calls"]]
             assert sum(error in THROTTLED for error in errors) == int(target)
-        elif kind == "slow":
+        elif kind == "slow" and one.attempts == (READY,):
             (created,) = (row["created"] for row in cloud.resources() if row["type"] in group_types(one.cloud))
             (node,) = alive(run)
             assert node["launched"] - created >= int(target.rpartition(":")[2])

@@ -10,8 +10,10 @@ import pytest
 
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
+from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.rules import load_stack
@@ -73,10 +75,17 @@ def test_other_error_of_the_engine_is_no_shortage() -> None:
     assert shortage(plan, [], [refused, stack, Failure(urn="", message="update failed")]) is not None
 
 
-def node(result: str) -> NodeVerdict:
-    """A node with this outcome."""
+def node(result: str, *, settled: bool = True, instance_id: str = "i-1", needs_partner: bool = False) -> NodeVerdict:
+    """A node of pool `gpu` with this outcome."""
     found = object.__new__(NodeVerdict)
-    object.__setattr__(found, "outcome", result)
+    for name, value in (
+        ("outcome", result),
+        ("settled", settled),
+        ("instance_id", instance_id),
+        ("pool", "gpu"),
+        ("untested", needs_partner),
+    ):
+        object.__setattr__(found, name, value)
     return found
 
 
@@ -122,14 +131,58 @@ def test_latest_message_of_a_group_counts(handover: dict[str, Any]) -> None:
     assert (found.final, found.pools) == ((), ("gpu",))
 
 
-def test_failed_node_or_silent_group_is_no_shortage(handover: dict[str, Any]) -> None:
-    """If a node failed its checks, or no group reports a message, another placement is not tried."""
+def test_failed_node_is_no_shortage(handover: dict[str, Any]) -> None:
+    """If a node failed its checks, another placement is not tried."""
     plan = plan_of("aws-p4d")
-    assert shortage(plan, [], READY) is None
     handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
     assert shortage(plan, [], READY) is not None
     handover["nodes"] = (node("failed"),)
     assert shortage(plan, [], READY) is None
+
+
+LATE = [replace(READY[0], message="0 of 4 nodes verified after 3600 s (the deadline passed)")]
+
+
+def test_silent_group_is_a_shortage_after_the_deadline(handover: dict[str, Any]) -> None:
+    """A group without a message is a shortage only if the deadline passed, and only if no launched node has still to report."""
+    plan = plan_of("aws-p4d")
+    assert shortage(plan, [], READY) is None
+    found = shortage(plan, [], LATE)
+    assert found is not None
+    assert [(one.kind, one.name) for one in found.problems] == [("no-message", "gpu-spot-0")]
+    assert (found.final, found.pools) == ((), ("gpu",))
+    assert found.problems[0].message == "2 nodes not launched before the deadline, and the cloud reported no reason"
+    handover["nodes"] = (node("verified"),)
+    assert shortage(plan, [], LATE) is not None
+    handover["nodes"] = (node("verified"), node("waiting", settled=False))
+    assert shortage(plan, [], LATE) is None
+    handover["nodes"], handover["problems"] = (), [problem("gpu-spot-0", QUOTA)]
+    found = shortage(plan, [], LATE)
+    assert found is not None
+    assert [one.kind for one in found.final] == ["quota"]
+
+
+def test_the_error_of_the_handover_states_that_the_deadline_passed() -> None:
+    """The search recognizes the deadline in the text that the handover writes."""
+    late = Outcome(verdict=FleetVerdict(nodes=(), missing={"gpu-spot-0": 2}), ready=False, ended="deadline", seconds=9)
+    full = replace(late, ended="stock-out", problems=(problem("gpu-spot-0", STOCK_OUT),))
+    assert [DEADLINE_TEXT in "\n".join(reasons(one)) for one in (late, full)] == [True, False]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize(
+    ("before", "running"), [((), ()), (("i-2",), ()), (("i-1", "i-2"), ("gpu",)), (None, ("gpu",))]
+)
+def test_nodes_from_before_the_run_are_found(
+    handover: dict[str, Any], before: tuple[str, ...] | None, running: tuple[str, ...], refused: bool
+) -> None:
+    """A pool whose nodes were terminated can move. A pool with a node from before the run cannot."""
+    plan = plan_of("aws-p4d")
+    handover["problems"], handover["nodes"] = [problem("gpu-spot-0", STOCK_OUT)], (node("verified"),)
+    failures = [Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)] if refused else READY
+    found = shortage(plan, [], failures, before)
+    assert found is not None
+    assert found.running == running
 
 
 def test_groups_of_a_pool_are_found_in_the_state() -> None:

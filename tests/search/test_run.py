@@ -11,11 +11,13 @@ import pytest
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.node.journal import write_whole
+from gpuinfra.planning import make_plan
 from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import Journal
-from gpuinfra.search.placements import check_editable
+from gpuinfra.search.placements import check_editable, stack_for
 from gpuinfra.search.run import log, run
 from gpuinfra.spec.load import read_stack
+from tests.rules.cases import TODAY
 
 from .world import QUOTA, STOCK_OUT, TEXT, Killed, World
 
@@ -88,6 +90,50 @@ def test_storage_keeps_its_zone(world: World) -> None:
     assert read_stack(world.path).spec.pools[0].zone == "use1-az6"
 
 
+def test_other_pools_keep_their_zone(world: World) -> None:
+    """A pool without a zone stays in its zone, even if this was the zone of the pool that moves."""
+    text = TEXT.replace(", zone: use1-az4}", "}")
+    world.path.write_text(text)
+    world.refusals = {"use1-az4": STOCK_OUT}
+    before = zones(world)
+    assert before == {"gpu-spot-0": "use1-az4", "small-on-demand-0": "use1-az4"}
+    go(world)
+    assert zones(world) == {**before, "gpu-spot-0": "use1-az6"}
+
+
+def zones(world: World) -> dict[str, str]:
+    """Group -> zone in the plan of the stack file."""
+    return {group.name: group.zone for pool in world.plan().pools for group in pool.groups}
+
+
+AZURE = """\
+config:
+  azure-native:location: southcentralus
+  gpuinfra:cluster:
+    name: train
+    where: {cloud: azure, region: southcentralus}
+    pools:
+      - name: gpu
+        machine: Standard_ND96asr_v4
+        capacity: {kind: spot, count: 2}
+        fallback:
+          - {zone: "2"}
+    storage:
+      - {kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 125, importer_id: 00000000-0000-4000-8000-000000000009}
+"""
+
+
+def test_file_system_stays_if_azure_chose_the_zone_of_the_nodes(world: World) -> None:
+    """If the declaration contains no zone, the file system keeps its zone, and the stack file contains only valid zones."""
+    world.path.write_text(AZURE)
+    declared = read_stack(world.path)
+    moved = stack_for(declared, AZURE, {"gpu": 0})
+    before, after = (make_plan(one.spec, TODAY) for one in (declared, moved))
+    assert [one.zone for one in before.file_systems] == [one.zone for one in after.file_systems] == ["1"]
+    assert [group.zone for plan in (before, after) for pool in plan.pools for group in pool.groups] == ["regional", "2"]
+    assert (moved.spec.where.zone, moved.spec.storage[0].zone) == (None, "1")
+
+
 def test_no_capacity_anywhere_restores_the_declaration(world: World) -> None:
     """After the last placement, the groups are removed, the file is as before, and a new search can start."""
     world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
@@ -144,6 +190,20 @@ def test_without_alternatives_the_group_stays(world: World, pool: str, searches:
     assert STOCK_OUT in str(caught.value)
     assert world.calls == ["up use1-az4"]
     assert world.path.read_text() == TEXT
+
+
+def test_pools_with_running_nodes_do_not_move(world: World) -> None:
+    """If nodes from before the run exist in a pool, its groups stay, because jobs can run on the nodes. The error says how to move the pool."""
+    world.running, world.refusals = ("gpu",), {"use1-az4": STOCK_OUT}
+    with pytest.raises(UpFailed, match="nodes of gpu ran before this command, and jobs can run on them") as caught:
+        go(world)
+    assert STOCK_OUT in str(caught.value)
+    assert "set `count` to 0" in str(caught.value)
+    assert world.calls == ["up use1-az4"]
+    assert world.path.read_text() == TEXT
+    world.running = ()
+    go(world)
+    assert world.calls[1:3] == ["up use1-az4", "remove train-gpu-spot-0"]
 
 
 @pytest.mark.long

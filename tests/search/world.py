@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuinfra.engine.up import Failure, UpFailed
@@ -13,7 +13,7 @@ from gpuinfra.naming import logical
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.search.journal import Journal
-from gpuinfra.search.outcome import Resources, shortage
+from gpuinfra.search.outcome import Resources, Shortage, shortage
 from gpuinfra.search.run import Search
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
@@ -55,6 +55,8 @@ class World:
     refusals: dict[str, str] = field(default_factory=dict)
     """Zone -> message with which the groups of pool `gpu` are refused."""
     pool: str = "gpu"
+    running: tuple[str, ...] = ()
+    """Pools with nodes from before the run."""
     over: dict[str, str] = field(default_factory=dict)
     """Zone -> why an alternative of pool `gpu` in this zone is over the price limit."""
     groups: dict[str, str] = field(default_factory=dict)
@@ -117,6 +119,11 @@ class World:
         """Return the state."""
         return [{"urn": urn, "type": "aws:autoscaling/group:Group"} for urn in self.groups]
 
+    def shortage(self, plan: Plan, resources: Resources, failures: Sequence[Failure]) -> Shortage | None:
+        """Return why nodes are missing."""
+        found = shortage(plan, resources, failures)
+        return found and replace(found, running=tuple(pool for pool in found.pools if pool in self.running))
+
     def search(self, journal: Journal, *, searches: bool = True) -> Search:
         """Return the search of this world, with the declared stack of the journal."""
         from gpuinfra.spec.document import parse
@@ -130,7 +137,7 @@ class World:
             remove=self.remove,
             settle=self.settle,
             state=self.state,
-            shortage=shortage,
+            shortage=self.shortage,
             say=self.lines.append,
             over_limit=lambda loaded: self.over.get(str(loaded.spec.pools[0].zone), ""),
             searches=searches,

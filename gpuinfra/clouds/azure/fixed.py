@@ -29,7 +29,5 @@ SCALE_SET = (
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 NETAPP_POOL = ("serviceLevel",)
 NETAPP_VOLUME = ("creationToken", "subnetId", "networkFeatures")
-ZONAL = ("zones",)
-"""Public addresses and NAT gateways. Their names contain the zone, so the old and new resources can coexist while subnets switch to the new ones."""
 REPLICATION_POLICY = ("sourceAccount", "destinationAccount", "rules", "metrics")
 """A policy in a replica's account. The provider sends an update to the ID `default`, which requests a new policy."""

@@ -199,16 +199,6 @@ def uses_nat_gateway(subnet: Subnet, plan: NetworkPlan) -> bool:
     return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
 
 
-def nat_gateway_zone(plan: Plan) -> str | None:
-    """Return the zone of the NAT gateway if all nodes are in one zone. Otherwise, the gateway is not zonal."""
-    return plan.zones[0] if len(plan.zones) == 1 and plan.zones[0].isdigit() else None
-
-
-def zonal_name(name: str, zone: str | None) -> str:
-    """Return the name of a resource whose zone cannot change. The name depends on the zone, so the old and new resources can coexist."""
-    return f"{name}-{zone}" if zone else name
-
-
 def sites(plan: Plan) -> Iterator[Instance]:
     """The site."""
     if "site" in plan.layers and plan.network:
@@ -244,9 +234,7 @@ def _nat(plan: Plan, name: str) -> Iterator[Instance]:
     for above in networks(plan):
         if plan.network and any(uses_nat_gateway(subnet, plan.network) for subnet in plan.network.subnets):
             data = retains_nat_gateway(plan.network, retained_subnets(plan))
-            yield replace(
-                above, values={**above.values, "purpose": zonal_name(name, nat_gateway_zone(plan))}, data=data
-            )
+            yield replace(above, values={**above.values, "purpose": name}, data=data)
 
 
 def retains_nat_gateway(network: NetworkPlan, retained: frozenset[str]) -> bool:

@@ -29,7 +29,6 @@ from gpuinfra.clouds.azure.instances import (
     HOMES,
     NETAPP,
     NETAPP_SUBNET,
-    nat_gateway_zone,
     of_service,
     retains_storage_group,
 )
@@ -177,7 +176,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=scope,
                 plan=plan.network,
                 group_ids=security.group_ids,
-                zone=nat_gateway_zone(plan),
                 encryption_key=foundation.data_key.encryption_key,
                 workspace_id=foundation.workspace_id,
                 data_subnets=retained_subnets(plan),

@@ -17,8 +17,7 @@ from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
-from gpuinfra.clouds.azure.fixed import ZONAL
-from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway, zonal_name
+from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway
 from gpuinfra.plan.model import NetworkPlan, Subnet
 
 WATCHER_GROUP = "NetworkWatcherRG"
@@ -33,8 +32,6 @@ class NetworkArgs:
     plan: NetworkPlan
     group_ids: Mapping[str, pulumi.Input[str]]
     """Security groups by subnet role (`SecurityGroups.group_ids`)."""
-    zone: str | None = None
-    """Zone of the NAT gateway if all nodes are in one zone. If unset, the gateway is not zonal."""
     encryption_key: EncryptionKey | None = None
     """Key that encrypts the flow log. If unset, Azure uses a Microsoft-managed key."""
     workspace_id: pulumi.Input[str] | None = None
@@ -75,26 +72,25 @@ class Network(pulumi.ComponentResource):
         self.register_outputs({"network_id": self.network_id, "subnet_ids": self.subnet_ids})
 
     def _nat_gateway(self) -> network.NatGateway:
-        args, scope, zone = self._args, self._args.scope, self._args.zone
+        # Without a zone: Azure cannot change the zone of a gateway, and the nodes change their zone in a search for capacity.
+        args, scope = self._args, self._args.scope
         data = retains_nat_gateway(args.plan, args.data_subnets)
         address = network.PublicIPAddress(
             rows.NAT_ADDRESS.logical(self._name),
-            public_ip_address_name=scope.unique_name(zonal_name("nat-address", zone), 80),
+            public_ip_address_name=scope.unique_name("nat-address", 80),
             resource_group_name=scope.group,
             sku=network.PublicIPAddressSkuArgs(name="Standard"),
             public_ip_allocation_method="Static",
-            zones=[zone] if zone else None,
-            opts=child(self, rows.NAT_ADDRESS, data=data, replace_on_changes=ZONAL, delete_before_replace=False),
+            opts=child(self, rows.NAT_ADDRESS, data=data),
         )
         return network.NatGateway(
             rows.NAT_GATEWAY.logical(self._name),
-            nat_gateway_name=scope.unique_name(zonal_name("nat-gateway", zone), 80),
+            nat_gateway_name=scope.unique_name("nat-gateway", 80),
             resource_group_name=scope.group,
             sku=network.NatGatewaySkuArgs(name="Standard"),
             idle_timeout_in_minutes=10,
-            zones=[zone] if zone else None,
             public_ip_addresses=[network.SubResourceArgs(id=address.id)],
-            opts=child(self, rows.NAT_GATEWAY, data=data, replace_on_changes=ZONAL, delete_before_replace=False),
+            opts=child(self, rows.NAT_GATEWAY, data=data),
         )
 
     def _subnets(self, gateway: network.NatGateway | None) -> dict[str, network.Subnet]:
@@ -189,7 +185,7 @@ class Network(pulumi.ComponentResource):
             resource_group_name=scope.group,
             sku=network.PublicIPAddressSkuArgs(name="Standard"),
             public_ip_allocation_method="Static",
-            opts=child(self, rows.BASTION_ADDRESS, replace_on_changes=ZONAL, delete_before_replace=False),
+            opts=child(self, rows.BASTION_ADDRESS),
         )
         network.BastionHost(
             rows.BASTION.logical(self._name),
