@@ -264,6 +264,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     from gpuinfra.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import remove, up
+    from gpuinfra.handover.wire import CHECK_VARIABLE
     from gpuinfra.planning import make_plan
     from gpuinfra.search.outcome import shortage
     from gpuinfra.search.run import Search
@@ -274,7 +275,8 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
 
     def deploy(again: bool, exclude: Sequence[str] = ()) -> None:
         up(
-            engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again, exclude=exclude
+            engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again, exclude=exclude,
+            more={CHECK_VARIABLE: "true"},
         )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:

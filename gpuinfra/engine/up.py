@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from gpuinfra.engine.find import Engine
@@ -60,6 +61,7 @@ def up(
     again: bool = False,
     exclude: Sequence[str] = (),
     refresh: bool = False,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
 
@@ -67,7 +69,8 @@ def up(
     inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: its lock in the state backend is
     removed first. `exclude` contains URN patterns. The matching
     resources, and the resources that depend on them, are neither created nor changed. With `refresh`, the engine reads the resources
-    from the cloud first, so that it also reverts changes that were made outside the stack.
+    from the cloud first, so that it also reverts changes that were made outside the stack. `more`
+    contains environment variables for the providers.
     """
     environment = engine.environ()
 
@@ -94,7 +97,7 @@ def up(
             words += ["--exclude", pattern]
         words += ["--exclude-dependents"] if exclude else []
         # The CLI has the option --event-log only with this variable (cmd/pulumi/pulumi.go and sdk/go/auto/stack.go of Pulumi v3.259.0).
-        code = _run(engine, words, project, output, keep, {"PULUMI_DEBUG_COMMANDS": "true"})
+        code = _run(engine, words, project, output, keep, {**more, "PULUMI_DEBUG_COMMANDS": "true"})
         failures = tuple(_failures(events)) if code else ()
     if code:
         raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)

@@ -36,6 +36,7 @@ from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Outcome, Wait, watch
+from gpuinfra.handover.wire import CHECK_VARIABLE
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
 """Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
@@ -305,10 +306,10 @@ def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, st
 
 
 def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Return the changed properties that require a new judgement. If the fleet is not ready, it is always judged again."""
+    """Return the changed properties that require a new judgement. If the fleet is not ready, or with `CHECK_VARIABLE`, it is always judged again."""
     names = sorted({*old_inputs, *news} - wire.WAITING_ONLY)
     changed = [n for n in names if not n.startswith("__") and old_inputs.get(n) != news.get(n)]
-    if state.get("ready") is not True and news.get("wait") != "none":
+    if (state.get("ready") is not True or os.environ.get(CHECK_VARIABLE)) and news.get("wait") != "none":
         changed.append("ready")
     return changed
 

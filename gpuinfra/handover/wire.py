@@ -20,6 +20,8 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 """The key and the value that mark a secret (pulumi/sdk/go/common/resource/properties.go and sig/sig.go of v3.259.0, SigKey and SecretSig)."""
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "trust")
+CHECK_VARIABLE = "GPUINFRA_CHECK_NODES"
+"""If set, an update checks the nodes again, even if all nodes were verified and nothing changed."""
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
 """Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
 

@@ -269,6 +269,15 @@ def test_an_unjudged_fleet_is_never_ready_in_the_state(
     assert module.changes(passed, inputs(), inputs()) == ["ready"]
 
 
+def test_a_verified_fleet_is_checked_again_on_request(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variable, an update checks verified nodes again, unless the declaration waits for none."""
+    state = create(stub)
+    assert module.changes(state, inputs(), inputs()) == []
+    monkeypatch.setenv(wire.CHECK_VARIABLE, "true")
+    assert module.changes(state, inputs(), inputs()) == ["ready"]
+    assert module.changes(state, inputs(wait="none"), inputs(wait="none")) == []
+
+
 def test_a_verified_fleet_is_ready_without_a_wait(stub: Any, fleet: Fleet) -> None:
     """With `wait: none`, a fleet whose nodes are all verified at the time of the judgement is ready."""
     assert create(stub, wait="none")["ready"] is True
