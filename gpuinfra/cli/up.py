@@ -100,7 +100,7 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, {**options, "nodes": _nodes(declared.name)})
+            journal.begin(declared.name, {**options, "running": _running(declared)})
         search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
@@ -110,12 +110,13 @@ def command(
             raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
         failed = _failed(declared, project, journal, limit) if problem else None
-        code = _print(declared, asked, journal, as_json=as_json, ok=problem is None)
-        if problem and failed:
+        if failed:
             try:
                 failed.act()
             except DeploymentError as second:
-                raise DeploymentError(f"{problem}\n{second}") from None
+                problem = DeploymentError(f"{problem}\n{second}")
+        code = _print(declared, asked, journal, as_json=as_json, problem=problem, failed=failed)
+        if problem:
             raise problem
         return code
     finally:
@@ -293,24 +294,31 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
         state=lambda: exported(declared.name),
-        shortage=partial(shortage, before=journal.options.get("nodes")),
+        shortage=partial(shortage, before=journal.options.get("running")),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
         searches=searches,
     )
 
 
-def _nodes(name: str) -> list[str]:
-    """Return the instance IDs of the nodes in the state of a stack. A stack that does not exist has none."""
+def _running(declared: LoadedStack) -> list[str] | None:
+    """Return the groups of a stack that have nodes, or None if they cannot be read. A stack that does not exist has none."""
     from gpuinfra.engine.up import NO_STACK
-    from gpuinfra.inventory import nodes_of
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.search.outcome import running_groups
 
     try:
-        return [node.id for node in nodes_of(exported(name))]
+        return sorted(running_groups(declared.spec.cloud, declared.spec.where.region, exported(declared.name)))
     except DeploymentError as problem:
         if NO_STACK in str(problem):
             return []
         raise
+    except PortUnavailable as problem:
+        click.echo(
+            f"the nodes of {short_name(declared.name)} cannot be read, so a failed deployment keeps all resources: {problem}",
+            err=True,
+        )
+        return None
 
 
 def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit) -> Failed:
@@ -328,8 +336,8 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
 
     failed = Failed(
         declared=declared,
-        # A journal from an earlier version does not list the nodes, so the stack possibly had some.
-        had_nodes=journal.options.get("nodes") != [],
+        # A journal from an earlier version does not list the groups, so the stack possibly had nodes.
+        had_nodes=journal.options.get("running") != [],
         empty=[pool for pool, choice in journal.choices.items() if choice == EXHAUSTED],
         price=price,
         deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
@@ -343,10 +351,19 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     return failed
 
 
-def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_json: bool, ok: bool = False) -> int:
+def _print(
+    declared: LoadedStack,
+    asked: Asked,
+    journal: Journal | None,
+    *,
+    as_json: bool,
+    problem: DeploymentError | None = None,
+    failed: Failed | None = None,
+) -> int:
     """Print the result and return the exit code. Without a journal, the deployment was not started."""
     from gpuinfra.search.outcome import summary
 
+    ok = journal is not None and problem is None
     result = summary(exported(declared.name)) if ok else ""
     name = short_name(declared.name)
     commands = [f"gpuinfra nodes {name}", f"gpuinfra ssh {name}", f"gpuinfra run {name} -- nvidia-smi -L"] if ok else []
@@ -371,6 +388,8 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
             ],
             "attempts": journal.attempts if journal else [],
             "result": result,
+            "error": str(problem) if problem else "",
+            "on_failure": {"choice": failed.choice, "prices": dict(failed.prices())} if failed else None,
             "next": commands,
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))

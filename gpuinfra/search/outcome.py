@@ -9,8 +9,8 @@ from typing import Any
 from gpuinfra.clouds.planned import planned, priced, rows
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
-from gpuinfra.handover.connect import module
-from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.connect import module, ports_of
+from gpuinfra.handover.ports import GroupExpected, GroupProblem
 from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind
 from gpuinfra.handover.watch import DEADLINE_TEXT
 from gpuinfra.inventory import handovers_of
@@ -45,7 +45,7 @@ def shortage(
 ) -> Shortage | None:
     """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
 
-    `before` are the instance IDs of the nodes before the run, or None if they are unknown.
+    `before` are the groups that had nodes before the run, by their name in the state, or None if they are unknown.
 
     A failed deployment is a shortage if the cloud refused to create groups, or if the handover waited for nodes that were not launched
     and no launched node failed its checks. A group without a message is a shortage if the deadline passed and all launched nodes have reported.
@@ -56,18 +56,54 @@ def shortage(
     refused = [one for one in about if one.type in types and one.name in groups]
     if any(one not in refused and one.type != wire.TYPE for one in about):
         return None
+    if not about:
+        # The deployment failed for a reason that is not about a resource, such as a lock or an error of the program.
+        return None
     table = module(plan.cloud).REFUSALS
-    polls = polled(resources) if before is None or before or not refused else ()
     if refused:
         found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
     else:
-        found = list(_of_handovers(polls, late=any(DEADLINE_TEXT in one.message for one in about)))
+        found = list(_of_handovers(polled(resources), late=any(DEADLINE_TEXT in one.message for one in about)))
     found = _latest(one for one in found if one.kind != Kind.THROTTLING)
     names = {one.name for one in found}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
-    old = {node.pool for poll in polls for node in poll.verdict.nodes if before is None or node.instance_id in before}
-    running = tuple(pool for pool in pools if pool in old)
-    return Shortage(problems=tuple(found), pools=pools, running=running) if pools else None
+    if not pools:
+        return None
+    return Shortage(problems=tuple(found), pools=pools, running=_running(plan, pools, resources, before))
+
+
+def _running(
+    plan: Plan, pools: Collection[str], resources: Resources, before: Collection[str] | None
+) -> tuple[str, ...]:
+    """Return those of the pools that have nodes now and had nodes before the run. A node can be newer than the run, because its group replaced another one."""
+    if before is not None and not before:
+        return ()
+    now = running_groups(plan.cloud, plan.region, resources)
+    old = now if before is None else now & set(before)
+    return tuple(
+        pool.name
+        for pool in plan.pools
+        if pool.name in pools and any(logical(plan.name, group.name) in old for group in pool.groups)
+    )
+
+
+def running_groups(cloud: str, region: str, resources: Resources) -> frozenset[str]:
+    """Return the groups in a state that have nodes in the cloud, by their name in the state. Raises `PortUnavailable`.
+
+    The nodes in the state are those of the last handover. The cloud is read, because groups replace nodes, and because the last handover possibly did not wait.
+    """
+    types = group_types(cloud)
+    named = {
+        str(one["urn"]).rpartition("::")[2]: str(one["id"])
+        for one in resources
+        if one.get("type") in types and one.get("id")
+    }
+    if not named:
+        return frozenset()
+    groups = [GroupExpected(name=name, group=id, count=0, template_version="") for name, id in named.items()]
+    members = ports_of(cloud, region=region, evidence_bucket="", evidence_prefix="").membership.members(groups)
+    used = {one.group for one in members if not one.leaving}
+    return frozenset(name for name, id in named.items() if id in used)
 
 
 def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuinfra.engine.up import Failure, UpFailed
-from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
@@ -21,9 +21,11 @@ from gpuinfra.search.placements import (
     read,
     stack_for,
     text_for,
+    text_without_nodes,
     write,
 )
-from gpuinfra.spec.load import LoadedStack
+from gpuinfra.spec.document import parse
+from gpuinfra.spec.load import LoadedStack, stack_in
 
 ORDER = {STARTED: "interrupted", FAILED: "failed", OVER_LIMIT: "skipped, because it is over the price limit"}
 
@@ -61,8 +63,12 @@ def run(one: Search, *, again: bool) -> None:
     Raises `DeploymentError` if no placement has capacity, or if the deployment fails for another reason. Afterwards, the stack file contains
     the placements of the last attempt. Pools for which no placement has capacity are declared as before the search, without their groups.
     """
-    _check_file(one)
+    if again and (why := one.over_limit(_stack(one, one.journal.choices))):
+        raise DeploymentError(
+            f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {one.journal.path} to start again"
+        )
     while True:
+        _check_file(one)
         _apply(one, again=again)
         if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
             left = _settle(one, empty, again=again)
@@ -84,10 +90,21 @@ def run(one: Search, *, again: bool) -> None:
 
 
 def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
-    """Remove the launch templates of alternatives of these pools, and the subnets and gateways of zones that only alternatives used.
+    """Deploy the stack without nodes of these pools, so that the nodes of other pools are verified, and nothing of other placements remains.
 
     Return what remains, as a part of a sentence.
     """
+    if len(empty) < len(one.declared.spec.pools) and (text := _emptied(one, empty)):
+        one.say(f"no placement has capacity: deploying without nodes of {', '.join(empty)}")
+        before = read(one.declared.path)
+        write(one.declared.path, text)
+        try:
+            one.deploy(again)
+        except UpFailed:
+            return ", but the nodes of other pools are not verified, and resources of other zones can remain until the next deployment"
+        finally:
+            write(one.declared.path, before)
+        return ""
     declared = one.plan_of(_stack(one, {}))
     tried = [
         {pool.name: choice}
@@ -107,6 +124,19 @@ def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
     return ""
 
 
+def _emptied(one: Search, empty: Sequence[str]) -> str:
+    """Return the text of the stack file in which these pools have no nodes, or an empty string if they require nodes, as with a Capacity Block."""
+    stack = _stack(one, one.journal.choices)
+    try:
+        text = text_without_nodes(
+            stack, text_for(one.declared, one.journal.original or read(one.declared.path), one.journal.choices), empty
+        )
+        stack_in(parse(text, one.declared.path.name), one.declared.path)
+    except (UsageError, SpecError):
+        return ""
+    return text
+
+
 def _check_file(one: Search) -> None:
     """Raise `UsageError` if the stack file was edited after the search began."""
     original = one.journal.original
@@ -114,6 +144,8 @@ def _check_file(one: Search) -> None:
         return
     # If the run was killed before it wrote the file, the file has the placements of the previous attempt.
     known = [text_for(one.declared, original, choices) for choices in (one.journal.choices, one.journal.before)]
+    if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
+        known.append(_emptied(one, empty))
     if read(one.declared.path) not in known:
         raise UsageError(
             f"{one.declared.path} changed after the search began ({one.journal.began}); undo the change, or remove {one.journal.path} to start again"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +14,13 @@ from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
-from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.ports import GroupExpected, GroupProblem, Member
 from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.rules import load_stack
 from gpuinfra.search import outcome
-from gpuinfra.search.outcome import group_types, groups_in, shortage, summary
+from gpuinfra.search.outcome import group_types, groups_in, running_groups, shortage, summary
 from tests.rules.cases import TODAY
 
 from .world import QUOTA, STOCK_OUT, problem
@@ -169,20 +171,72 @@ def test_the_error_of_the_handover_states_that_the_deadline_passed() -> None:
     assert [DEADLINE_TEXT in "\n".join(reasons(one)) for one in (late, full)] == [True, False]
 
 
+def in_state(name: str, id: str = "asg-1") -> dict[str, str]:
+    """A group in the state."""
+    return {"type": "aws:autoscaling/group:Group", "urn": urn("aws-p4d", name), "id": id}
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> list[Member]:
+    """The nodes in the cloud."""
+    found: list[Member] = []
+
+    class Membership:
+        def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
+            return [one for one in found if one.group in {group.group for group in groups}]
+
+    monkeypatch.setattr(outcome, "ports_of", lambda cloud, **_: SimpleNamespace(membership=Membership()))
+    return found
+
+
+def member(group: str, *, leaving: bool = False) -> Member:
+    """A node of a group."""
+    return Member(instance_id="i-1", group=group, template_version="1", launched=None, zone="", leaving=leaving)
+
+
 @pytest.mark.parametrize("refused", [False, True])
 @pytest.mark.parametrize(
-    ("before", "running"), [((), ()), (("i-2",), ()), (("i-1", "i-2"), ("gpu",)), (None, ("gpu",))]
+    ("before", "running"),
+    [((), ()), (("train-other-0",), ()), (("train-gpu-spot-0",), ("gpu",)), (None, ("gpu",))],
 )
-def test_nodes_from_before_the_run_are_found(
-    handover: dict[str, Any], before: tuple[str, ...] | None, running: tuple[str, ...], refused: bool
+def test_groups_with_nodes_from_before_the_run_are_found(
+    handover: dict[str, Any], members: list[Member], before: tuple[str, ...] | None, running: tuple[str, ...], refused: bool
 ) -> None:
-    """A pool whose nodes were terminated can move. A pool with a node from before the run cannot."""
+    """A pool that had nodes before the run and has nodes now cannot move, even if its group replaced them. A pool without nodes can."""
     plan = plan_of("aws-p4d")
-    handover["problems"], handover["nodes"] = [problem("gpu-spot-0", STOCK_OUT)], (node("verified"),)
+    handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
     failures = [Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)] if refused else READY
-    found = shortage(plan, [], failures, before)
+    resources = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2")]
+    members.append(member("asg-2"))
+    found = shortage(plan, resources, failures, before)
+    assert found is not None
+    assert found.running == ()
+    members.append(member("asg-1", leaving=True))
+    found = shortage(plan, resources, failures, before)
+    assert found is not None
+    assert found.running == ()
+    members.append(member("asg-1"))
+    found = shortage(plan, resources, failures, before)
     assert found is not None
     assert found.running == running
+
+
+def test_running_groups_are_read_from_the_cloud(members: list[Member]) -> None:
+    """Without groups in the state, the cloud is not read. Otherwise, its nodes count, and not those in the state."""
+    assert running_groups("aws", "us-east-1", [{"type": wire.TYPE, "urn": "urn", "id": "x"}]) == frozenset()
+    members.append(member("asg-2"))
+    rows = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2"), in_state("train-new-0", "")]
+    assert running_groups("aws", "us-east-1", rows) == {"train-other-0"}
+
+
+def test_failure_that_is_not_about_a_resource_is_no_shortage(handover: dict[str, Any]) -> None:
+    """A lock, or an error of the program, does not start a search, even if a group reports missing capacity."""
+    plan = plan_of("aws-p4d")
+    handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
+    assert shortage(plan, [], []) is None
+    stack = Failure(urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="the stack is currently locked by 1 lock(s)")
+    assert shortage(plan, [], [stack]) is None
+    assert shortage(plan, [], READY) is not None
 
 
 def test_groups_of_a_pool_are_found_in_the_state() -> None:
