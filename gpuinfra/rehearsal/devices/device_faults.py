@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .schema import State
 
 GPU = 3
-"""Index of the GPU that faults break, so that you can verify that the right GPU is reported."""
+"""Index of the GPU that faults break, so that you can verify that the right GPU is reported. On a machine with fewer GPUs, faults break the last one."""
 
 FAULTS = {
     "gpu-missing": "one GPU is on the PCI bus, but the driver does not list it",
@@ -83,6 +83,11 @@ FIELDS = {
 
 UNLISTED = ("gpu-missing", "gpu-off-bus")
 UNREACHABLE = ("xid-79",)
+
+
+def broken(count: int) -> int:
+    """Return the index of the GPU that faults break, on a machine with this number of GPUs."""
+    return min(GPU, count - 1)
 
 
 def active(state: State) -> list[str]:
