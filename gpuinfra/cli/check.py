@@ -11,6 +11,8 @@ from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.judgement import publish
 from gpuinfra.cli.options import Target, judgement_options, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
+from gpuinfra.errors import UsageError
+from gpuinfra.spec.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +45,7 @@ def command(
 
     The exit code is 0 if every node is verified, 3 if the state of STACK cannot be read or contains no nodes, and 1 otherwise.
     """
+    _check_also(also)
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)
         by_title = {host.label or host.name: by_host[host.name] for host in hosts.hosts}
@@ -55,6 +58,16 @@ def command(
         stacks=target.stacks,
         **output,
     )
+
+
+def _check_also(also: Sequence[str]) -> None:
+    """Raise `UsageError` for an unknown check, before the state is read and the nodes are contacted."""
+    if not also:
+        return
+    from gpuinfra.node.checks import ALL
+
+    if unknown := [name for name in also if name not in ALL]:
+        raise UsageError(f"--also is {shown(unknown[0])}; allowed: {', '.join(ALL)}")
 
 
 def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any) -> Found:

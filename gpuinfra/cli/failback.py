@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
-from gpuinfra.cli.ready import Paired, opened, verdicts
+from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
@@ -55,7 +55,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     stacks = stacks_of({})
-    with opened(stack, stacks) as found:
+    with opened(declared(stack), stacks) as found:
         plan, name, region = found.plan, found.loaded.name, found.plan.region
         forward = failback_of(plan.cloud, region, found.recovery.region, found.loaded.config)
         back = failover_of(plan.cloud, found.recovery.region, region, found.loaded.config)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.ready import Paired, opened, verdicts
+from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import Stacks, exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
@@ -75,12 +75,13 @@ def command(
     if unknown := [one for one in ignore if one not in (*TOPICS, DRAIN)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, DRAIN))}")
     stacks = stacks_of({})
-    with opened(stack, stacks) as found:
+    given = declared(stack)
+    if region != given.recovery.region:
+        raise UsageError(
+            f"--to is {region}; allowed: {given.recovery.region}, the region in recovery.region of {stack}"
+        )
+    with opened(given, stacks) as found:
         plan = found.plan
-        if region != found.recovery.region:
-            raise UsageError(
-                f"--to is {region}; allowed: {found.recovery.region}, the region in recovery.region of {stack}"
-            )
         cloud = failover_of(plan.cloud, plan.region, region, found.loaded.config)
         if cloud is None:
             raise UsageError(
@@ -134,7 +135,7 @@ def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, i
     )
 
 
-def names_in(found: Paired) -> Names | None:
+def names_in(found: Declared) -> Names | None:
     """Return the DNS names of a stack."""
     from gpuinfra.clouds.dns import dns_of
     from gpuinfra.failover.steps import Names

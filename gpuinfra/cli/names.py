@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.failover import names_in
-from gpuinfra.cli.ready import Paired, opened, verdicts
+from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
@@ -46,17 +46,20 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     from gpuinfra.clouds.failover import Unreachable
     from gpuinfra.failover.journal import FailbackJournal, Journal
 
+    given = declared(stack)
+    own, second = given.plan.region, given.recovery.region
+    if region not in (None, own, second):
+        raise UsageError(f"--to is {region}; allowed: {own}, {second}")
+    names = names_in(given)
+    if names is None:
+        raise UsageError(
+            f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)"
+        )
     with (
-        opened(stack, stacks_of({})) as found,
+        opened(given, stacks_of({})) as found,
         closing(Journal(found.loaded.path)) as failover,
         closing(FailbackJournal(found.loaded.path)) as failback,
     ):
-        names = names_in(found)
-        if names is None:
-            raise UsageError(f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)")  # fmt: skip
-        own, second = found.plan.region, found.recovery.region
-        if region not in (None, own, second):
-            raise UsageError(f"--to is {region}; allowed: {own}, {second}")
         region = region or _region_in_use(stack, own, second, failover, failback)
         resources = _state(found, region)
         wanted = records(names.dns, names.plan, resources, verdicts(resources))

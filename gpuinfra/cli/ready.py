@@ -43,7 +43,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     from gpuinfra.clouds.readiness import FAIL, UNREAD
     from gpuinfra.report import ready_text
 
-    with opened(stack, stacks) as found:
+    with opened(declared(stack), stacks) as found:
         name, region, lines = found.loaded.name, found.recovery.region, found.ask()
     if as_json:
         document = {**ready_text.document(name, region, lines), **stacks.marks}
@@ -58,34 +58,31 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paired:
-    """A deployed stack with `recovery`, and the files of its second region."""
+class Declared:
+    """A stack with `recovery`, before its state is read."""
 
+    stack: str
+    """The name or the path in the command."""
     loaded: LoadedStack
     plan: Plan
     recovery: RecoveryPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired(Declared):
+    """A deployed stack with `recovery`, and the files of its second region."""
+
     second: Second
     resources: Resources
     ask: Callable[[], tuple[Line, ...]]
     """Reads the cloud and returns the lines."""
 
 
-@contextmanager
-def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
-    """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends.
-
-    Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
-    """
-    from gpuinfra.cli.clone import project_of
-    from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
-    from gpuinfra.clone.replicas import image_lines, replicas_of
-    from gpuinfra.clouds import dns
-    from gpuinfra.clouds.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
+def declared(stack: str) -> Declared:
+    """Read a stack that declares a second region. Raises `UsageError` if it has no `recovery`, and `SpecError` if it has errors."""
     from gpuinfra.day import today
-    from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
-    from gpuinfra.remote import drills
     from gpuinfra.rules import check_stack
     from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
@@ -100,14 +97,31 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
         raise UsageError(
             f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/declaring.md)"
         )
+    return Declared(stack=stack, loaded=loaded, plan=plan, recovery=plan.recovery)
+
+
+@contextmanager
+def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
+    """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends."""
+    from gpuinfra.cli.clone import project_of
+    from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
+    from gpuinfra.clone.replicas import image_lines, replicas_of
+    from gpuinfra.clouds import dns
+    from gpuinfra.clouds.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
+    from gpuinfra.day import today
+    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.remote import drills
+
+    stack, loaded, plan, recovery, day = given.stack, given.loaded, given.plan, given.loaded.spec.recovery, today()
+    assert recovery is not None
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
         second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(), replicas.images)
         question = Question(
             region=plan.region,
-            recovery=plan.recovery,
-            rpo_minutes=loaded.spec.recovery.rpo_minutes,
+            recovery=given.recovery,
+            rpo_minutes=recovery.rpo_minutes,
             resources=resources,
             config=loaded.config,
             images=second.images,
@@ -133,7 +147,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 for one in lines
             )
 
-        yield Paired(loaded=loaded, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)
+        yield Paired(**vars(given), second=second, resources=resources, ask=ask)
 
 
 def verdicts(resources: Resources) -> list[FleetVerdict]:

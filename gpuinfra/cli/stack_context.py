@@ -85,10 +85,26 @@ def active_stack(name: str, stacks: Stacks, keys: Path | None = None) -> Iterato
     """
     with stacks.open(name) as resources, tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
         if not handovers_of(resources):
-            command = stacks.up.format(stack=short_name(name))
-            first = [f"run `{command}` first", *stacks.other]
-            raise EnvironmentMissing(f"{name} has no nodes in its state; {', or '.join(first)}")
+            raise EnvironmentMissing(_without_nodes(name, stacks))
         yield ActiveStack(name=name, resources=resources, folder=keys or Path(folder))
+
+
+def _without_nodes(name: str, stacks: Stacks) -> str:
+    """Return the reason why a state has no nodes, and what to do. `up` does not help if the stack file declares no pools."""
+    if _declares_no_pools(name):
+        return f"{name} declares no nodes, because it has no pools; specify the stack that declares the node pools (`layers` contains `cluster`)"
+    first = [f"run `{stacks.up.format(stack=short_name(name))}` first", *stacks.other]
+    return f"{name} has no nodes in its state; {', or '.join(first)}"
+
+
+def _declares_no_pools(name: str) -> bool:
+    """Return whether the stack file declares no pools. A stack in the state does not need a stack file, and the file can contain errors."""
+    from gpuinfra.spec.load import read_stack
+
+    try:
+        return not read_stack(name).spec.pools
+    except GpuinfraError:
+        return False
 
 
 @contextmanager

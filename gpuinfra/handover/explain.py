@@ -113,6 +113,11 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return "run `pulumi up` again after the group upgrades the node; if the node remains outdated, check the group's rolling upgrade"
     if TOO_OLD in node.reason:
         return "run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or terminate the instance so that its group replaces it"
+    if UNTESTED in node.reason and node.waits_for:
+        return (
+            f"the test needs a second node of the pool with the same bundle; {_one_of(node.waits_for)} must pass its checks first, so repair or "
+            "replace it if it failed or does not report"
+        )
     if UNTESTED in node.reason:
         return (
             "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses; stop the jobs on one "
@@ -121,3 +126,10 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
     if node.outcome == "waiting":
         return "wait for the node's next identity proof, then run `pulumi up` again"
     return "terminate the instance so that its group replaces it"
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """Return names as a choice: `gpu-1`, or `one of gpu-1, gpu-2`."""
+    more = [f"{len(names) - MOST_FINDINGS:,} more"] if len(names) > MOST_FINDINGS else []
+    listed = ", ".join([*names[:MOST_FINDINGS], *more])
+    return listed if len(names) == 1 else f"one of {listed}"

@@ -72,6 +72,8 @@ class NodeVerdict:
     """True if the node passes all of its own checks, and only the result of the fabric test with another node is missing."""
     undecided: bool = False
     """True if the node passes all of its own checks, and only its fabric test failed without a good pair. A later test with another node can pass."""
+    waits_for: tuple[str, ...] = ()
+    """The nodes and groups of the pool without which an untested node has no partner for the fabric test. Empty while another node can be the partner."""
     stale: bool = False
     """True if the node runs an outdated template. Only replacing the node fixes this problem."""
 
@@ -169,20 +171,27 @@ def judge_fleet(
             )
             for group_name, member, version in present
         ]
-        nodes += _with_partners(found, complete=not missing.keys() & {group.name for group in pool.groups})
+        nodes += _with_partners(found, [group.name for group in pool.groups if group.name in missing])
     return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
 
 
-def _with_partners(nodes: Sequence[NodeVerdict], *, complete: bool) -> list[NodeVerdict]:
-    """Decide which nodes of a pool that need a partner for the fabric test are settled: those that no other node of the pool can measure with."""
+def _with_partners(nodes: Sequence[NodeVerdict], missing: Sequence[str]) -> list[NodeVerdict]:
+    """Decide which nodes of a pool that need a partner for the fabric test are settled: those that no other node of the pool can measure with.
+
+    `missing` contains the groups of the pool that have not launched all of their nodes."""
     partners = sum(map(_can_be_partner, nodes))
     tested = any(one.outcome == "verified" or one.untested for one in nodes)
+    # The nodes that do not pass their own checks.
+    unfit = [one.label for one in nodes if one.outcome != "verified" and not one.needs_partner]
+    alone = len(nodes) - len(unfit) == 1
     found: list[NodeVerdict] = []
     for node in nodes:
         settled = node.settled
         if node.untested:
+            if alone:
+                node = replace(node, waits_for=(*unfit, *(f"a missing node of {name}" for name in missing)))
             # The node itself is one of them.
-            settled = complete and partners == 1
+            settled = not missing and partners == 1
         elif node.undecided:
             settled = settled and not tested
         found.append(replace(node, settled=settled) if settled != node.settled else node)

@@ -95,12 +95,16 @@ class Question:
 
     def problems(self, answers: Answers) -> tuple[Finding, ...]:
         """Return the errors about this answer, with the option instead of the path of the field."""
-        return tuple(self.named(one) for one in answers.errors() if self.owns(one.path))
+        return tuple(self._named(one, answers) for one in answers.errors() if self.owns(one.path))
 
-    def named(self, finding: Finding) -> Finding:
-        """Return a finding with the option instead of the path of the field."""
-        rest = finding.path.removeprefix(self.prefix).lstrip(".")
-        return replace(finding, path=f"--{self.option} {rest}".rstrip(), file="", line=None)
+    def _named(self, finding: Finding, answers: Answers) -> Finding:
+        """Return a finding with the option instead of the path of the field. If the option is repeated, it has its number, from 1."""
+        # A finding can also be about a parent of the field.
+        rest = finding.path.removeprefix(self.prefix) if finding.path.startswith(self.prefix) else ""
+        index, _, name = rest.removeprefix("[").partition("]") if rest.startswith("[") else ("", "", rest)
+        number = f"(number {int(index) + 1})" if index and len(answers.get((self.prefix,))) > 1 else ""
+        words = [f"--{self.option}", number, name.lstrip(".")]
+        return replace(finding, path=" ".join(filter(None, words)), file="", line=None)
 
 
 def _cloud(answers: Answers, text: str) -> None:

@@ -15,7 +15,7 @@ from gpuinfra.errors import UsageError
 from gpuinfra.words import counted
 
 if TYPE_CHECKING:
-    from gpuinfra.plan.model import Plan
+    from gpuinfra.plan.model import Plan, PoolPlan
 
 CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups do not launch nodes, and report the cloud's capacity error",
@@ -44,6 +44,38 @@ EXAMPLES = {
     "refused": "cloud:refused:image:gpu",
     "throttled": "cloud:throttled:5",
 }
+DEVICE_CHECKS = {
+    "sxid-fatal": ("X2",),
+    "fabric-unhealthy": ("F2",),
+    "nvlink-inactive": ("F3",),
+    "nvlink-errors": ("F4",),
+    "efa-missing": ("N1",),
+    "fabric-device-missing": ("N2", "N7"),
+    "fabric-port-down": ("N2", "N7"),
+    "fabric-port-slow": ("N2", "N7"),
+    "fabric-no-key": ("N9",),
+    "fabric-flapping": ("N2", "N7"),
+    "gvnic-missing": ("N8",),
+}
+"""The checks of the device that a fault affects. Nodes run them only on machines with the device. The other device faults affect a GPU."""
+GPU_CHECKS = ("G1",)
+STEPS = {
+    "driver-mismatch": "30-driver",
+    "fabric-manager-stopped": "35-fabric-manager",
+    "nccl-library-broken": "45-nccl",
+    "nccl-environment": "45-nccl",
+    "lustre-mount-fails": "60-lustre",
+    "lustre-over-tcp": "60-lustre",
+    "home-mount-refused": "62-home",
+    "enroot-corrupt": "71-enroot",
+    "bucket-mount-refused": "85-",
+    "bucket-missing": "85-",
+    "bucket-unreachable": "85-",
+    "packages-missing": "95-packages",
+    "packages-unreachable": "95-packages",
+    "script-corrupt": "own-",
+}
+"""The start of the name of the step without which a fault has no effect."""
 SHAPES = (
     "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:limited|slow:<pool, kind or zone>:<n>, "
     "cloud:refused:<kind or code>:<pool, kind or zone>[:<n>], cloud:throttled:<n>, cloud:error|partial|lost:<resource type>:<n>"
@@ -82,14 +114,16 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
     """
     groups = [group for pool in plan.pools for group in pool.groups]
     targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"), g.zone)})
-    counts = {pool.name: pool.count for pool in plan.pools}
+    pools = {pool.name: pool for pool in plan.pools}
     for fault in faults:
         if fault.scope == "node":
             pool, _, number = fault.target.rpartition("-")
-            if int(number) > counts[pool] and not replaces:
+            count = pools[pool].count
+            if int(number) > count and not replaces:
                 raise UsageError(
-                    f"--fault {fault.text}: pool {pool} has {counted(counts[pool], 'node')}; allowed: {pool}-1 to {pool}-{counts[pool]}"
+                    f"--fault {fault.text}: pool {pool} has {counted(count, 'node')}; allowed: {pool}-1 to {pool}-{count}"
                 )
+            _possible_in_pool(fault, pools[pool])
         elif fault.name in GROUPS:
             target = re.fullmatch(GROUPS[fault.name], fault.target)
             if target and target["target"].replace("_", "-") not in targets:
@@ -101,6 +135,25 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
                 _recorded_refusal(fault, plan.cloud, target["which"])
         elif fault.name != "throttled":
             _type_in_plan(fault, plan)
+
+
+def _possible_in_pool(fault: Fault, pool: PoolPlan) -> None:
+    """Raise `UsageError` if the nodes of a pool have no device or step that a fault affects."""
+    from gpuinfra.rehearsal import devices
+
+    required = pool.expectation.get("required")
+    run = required if isinstance(required, list) else []
+    checks = DEVICE_CHECKS.get(fault.name, GPU_CHECKS) if fault.name in devices.faults() else ()
+    step = STEPS.get(fault.name, "")
+    if checks and not set(checks) & set(run):
+        missing = f"check {' or '.join(checks)}"
+    elif step and not any(one.id.startswith(step) for one in pool.steps):
+        missing = f"step {step}{'*' if step.endswith('-') else ''}"
+    else:
+        return
+    raise UsageError(
+        f"--fault {fault.text}: this fault has no effect in pool {pool.name} ({pool.machine}), because its nodes do not run {missing}"
+    )
 
 
 def _recorded_refusal(fault: Fault, cloud: str, which: str) -> None:

@@ -80,6 +80,23 @@ def test_a_state_without_nodes_names_what_each_command_can_do(
     assert capsys.readouterr().err.strip() == f"gpuinfra: aws-p4d has no nodes in its state; {end}"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["nodes"], ["env"], ["verify"], ["ssh", "gpu-1"], ["run", "--", "ls"], ["cp", "gpu-1:a", "b"], ["check"], ["pairs", "--shared-folder", "/scratch"], ["bootstrap"], ["replace", "gpu-1", "--dry-run"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+@pytest.mark.parametrize("stack", ["aws-foundation", "aws-site"])
+def test_a_stack_without_pools_refers_to_the_stack_with_the_pools(
+    stack: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the stack file declares no pools, each command states that the pools are in another stack, and does not recommend `pulumi up`."""
+    use_engine("""echo '{"deployment": {"resources": []}}'""", tmp_path, monkeypatch)
+    assert main([words[0], stack, *words[1:]]) == 3
+    assert capsys.readouterr().err.strip() == (
+        f"gpuinfra: {stack} declares no nodes, because it has no pools; specify the stack that declares the node pools (`layers` contains `cluster`)"
+    )
+
+
 def test_backend_is_unknown_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing engine is not an error of `ready`."""
 

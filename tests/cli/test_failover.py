@@ -174,6 +174,14 @@ def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
     assert journals(tmp_path) == []
 
 
+def test_another_region_is_rejected_before_the_state_is_read(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """The declaration contains the second region, so the error does not require a login."""
+    monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: pytest.fail("the state was read"))
+    done = run("--to", "mars", "--yes")
+    assert isinstance(done.exception, UsageError)
+    assert "--to is mars; allowed: us-west-2" in str(done.exception)
+
+
 def test_second_region_without_a_file_is_a_usage_error(world: World) -> None:
     """Without the stack file of the second region there are no steps."""
     Path("Pulumi.aws-recovery-us-west-2.yaml").unlink()

@@ -123,7 +123,17 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D, "--count", "two"], ["--count is 'two'", "a whole number"]),
         ([*P4D, "--storage", "lustr"], ["--storage", "did you mean lustre?"]),
         ([*P4D, "--storage", "lustre,capacity_gib=4.8TiB"], ["capacity_gib is '4.8TiB'"]),
-        ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["--storage [0].bucket is not a bucket name"]),
+        ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["--storage bucket is not a bucket name"]),
+        ([*P4D, "--storage", "lustre"], ["--storage capacity_gib is missing"]),
+        ([*P4D, "--storage", "fast"], ["--storage has kind 'fast'"]),
+        (
+            [*P4D, "--storage", "lustre,capacity_gib=4800", "--storage", "lustre,capacity_gib=4800"],
+            ["--storage (number 2) mount is /scratch, which overlaps"],
+        ),
+        (
+            [*P4D, "--storage", "lustre,capacity_gib=4800", "--storage", "fast"],
+            ["--storage (number 2) has kind 'fast'"],
+        ),
         (
             [*P4D, "--storage", "none", "--storage", "lustre,capacity_gib=4800"],
             ["--storage none cannot be combined with other values"],

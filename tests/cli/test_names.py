@@ -142,6 +142,23 @@ def test_wrong_use_has_one_error(zone: Zone, words: list[str], stack: str, kind:
     assert zone.found == {}
 
 
+@pytest.mark.parametrize(
+    ("words", "stack", "text"),
+    [
+        (["--to", "mars"], "Pulumi.aws-recovery.yaml", "--to is mars; allowed: us-east-2, us-west-2"),
+        ([], "Pulumi.plain.yaml", "has no `recovery.names`"),
+    ],
+)
+def test_the_declaration_is_checked_before_the_state_is_read(
+    zone: Zone, words: list[str], stack: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error does not require a login to the state backend."""
+    monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: pytest.fail("the state was read"))
+    problem = run(*words, stack=stack).exception
+    assert isinstance(problem, UsageError)
+    assert text in str(problem)
+
+
 def journal(kind: type[Journal], region: str, *, ended: bool) -> None:
     """Write the journal of a move."""
     found = kind(Path("Pulumi.aws-recovery.yaml"))

@@ -167,6 +167,32 @@ def test_a_node_without_a_possible_partner_ends_the_wait(other: Mapping[str, Any
     assert "has no result of the fabric test yet" in reasons(outcome)[2]
 
 
+def advice(verdict: FleetVerdict, label: str) -> str:
+    """The advice for one node."""
+    return next(hint(node) for node in verdict.nodes if node.label == label)
+
+
+NEEDS = "the test needs a second node of the pool with the same bundle; {} must pass its checks first, so repair or replace it if it failed or does not report"
+
+
+def test_the_advice_for_a_healthy_node_names_the_broken_nodes_that_it_waits_for() -> None:
+    """If all other nodes are broken or never report, the advice is to repair or replace them, and not to disable the test."""
+    assert advice(poll(fleet_of(FAILED, WAITING), expected()), "gpu-2") == NEEDS.format("gpu-1")
+    silent = fleet_of(SLOW, WAITING)
+    silent.launch(3)
+    assert advice(poll(silent, expected(3)), "gpu-2") == NEEDS.format("one of gpu-1, gpu-3")
+    many = fleet_of(WAITING, *[SLOW] * 8)
+    assert advice(poll(many, expected(9)), "gpu-1") == NEEDS.format("one of gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, 3 more")
+    missing = poll(fleet_of(WAITING), expected())
+    assert advice(missing, "gpu-1") == NEEDS.format("a missing node of gpu-reserved-0")
+
+
+@pytest.mark.parametrize("other", [WAITING, fabric_result(), UNKNOWN], ids=["waiting", "good", "unknown"])
+def test_a_broken_node_does_not_block_the_test_of_two_other_nodes(other: Mapping[str, Any]) -> None:
+    """While another node can be the partner, the advice is about the jobs on this node."""
+    assert "stop the jobs on one node" in advice(poll(fleet_of(FAILED, WAITING, other), expected(3)), "gpu-2")
+
+
 @pytest.mark.parametrize("other", [WAITING, fabric_result(), UNKNOWN], ids=["waiting", "good", "unknown"])
 def test_a_node_with_a_possible_partner_is_waited_for(other: Mapping[str, Any]) -> None:
     """A node that waits, a good node, and a node whose test had no good pair can be the partner."""

@@ -108,6 +108,8 @@ def test_a_decompression_bomb_is_refused() -> None:
     ("words", "code", "message"),
     [
         (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], 2, "omit --hosts"),
+        (["check", "aws-p4d", "--also", "B2", "--also", "ZZ"], 2, "--also is 'ZZ'; allowed: "),
+        (["check", "--hosts", "no-such-file", "--also", "b2"], 2, "--also is 'b2'; allowed: "),
         (["check"], 2, "specify STACK or --hosts FILE"),
         (["check", "--hosts", "no-such-file"], 2, "cannot be read"),
         (["verify", "aws-p4d", "--rehearsal", "--evidence", "e"], 2, "omit --evidence"),

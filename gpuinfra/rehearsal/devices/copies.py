@@ -35,7 +35,7 @@ def main(state: State, args: list[str]) -> int:
     rates = []
     for index, gpu in enumerate(gpus):
         rate = RATES[min(int(gpu["GEN"]), host, 5)] * int(gpu["WIDTH"]) / 16
-        if "host-copy-slow" in faults and index == min(device_faults.GPU, len(gpus) - 1):
+        if "host-copy-slow" in faults and index == device_faults.broken(len(gpus)):
             rate /= 10
         rates.append("%.2f" % rate)
     cases = [

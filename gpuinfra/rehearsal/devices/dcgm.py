@@ -80,7 +80,7 @@ def _report(state: State, gpus: list[Gpu], chosen: list[tuple[str, str]]) -> int
             }
             errors = [
                 FAILING_TESTS[fault][1:]
-                for fault in (device_faults.active(state) if index == device_faults.GPU else ())
+                for fault in (device_faults.active(state) if index == device_faults.broken(len(gpus)) else ())
                 if FAILING_TESTS.get(fault, ("",))[0] == name
             ]
             if name == "software" and gpu["PERSISTENCE"] != "Enabled":

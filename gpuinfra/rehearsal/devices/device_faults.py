@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .schema import State
 
 GPU = 3
-"""Index of the GPU that faults break, so that you can verify that the right GPU is reported."""
+"""Index of the GPU that faults break, so that you can verify that the right GPU is reported. On a machine with fewer GPUs, faults break the last one."""
 
 FAULTS = {
     "gpu-missing": "one GPU is on the PCI bus, but the driver does not list it",
@@ -49,12 +49,12 @@ FAULTS = {
     "fabric-port-slow": "the port of one InfiniBand device runs at a quarter of its rate",
     "fabric-no-key": "one InfiniBand port lacks the partition key of its tenant",
     "fabric-flapping": "one InfiniBand port lost its link nine times since boot",
-    "gvnic-missing": "one data interface of A3 High or A3 Mega is missing",
+    "gvnic-missing": "one data interface of A3 High or A3 Mega, or the second interface of A3 Ultra or A4, is missing",
 }
 """Maps a fault to its effect."""
 
 FIELDS = {
-    "gpu-wrong-model": {"NAME": "NVIDIA A100-SXM4-80GB", "MEMORY": "81920", "FREE": "81050"},
+    "gpu-wrong-model": {"NAME": "Tesla V100-SXM2-32GB", "MEMORY": "32768", "FREE": "32467"},
     "gpu-less-memory": {"MEMORY": "36864", "FREE": "36296"},
     "xid-48": {"ECC_V_DRAM": "1", "ECC_V_TOTAL": "1", "ECC_A_TOTAL": "1"},
     "ecc-uncorrected": {"ECC_V_DRAM": "4", "ECC_V_TOTAL": "4", "ECC_A_TOTAL": "4"},
@@ -79,10 +79,15 @@ FIELDS = {
     "memory-leaked": {"USED": "35840"},
     "fabric-unhealthy": {"FABRIC_HEALTH": "Unhealthy"},
 }  # fmt: skip
-"""Maps a fault to the fields of the broken GPU that differ."""
+"""Maps a fault to the fields of the broken GPU that differ. No machine type has the GPU of `gpu-wrong-model`."""
 
 UNLISTED = ("gpu-missing", "gpu-off-bus")
 UNREACHABLE = ("xid-79",)
+
+
+def broken(count: int) -> int:
+    """Return the index of the GPU that faults break, on a machine with this number of GPUs."""
+    return min(GPU, count - 1)
 
 
 def active(state: State) -> list[str]:

@@ -73,8 +73,8 @@ def gvnics(state: State) -> list[str]:
     found = list(layout_table.layout(state, arch).get("gvnics", ()))
     if state.get("hardware", {}).get("fabric") in ("tcpx", "tcpxo"):
         found += layout_table.fabric_addresses(state, arch)
-        if "gvnic-missing" in device_faults.active(state):
-            found.pop(min(BROKEN, len(found) - 1))
+    if "gvnic-missing" in device_faults.active(state) and len(found) > 1:
+        found.pop(min(BROKEN, len(found) - 1))
     return found
 
 

@@ -61,7 +61,7 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
             values.update(
                 MIG="Enabled", MIG_PENDING="Enabled", ROW_UNC="[N/A]", ROW_PENDING="[N/A]", ROW_FAILURE="[N/A]"
             )
-        for fault in faults if index == device_faults.GPU else ():
+        for fault in faults if index == device_faults.broken(state["hardware"]["gpus"]) else ():
             values.update(device_faults.FIELDS.get(fault, {}))
         values.update(
             TLIMIT_CSV=values["TLIMIT"].replace(" C", ""), PROCESSES="\n\t\t",
@@ -76,13 +76,15 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
 def on_bus(state: State) -> list[Gpu]:
     """Return the GPUs that lspci lists."""
     hidden = "gpu-off-bus" in device_faults.active(state)
-    return [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
+    found = gpus(state)
+    return [values for index, values in found if not (hidden and index == device_faults.broken(len(found)))]
 
 
 def listed(state: State) -> list[Gpu]:
     """Return the GPUs that the driver lists. A hidden GPU shifts the indexes of later GPUs."""
     hidden = [fault for fault in device_faults.active(state) if fault in device_faults.UNLISTED]
-    seen = [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
+    found = gpus(state)
+    seen = [values for index, values in found if not (hidden and index == device_faults.broken(len(found)))]
     for index, values in enumerate(seen):
         values.update(INDEX=str(index), COUNT=str(len(seen)))
     return seen

@@ -61,15 +61,16 @@ def _ethernet(state: State) -> list[str]:
 def _faults(state: State) -> list[tuple[float, str]]:
     faults = device_faults.active(state)
     gpus = device_gpus.gpus(state)
-    if len(gpus) <= device_faults.GPU:
+    if not gpus:
         return []
-    pci = gpus[device_faults.GPU][1]["PCI"][4:].lower()
+    broken = device_faults.broken(len(gpus))
+    pci = gpus[broken][1]["PCI"][4:].lower()
     short = pci.rsplit(".", 1)[0]
     messages = []
     if "gpu-missing" in faults:
         messages += [
             (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % pci),
-            (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, device_faults.GPU)),
+            (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, broken)),
         ]
     if "no-devices" in faults:
         messages += [

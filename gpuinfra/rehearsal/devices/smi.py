@@ -48,7 +48,7 @@ def main(state: State, args: list[str], change: Change) -> int:
     if not gpus or "no-devices" in faults:
         print("No devices were found")
         return 6
-    broken = "%s" % gpus[min(device_faults.GPU, len(gpus) - 1)]["PCI"][4:]
+    broken = "%s" % gpus[device_faults.broken(len(gpus))]["PCI"][4:]
     if "xid-79" in faults:
         print("Unable to determine the device handle for GPU%s: Unknown Error" % broken)
         return 255
@@ -145,7 +145,7 @@ def _other_name(field: str, columns: dict[str, tuple[str, str]]) -> str | None:
 
 
 def _apps(gpus: list[Gpu], fields: list[str], style: list[str], faults: list[str]) -> int:
-    gpu = gpus[min(device_faults.GPU, len(gpus) - 1)]
+    gpu = gpus[device_faults.broken(len(gpus))]
     row = {
         "gpu_uuid": gpu["UUID"], "gpu_name": gpu["NAME"], "gpu_bus_id": gpu["PCI"], "pid": "4321", "process_name": "python3",
         "used_gpu_memory": "1024 MiB",
@@ -193,7 +193,7 @@ def _nvlink_status(gpus: list[Gpu], faults: list[str]) -> int:
     for index, gpu in enumerate(gpus):
         print(_line(gpu))
         for link in range(int(gpu["LINKS"])):
-            down = "nvlink-inactive" in faults and index == device_faults.GPU and link in (4, 5)
+            down = "nvlink-inactive" in faults and index == device_faults.broken(len(gpus)) and link in (4, 5)
             print("\t Link %d: %s" % (link, "<inactive>" if down else gpu["RATE"] + " GB/s"))
     return 0
 
@@ -217,7 +217,7 @@ def _nvlink_errors(gpus: list[Gpu], faults: list[str]) -> int:
         broken = "Link recovery failed events" if gpu["ARCH"] == "Blackwell" else "Replay Errors"
         print(_line(gpu))
         for link in range(int(gpu["LINKS"])):
-            counted = "nvlink-errors" in faults and index == device_faults.GPU and link == 4
+            counted = "nvlink-errors" in faults and index == device_faults.broken(len(gpus)) and link == 4
             for name, value in counters:
                 print("\t Link %d: %s: %s" % (link, name, "17" if counted and name == broken else value))
     return 0
@@ -233,7 +233,9 @@ def _topology(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     for row, gpu in enumerate(gpus):
         cells = []
         for column in range(count):
-            links = int(gpu["LINKS"]) - (2 if "nvlink-inactive" in faults and device_faults.GPU in (row, column) else 0)
+            links = int(gpu["LINKS"]) - (
+                2 if "nvlink-inactive" in faults and device_faults.broken(count) in (row, column) else 0
+            )
             cells.append(" X " if row == column else "NV%d" % links if links > 0 else "SYS")
         half = row * 2 // count if count > 1 else 0
         print("GPU%d\t%s\t%s\t%d\t\tN/A" % (row, "\t".join(cells), "0-23,48-71" if half == 0 else "24-47,72-95", half))

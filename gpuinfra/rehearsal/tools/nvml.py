@@ -44,7 +44,7 @@ class Nvml:
 
     def nvmlDeviceGetHandleByIndex_v2(self, index: int, device: Any) -> int:
         device._obj.value = index + 1  # a handle is not 0
-        return LOST if self._lost and index == device_faults.GPU else 0
+        return LOST if self._lost and index == device_faults.broken(len(self._gpus)) else 0
 
     def nvmlDeviceGetUUID(self, device: Any, uuid: Any, size: int) -> int:
         uuid.value = self._gpu(device)["UUID"].encode()

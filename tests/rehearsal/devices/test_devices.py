@@ -231,6 +231,20 @@ def test_a_healthy_machine_of_every_type_passes(cloud: str, one: Any) -> None:
     assert verdict(checks, wanted).verified
 
 
+OF_A_GPU = [fault for fault, check in NOTICED_BY.items() if check[0] in "BGP" or check == "X1"]
+
+
+@pytest.mark.parametrize("fault", OF_A_GPU)
+@pytest.mark.parametrize(("cloud", "name"), [("aws", "p5.4xlarge"), ("azure", "Standard_NC80adis_H100_v5"), ("gcp", "g2-standard-4")])  # fmt: skip
+def test_a_fault_of_a_gpu_has_an_effect_on_machines_with_fewer_gpus(fault: str, cloud: str, name: str) -> None:
+    """On machines with one or two GPUs, the last GPU is broken, and the check of the fault fails or warns."""
+    wanted = machine(cloud, name)
+    device_state = state(fault, expectation=wanted)
+    device_state["driver"]["open"] = wanted["open_module"]
+    checks = judge(probes(expectation=wanted, device_state=device_state), wanted, journal=JOURNAL)
+    assert NOTICED_BY[fault] in {one["id"] for one in checks if one["outcome"] not in ("pass", "skip")}
+
+
 @pytest.mark.parametrize(
     ("fault", "check"), [("fabric-device-missing", "N7"), ("fabric-port-down", "N7"), ("fabric-flapping", "N6")]
 )
