@@ -17,6 +17,7 @@ from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.search import outcome
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
@@ -252,7 +253,7 @@ def test_resumed_run_keeps_its_limit(world: World, tmp_path: Path) -> None:
         run("--yes", "--max-usd-per-hour", str(limit))
     world.kill_at = 0
     (path,) = journals(tmp_path)
-    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit, "nodes": []}
+    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit, "running": []}
     assert "within the price limit" in str(run("--yes", "--resume").exception)
     assert "use1-az1" not in " ".join(world.calls)
     world.kill_at = world.moment + 3
@@ -349,16 +350,19 @@ def test_a_failed_deployment_ends_as_declared(
     assert all(json.loads(path.read_text())["ended"] for path in journals(world.path.parent))
 
 
+def unreadable(*_: object) -> frozenset[str]:
+    """The cloud does not respond."""
+    raise PortUnavailable("no response")
+
+
+@pytest.mark.parametrize("running", [lambda *_: frozenset({"find-gpu-spot-0"}), unreadable], ids=["nodes", "unknown"])
 @pytest.mark.parametrize("choice", ["scale_to_zero", "destroy"])
 def test_nodes_that_ran_before_are_kept(
-    world: World, destroyed: list[str], choice: str, monkeypatch: pytest.MonkeyPatch
+    world: World, destroyed: list[str], choice: str, running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the stack had nodes before the run, they can have jobs, so a failed deployment removes nothing."""
+    """If the stack had nodes before the run, or if they cannot be read, they can have jobs, so a failed deployment removes nothing."""
     declares(world, choice)
-    node = {"label": "gpu-1", "instanceId": "i-1", "group": "gpu-spot-0", "outcome": "verified"}
-    handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [node]}}
-    monkeypatch.setattr(cli, "exported", lambda name: [*world.state(), handover])
-    monkeypatch.setattr(outcome, "polled", lambda resources: ())
+    monkeypatch.setattr(outcome, "running_groups", running)
     before = world.path.read_text()
     done = run("--yes", "--no-search")
     assert isinstance(done.exception, DeploymentError)
@@ -392,10 +396,10 @@ def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pyt
         raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
-    assert cli._nodes("find") == []
+    assert cli._running(read_stack(world.path)) == []
     monkeypatch.setattr(cli, "exported", lambda name: (_ for _ in ()).throw(DeploymentError("no login")))
     with pytest.raises(DeploymentError):
-        cli._nodes("find")
+        cli._running(read_stack(world.path))
 
 
 def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:

@@ -84,7 +84,10 @@ class Scenario:
     """Deadline of the handover in the test. The declared one counts in the simulated time."""
     incident: str = ""
     """`kill`: the command is killed in its second attempt. `evict`: the first node is evicted before it reports.
-    `lose`: a node is terminated after a first `up`, and the faults begin."""
+    `lose`: a node is terminated after a first `up`, and the faults begin. `more`: the pool gets a second node after a first `up`
+    whose node was replaced, and the faults begin."""
+    other: Mapping[str, Any] = field(default_factory=dict)
+    """Capacity of a second pool `cpu`."""
     nodes: int = 0
     """Nodes at the end."""
 
@@ -104,13 +107,14 @@ class Scenario:
         pool = {"name": "gpu", "machine": self.machine or place.machine, "capacity": dict(self.capacity)}
         if self.fallback:
             pool["fallback"] = [dict(one) for one in self.fallback]
+        others = [{"name": "cpu", "machine": place.machine, "capacity": dict(self.other)}] if self.other else []
         where = {"cloud": self.cloud, "region": place.region, "zone": place.zones[0]}
         more = {
             "audit": {"trail": "none"},
             **place.more,
             **({"handover": dict(self.handover)} if self.handover else {}),
         }
-        return {"name": "find", "where": where, "pools": [pool], **more}
+        return {"name": "find", "where": where, "pools": [pool, *others], **more}
 
 
 LONG = "240s"
@@ -192,6 +196,16 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     yield one(
         "partial capacity", f"zone {first} has capacity for one of two nodes", "2 of 2 nodes", READY, ["no capacity", "ready"],
         capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",), deadline=LONG, nodes=2,
+    )  # fmt: skip
+    yield one(
+        "grown cluster with a replaced node", f"the only node was replaced after the first deployment, the pool grows to two nodes, and zone {first} has no capacity; `on_failure` is `destroy`",
+        "nodes of gpu ran before this command", FAILED, ["failed"], capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",),
+        handover={"on_failure": "destroy"}, incident="more", nodes=1,
+    )  # fmt: skip
+    yield one(
+        "no capacity for one of two pools", "pool gpu has no placement with capacity, and pool cpu has a node", "no placement of gpu has capacity", FAILED,
+        ["no capacity", "no capacity"], fallback=moves, faults=("cloud:no-capacity:gpu",), other={"kind": "on_demand", "count": 1},
+        deadline=AFTER_WAIT, nodes=1,
     )  # fmt: skip
     if place.refuses_groups:
         yield one(

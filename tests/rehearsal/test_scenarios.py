@@ -20,6 +20,7 @@ from gpuinfra.day import today
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.up import remove
 from gpuinfra.handover.refusals import Kind
+from gpuinfra.inventory import nodes_of
 from gpuinfra.node.journal import write_whole
 from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.session import Options, open_session
@@ -121,11 +122,11 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def until(found: Callable[[], Any], process: Any) -> Any:
-    """Wait for a value while a command runs."""
+def until(found: Callable[[], Any], process: Any = None) -> Any:
+    """Wait for a value, while a command runs if one is given."""
     limit = time.monotonic() + 900
     while not (value := found()):
-        assert process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process and process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.1)
     return value
@@ -141,7 +142,7 @@ def perform(run: Run, one: Scenario) -> tuple[int, str]:
     if not one.incident:
         code, out, err = run.up()
         return code, out + err
-    if one.incident == "lose":
+    if one.incident in ("lose", "more"):
         return after_a_loss(run, one)
     process = run.start(*command("up", str(run.file), "--yes"))
     if one.incident == "evict":
@@ -164,13 +165,22 @@ def perform(run: Run, one: Scenario) -> tuple[int, str]:
 
 
 def after_a_loss(run: Run, one: Scenario) -> tuple[int, str]:
-    """Deploy without faults, terminate a node when the faults begin, and deploy again."""
+    """Deploy without faults, terminate a node, and deploy again with the faults. For `more`, the first deployment has one node, which its group replaces."""
     run.session.cloud.ask("faults", {"faults": []})
-    run.deadline = LONG
+    run.deadline, text = LONG, run.file.read_text()
+    if one.incident == "more":
+        run.file.write_text(text.replace("count: 2", "count: 1"))
     code, out, err = run.up()
     assert code == 0, extract(out + err)
-    run.session.cloud.ask("faults", {"faults": list(one.faults)})
-    run.session.cloud.ask("terminate", {"instance_id": alive(run)[0]["instance_id"]})
+    first = alive(run)[0]["instance_id"]
+    if one.incident == "more":
+        run.session.cloud.ask("terminate", {"instance_id": first})
+        until(lambda: alive(run) and alive(run)[0]["instance_id"] != first)
+        run.file.write_text(text)
+        run.session.cloud.ask("faults", {"faults": list(one.faults)})
+    else:
+        run.session.cloud.ask("faults", {"faults": list(one.faults)})
+        run.session.cloud.ask("terminate", {"instance_id": first})
     run.deadline = one.deadline
     code, out, err = run.up()
     return code, out + err
@@ -220,7 +230,7 @@ def result(run: Run, one: Scenario, text: str, before: set[tuple[str, str]]) -> 
     after = run.file.read_text()
     run.file.write_text(text)
     delay = sum(float(fault.rpartition(":")[2]) for fault in one.faults if ":slow:gpu:" in fault)
-    total, complete = minutes(tried(one, run, text, attempts), delay, deployed=one.incident == "lose")
+    total, complete = minutes(tried(one, run, text, attempts), delay, deployed=one.incident in ("lose", "more"))
     run.file.write_text(after)
     return {
         "attempts": [
@@ -253,7 +263,7 @@ def check(one: Scenario, run: Run, code: int, output: str, text: str) -> None:
         assert "nothing was created, because the account checks found errors" in output
     else:
         assert tuple(attempt["result"] for attempt in run.journal()["attempts"]) == one.attempts, extract(output)
-    if len(one.attempts) > 1 and one.outcome == FAILED:
+    if len(one.attempts) > 1 and one.outcome == FAILED and not one.other:
         assert run.groups() == []
         kept, zero = (
             re.search(rf"^  {choice} +(\S+ USD)", output, re.MULTILINE) for choice in ("keep", "scale_to_zero")
@@ -261,6 +271,8 @@ def check(one: Scenario, run: Run, code: int, output: str, text: str) -> None:
         assert kept is not None
         assert zero is not None
         assert kept[1] == zero[1]
+    if one.other:
+        assert [(node.pool, node.outcome) for node in nodes_of(run.session.pulumi.resources())] == [("cpu", "verified")]
     if one.outcome != READY:
         assert yaml.safe_load(run.file.read_text()) == yaml.safe_load(text)
     assert len(alive(run)) == one.nodes

@@ -200,7 +200,11 @@ def member(group: str, *, leaving: bool = False) -> Member:
     [((), ()), (("train-other-0",), ()), (("train-gpu-spot-0",), ("gpu",)), (None, ("gpu",))],
 )
 def test_groups_with_nodes_from_before_the_run_are_found(
-    handover: dict[str, Any], members: list[Member], before: tuple[str, ...] | None, running: tuple[str, ...], refused: bool
+    handover: dict[str, Any],
+    members: list[Member],
+    before: tuple[str, ...] | None,
+    running: tuple[str, ...],
+    refused: bool,
 ) -> None:
     """A pool that had nodes before the run and has nodes now cannot move, even if its group replaced them. A pool without nodes can."""
     plan = plan_of("aws-p4d")
@@ -234,7 +238,9 @@ def test_failure_that_is_not_about_a_resource_is_no_shortage(handover: dict[str,
     plan = plan_of("aws-p4d")
     handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
     assert shortage(plan, [], []) is None
-    stack = Failure(urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="the stack is currently locked by 1 lock(s)")
+    stack = Failure(
+        urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="the stack is currently locked by 1 lock(s)"
+    )
     assert shortage(plan, [], [stack]) is None
     assert shortage(plan, [], READY) is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.naming import logical
 from gpuinfra.node.journal import write_whole
 from gpuinfra.planning import make_plan
 from gpuinfra.remote import stack_journal
@@ -134,23 +136,54 @@ def test_file_system_stays_if_azure_chose_the_zone_of_the_nodes(world: World) ->
     assert (moved.spec.where.zone, moved.spec.storage[0].zone) == (None, "1")
 
 
-def test_no_capacity_anywhere_restores_the_declaration(world: World) -> None:
-    """After the last placement, the groups are removed, the file is as before, and a new search can start."""
+def test_no_capacity_anywhere_restores_the_declaration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last placement, the pool has no nodes, the other pools are deployed, the file is as before, and a new search can start."""
     world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
+    counts: dict[str, int] = {}
+    deploy = world.deploy
+
+    def counted(again: bool) -> None:
+        counts.clear()
+        counts.update({logical("train", one.name): one.count for pool in world.plan().pools for one in pool.groups})
+        deploy(again)
+
+    monkeypatch.setattr(world, "deploy", counted)
     with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
         go(world)
     assert world.path.read_text() == TEXT
-    assert world.calls[-1] == "without urn:pulumi:**aws:autoscaling/group:Group::train-gpu-spot-0"
-    assert [urn.rpartition("::")[2] for urn in world.groups] == ["train-small-on-demand-0"]
+    assert world.calls[-2:] == ["remove train-gpu-on-demand-0", "up use1-az4"]
+    assert counts == {"train-gpu-spot-0": 0, "train-small-on-demand-0": 1}
     world.refusals = {}
     go(world)
+
+
+BLOCK = """\
+      - name: gpu
+        machine: p5.48xlarge
+        zone: use1-az4
+        capacity: {kind: block, id: cr-0123456789abcdef0, count: 2, starts_at: "2026-11-16T11:30:00Z", ends_at: "2027-05-17T11:30:00Z"}
+        fallback:
+          - {zone: use1-az6, machine: p4d.24xlarge, capacity: {kind: spot, count: 2}}
+"""
+
+
+def test_pool_that_requires_nodes_is_left_out_of_the_last_deployment(world: World) -> None:
+    """A Capacity Block has at least one node, so the last deployment does not contain the groups of its pool."""
+    head, _, rest = TEXT.partition("      - name: gpu  # for training\n")
+    text = f"{head}{BLOCK}      - name: small{rest.partition('- name: small')[2]}"
+    world.path.write_text(text)
+    world.refusals = dict.fromkeys(["use1-az4", "use1-az6"], STOCK_OUT)
+    with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
+        go(world)
+    assert world.calls[-1].startswith("without urn:pulumi:**aws:autoscaling/group:Group::train-gpu-block-0")
+    assert world.path.read_text() == text
 
 
 @pytest.mark.parametrize("entry", ["{capacity: {kind: on_demand, count: 2}}", "{machine: p4de.24xlarge}"])
 def test_launch_templates_of_alternatives_in_the_same_zone_are_removed(world: World, entry: str) -> None:
     """If no placement has capacity, a final deployment also runs if the alternatives use no other zone, because they have their own launch templates."""
-    head, _, rest = TEXT.partition("          - {zone: use1-az6}\n")
-    world.path.write_text(f"{head}          - {entry}\n      - name: small{rest.partition('- name: small')[2]}")
+    head = TEXT.partition("          - {zone: use1-az6}\n")[0]
+    world.path.write_text(f"{head}          - {entry}\n")
     world.refusals = {"use1-az4": STOCK_OUT}
     with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
         go(world)
@@ -207,10 +240,22 @@ def test_pools_with_running_nodes_do_not_move(world: World) -> None:
 
 
 @pytest.mark.long
-def test_search_can_be_killed_at_any_moment(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a kill between any two actions, `--resume` ends with the same file and the same groups."""
-    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
-    go(world)
+@pytest.mark.parametrize(
+    "zones", [["use1-az4", "use1-az6"], ["use1-az4", "use1-az6", "use1-az1"]], ids=["found", "none"]
+)
+def test_search_can_be_killed_at_any_moment(
+    world: World, tmp_path: Path, zones: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a kill between any two actions, `--resume` ends with the same file and the same groups, with and without capacity."""
+    world.refusals = dict.fromkeys(zones, STOCK_OUT)
+
+    def search(world: World, *, again: bool = False) -> None:
+        with (
+            contextlib.nullcontext() if len(zones) == 2 else pytest.raises(DeploymentError, match="no placement of gpu")
+        ):
+            go(world, again=again)
+
+    search(world)
     text, groups = world.path.read_text(), world.groups
     moment = 0
     for moment in range(1, 100):
@@ -228,14 +273,14 @@ def test_search_can_be_killed_at_any_moment(world: World, tmp_path: Path, monkey
             patched.setattr(stack_journal, "write_whole", write)
             patched.setattr("gpuinfra.search.placements.write_whole", write)
             try:
-                go(one)
+                search(one)
                 break
             except Killed:
                 pass
         journal = Journal(one.path, folder)
         resumed = journal.unfinished
         journal.close()
-        go(one, again=resumed)
+        search(one, again=resumed)
         assert (one.path.read_text(), one.groups) == (text, groups), moment
     assert moment > 25
 
@@ -273,16 +318,39 @@ def test_shared_values_are_an_error_before_anything_is_created(world: World) -> 
         check_editable(read_stack(world.path), text)
 
 
-def test_a_failed_last_deployment_is_stated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the last deployment fails, the error states that subnets and gateways of other zones remain, and a new search can start."""
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            TEXT.partition("      - name: small")[0],
+            "subnets and gateways of other zones remain until the next deployment",
+        ),
+        (TEXT, "the nodes of other pools are not verified, and resources of other zones can remain"),
+    ],
+    ids=["one pool", "two pools"],
+)
+def test_a_failed_last_deployment_is_stated(
+    world: World, text: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the last deployment fails, the error states that resources of other zones remain, and a new search can start."""
+    world.path.write_text(text)
 
     def refuse(patterns: Sequence[str], again: bool) -> None:
         raise UpFailed("`pulumi up` exited with code 255", [])
 
+    deploy = world.deploy
+
+    def without_nodes_refused(again: bool) -> None:
+        if "count: 0" in world.path.read_text():
+            raise UpFailed("`pulumi up` exited with code 255", [])
+        deploy(again)
+
     monkeypatch.setattr(world, "settle", refuse)
+    monkeypatch.setattr(world, "deploy", without_nodes_refused)
     world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
-    with pytest.raises(DeploymentError, match="subnets and gateways of other zones remain"):
+    with pytest.raises(DeploymentError, match=words):
         go(world)
+    assert world.path.read_text() == text
     world.refusals = {}
     go(world)
 
@@ -298,6 +366,39 @@ def test_alternatives_over_the_limit_are_skipped(world: World) -> None:
         "   gpu: price: costs 70.00 USD an hour, and --max-usd-per-hour is 50.00",
     ]
     assert lines[-1].endswith("ready after 0 s")
+
+
+def test_resumed_placement_over_the_limit_is_not_deployed(world: World, tmp_path: Path) -> None:
+    """If the limit of a resumed run excludes the next placement, nothing is deployed, and a higher limit continues the run."""
+    world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 4
+    with pytest.raises(Killed):
+        go(world)
+    world.kill_at, calls = 0, len(world.calls)
+    world.over = {"use1-az6": "costs 65.54 USD an hour, and the limit is 60"}
+    with pytest.raises(
+        DeploymentError, match=r"the next placement costs 65.54 USD an hour, and the limit is 60; nothing was deployed"
+    ):
+        go(world, again=True)
+    assert len(world.calls) == calls
+    world.over = {}
+    go(world, again=True)
+    assert world.path.read_text().count("zone: use1-az6") == 3
+
+
+def test_edits_during_a_search_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the stack file changes during an attempt, the search ends with an error before it writes the file."""
+    deploy = world.deploy
+
+    def edited(again: bool) -> None:
+        if world.calls:
+            world.path.write_text(world.path.read_text().replace("count: 1}", "count: 3}"))
+        deploy(again)
+
+    monkeypatch.setattr(world, "deploy", edited)
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    with pytest.raises(UsageError, match="changed after the search began"):
+        go(world)
+    assert "count: 3}" in world.path.read_text()
 
 
 def test_search_without_an_alternative_within_the_limit_ends(world: World) -> None:

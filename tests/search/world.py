@@ -81,11 +81,12 @@ class World:
         """Create the groups of the plan, and refuse those without capacity. Groups of other plans are deleted, as the engine does."""
         self.tick()
         plan = self.plan()
-        wanted = {
-            f"urn:pulumi:s::p::aws:autoscaling/group:Group::{logical(plan.name, group.name)}": group.zone
+        groups = {
+            f"urn:pulumi:s::p::aws:autoscaling/group:Group::{logical(plan.name, group.name)}": group
             for pool in plan.pools
             for group in pool.groups
         }
+        wanted = {urn: group.zone for urn, group in groups.items()}
         moved = [urn for urn, zone in wanted.items() if self.groups.get(urn, zone) != zone]
         assert not moved, "a cluster placement group spans one zone, so a group must be removed before it moves"
         self.calls.append(f"up {' '.join(sorted(set(wanted.values())))}{' again' if again else ''}")
@@ -94,7 +95,7 @@ class World:
         failures = [
             Failure(urn=urn, message=self.refusals[zone])
             for urn, zone in wanted.items()
-            if zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
+            if groups[urn].count and zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
         ]
         if failures:
             raise UpFailed("`pulumi up` exited with code 255", failures)
