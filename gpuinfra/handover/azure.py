@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +230,13 @@ class BlobEvidence:
 
     def __init__(self, rest: Rest, container: str, prefix: str) -> None:
         self._rest = rest
-        self._base = rest.blob_base(container)
+        self._container = container
         self._prefix = prefix.strip("/") + "/"
+
+    @cached_property
+    def _base(self) -> str:
+        # Computed on first use, because the members of groups are also read without a container.
+        return self._rest.blob_base(self._container)
 
     def folders(self) -> Iterator[str]:
         """Return the names of the folders. Azure returns the blobs in a folder as one `BlobPrefix` element, and up to 5,000 elements per request.

@@ -12,6 +12,7 @@ import pytest
 
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
+from gpuinfra.handover.connect import ports_of
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, Member
@@ -231,6 +232,14 @@ def test_running_groups_are_read_from_the_cloud(members: list[Member]) -> None:
     members.append(member("asg-2"))
     rows = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2"), in_state("train-new-0", "")]
     assert running_groups("aws", "us-east-1", rows) == {"train-other-0"}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_members_are_read_without_a_bucket(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each cloud, the members of groups can be read without an evidence bucket, so that a stack without a handover can be read."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert ports_of(cloud, region="us-east-1", evidence_bucket="", evidence_prefix="").membership.members([]) == []
 
 
 def test_failure_that_is_not_about_a_resource_is_no_shortage(handover: dict[str, Any]) -> None:
