@@ -34,6 +34,8 @@ def stack_argument(path: Path) -> str:
 
 def project_folder(folder: Path) -> Path | None:
     """Return the nearest folder with a `Pulumi.yaml`, in an absolute path or above it, as Pulumi does. None if there is none."""
+    # The parents of `/a/b/../c` include `/a/b`, which is not above the folder.
+    folder = folder.resolve() if ".." in folder.parts else folder
     return next((one for one in (folder, *folder.parents) if (one / "Pulumi.yaml").is_file()), None)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -62,6 +64,8 @@ class Paired:
     """A deployed stack with `recovery`, and the files of its second region."""
 
     loaded: LoadedStack
+    project: Path
+    """The folder of the Pulumi project, which also contains the stacks of the second region."""
     plan: Plan
     recovery: RecoveryPlan
     second: Second
@@ -100,10 +104,11 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
         raise UsageError(
             f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/declaring.md)"
         )
+    project = stacks.project(stack)
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
-        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(), replicas.images)
+        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
         question = Question(
             region=plan.region,
             recovery=plan.recovery,
@@ -123,7 +128,10 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 if one.spec.pools
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
-            found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
+            found = [
+                *data(loaded, second, resources),
+                *deployed_role(loaded, second, partial(exported, project=project)),
+            ]
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += [*look(plan.cloud, question), *dns.look(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
@@ -133,7 +141,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 for one in lines
             )
 
-        yield Paired(loaded=loaded, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)
+        yield Paired(loaded=loaded, project=project, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)  # fmt: skip
 
 
 def verdicts(resources: Resources) -> list[FleetVerdict]:

@@ -15,7 +15,7 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
-from gpuinfra.cli.stacks import exported, short_name
+from gpuinfra.cli.stacks import exported, project_of, short_name
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, {**options, "nodes": _nodes(declared.name)})
+            journal.begin(declared.name, {**options, "nodes": _nodes(declared.name, project)})
         search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
@@ -292,7 +292,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         deploy=deploy,
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
-        state=lambda: exported(declared.name),
+        state=lambda: exported(declared.name, project=project),
         shortage=partial(shortage, before=journal.options.get("nodes")),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
@@ -300,13 +300,13 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     )
 
 
-def _nodes(name: str) -> list[str]:
+def _nodes(name: str, project: Path) -> list[str]:
     """Return the instance IDs of the nodes in the state of a stack. A stack that does not exist has none."""
     from gpuinfra.engine.up import NO_STACK
     from gpuinfra.inventory import nodes_of
 
     try:
-        return [node.id for node in nodes_of(exported(name))]
+        return [node.id for node in nodes_of(exported(name, project=project))]
     except DeploymentError as problem:
         if NO_STACK in str(problem):
             return []
@@ -347,7 +347,7 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
     """Print the result and return the exit code. Without a journal, the deployment was not started."""
     from gpuinfra.search.outcome import summary
 
-    result = summary(exported(declared.name)) if ok else ""
+    result = summary(exported(declared.name, project=project_of(declared.path))) if ok else ""
     name = short_name(declared.name)
     commands = [f"gpuinfra nodes {name}", f"gpuinfra ssh {name}", f"gpuinfra run {name} -- nvidia-smi -L"] if ok else []
     if as_json:

@@ -40,7 +40,7 @@ def test_backend_is_the_url_of_the_login(
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda **_: engine)
     assert current_backend() == url
-    assert stacks_of({}).backend() == url
+    assert stacks_of({}).backend("aws-p4d") == url
 
 
 @pytest.mark.parametrize(

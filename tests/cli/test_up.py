@@ -54,7 +54,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> W
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
     handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"summary": "3 of 3 nodes and 24 GPUs verified"}}
-    monkeypatch.setattr(cli, "exported", lambda name: [*found.state(), handover])
+
+    def exported(name: str, *, project: Path) -> Sequence[Any]:
+        assert (name, project) == ("find", tmp_path)
+        return [*found.state(), handover]
+
+    monkeypatch.setattr(cli, "exported", exported)
     return found
 
 
@@ -82,6 +87,20 @@ def test_deployment_ends_with_the_result_and_the_next_commands(world: World) -> 
         assert words in done.stderr, words
     assert done.stdout.splitlines()[0] == "find is deployed: 3 of 3 nodes and 24 GPUs verified"
     assert "gpuinfra nodes find" in done.stdout
+
+
+def test_a_stack_of_another_project_is_deployed_in_its_project(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
+    monkeypatch.chdir(other)
+    done = run("--yes", stack="../Pulumi.find.yaml")
+    assert done.return_value == 0, done.exception
+    assert world.calls == ["up use1-az4"]
+    assert done.stdout.startswith("find is deployed: 3 of 3 nodes")
 
 
 def test_search_is_one_json_object(world: World) -> None:
@@ -357,7 +376,7 @@ def test_nodes_that_ran_before_are_kept(
     declares(world, choice)
     node = {"label": "gpu-1", "instanceId": "i-1", "group": "gpu-spot-0", "outcome": "verified"}
     handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [node]}}
-    monkeypatch.setattr(cli, "exported", lambda name: [*world.state(), handover])
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [*world.state(), handover])
     monkeypatch.setattr(outcome, "polled", lambda resources: ())
     before = world.path.read_text()
     done = run("--yes", "--no-search")
@@ -388,14 +407,14 @@ def test_a_failed_removal_is_stated(world: World, destroyed: list[str], monkeypa
 def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first deployment of a stack can be undone. A state that cannot be read is an error before the deployment."""
 
-    def absent(name: str) -> list[dict[str, Any]]:
+    def absent(name: str, **_: Any) -> list[dict[str, Any]]:
         raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
-    assert cli._nodes("find") == []
-    monkeypatch.setattr(cli, "exported", lambda name: (_ for _ in ()).throw(DeploymentError("no login")))
+    assert cli._nodes("find", world.path.parent) == []
+    monkeypatch.setattr(cli, "exported", lambda name, project: (_ for _ in ()).throw(DeploymentError("no login")))
     with pytest.raises(DeploymentError):
-        cli._nodes("find")
+        cli._nodes("find", world.path.parent)
 
 
 def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:
