@@ -15,7 +15,7 @@ import click
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
-from gpuinfra.stack_files import known_stacks, project_folder
+from gpuinfra.stack_files import known_stacks, project_folder, stack_name
 
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
@@ -169,5 +169,5 @@ def current_backend(project: Path | None = None) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return the short name of a stack: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
-    return Path(name).stem.removeprefix("Pulumi.")
+    """Return the short name of a stack: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`, and `dev.eu` for `dev.eu`."""
+    return stack_name(Path(name))

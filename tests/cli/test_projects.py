@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.cli import main
-from gpuinfra.cli.stacks import current_backend, exported, project_of
+from gpuinfra.cli.stacks import current_backend, exported, project_of, short_name
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError
-from gpuinfra.stack_files import project_folder
+from gpuinfra.stack_files import project_folder, stack_name
 
 
 @pytest.fixture
@@ -59,6 +59,39 @@ def test_the_name_of_a_stack_is_about_the_current_folder(projects: Path, monkeyp
     monkeypatch.chdir(projects / "one" / "stacks")
     assert exported("dev") == []
     assert project_of("dev") == projects / "one"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("dev", "dev"),
+        ("dev.eu", "dev.eu"),
+        ("dev.yaml.eu", "dev.yaml.eu"),
+        ("Pulumi.dev.yaml", "dev"),
+        ("../one/Pulumi.dev.eu.yaml", "dev.eu"),
+        ("stacks/Pulumi.dev.eu.yml", "dev.eu"),
+        ("stacks/Pulumi.dev.eu.json", "dev.eu"),
+        ("stacks/dev.eu.yaml", "dev.eu"),
+        ("/a.b/Pulumi.Pulumi.dev.yaml", "Pulumi.dev"),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_stack_can_have_dots(given: str, name: str) -> None:
+    """Only the path, the prefix and the suffix of a stack file are removed: the dot in a name is a part of it."""
+    assert short_name(given) == stack_name(Path(given)) == name
+
+
+def test_the_state_of_a_stack_with_a_dot_is_read(projects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine accepts dots in the names of stacks, so a name with a dot does not select another stack."""
+    engine = find_engine()
+    words = [str(engine.path), "stack", "init", "dev.eu", "--no-select", "--non-interactive"]
+    subprocess.run(words, cwd=projects / "one", env=engine.environ(), check=True, capture_output=True)
+    file = projects / "one" / "stacks" / "Pulumi.dev.eu.yaml"
+    assert file.is_file()
+    monkeypatch.chdir(projects / "one")
+    words = [str(engine.path), "stack", "rm", "dev", "--yes", "--non-interactive"]
+    subprocess.run(words, env=engine.environ(), check=True, capture_output=True)
+    assert exported("dev.eu") == exported(str(file)) == []
 
 
 def test_outside_a_project_the_error_is_not_about_the_login(
