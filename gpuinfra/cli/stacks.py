@@ -20,8 +20,8 @@ from gpuinfra.stack_files import known_stacks, project_folder, stack_name
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
 """Time limit for the question about the state backend, which the Pulumi CLI can send over the network."""
-NO_PROJECT = "pass the fully qualified name"
-"""Part of the message of the CLI for the name of a stack outside a project (pkg/backend/diy/backend.go and pkg/backend/httpstate/backend.go of Pulumi v3.259.0)."""
+NO_PROJECT = "pass the fully qualified "
+"""Part of the messages of the CLI for the name of a stack outside a project (pkg/backend/diy/store.go and pkg/backend/httpstate/backend.go of Pulumi v3.259.0)."""
 IN_PROJECT = "run the command in the folder of the Pulumi project, or specify the path of the stack file in it"
 
 

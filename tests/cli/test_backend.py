@@ -64,6 +64,24 @@ def test_an_unreadable_state_names_what_each_command_can_do(
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        "if you're using the --stack flag, pass the fully qualified name (organization/project/stack)",
+        "no current project found, pass the fully qualified stack name (org/project/stack)",
+    ],
+)
+def test_without_a_project_no_backend_asks_for_a_login(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The messages of Pulumi's own backends and of Pulumi Cloud (v3.259.0) about a missing project have the same fix."""
+    use_engine(f"""echo "error: {message}" >&2; exit 255""", tmp_path, monkeypatch)
+    assert main(["nodes", "aws-p4d"]) == 3
+    line = capsys.readouterr().err
+    assert f"{message}; run the command in the folder of the Pulumi project" in line
+    assert "log in" not in line
+
+
+@pytest.mark.parametrize(
     ("words", "end"),
     [
         (["nodes", "aws-p4d"], "run `pulumi up --stack aws-p4d` first, or add --rehearsal to use its rehearsal"),
