@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -347,9 +348,9 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
     """Print the result and return the exit code. Without a journal, the deployment was not started."""
     from gpuinfra.search.outcome import summary
 
-    result = summary(exported(declared.name, project=project_of(declared.path))) if ok else ""
+    resources = exported(declared.name, project=project_of(declared.path)) if ok else []
+    result, commands = summary(resources), _next(declared.path, resources)
     name = short_name(declared.name)
-    commands = [f"gpuinfra nodes {name}", f"gpuinfra ssh {name}", f"gpuinfra run {name} -- nvidia-smi -L"] if ok else []
     if as_json:
         first = next(iter(asked.reports.values()))
         document: dict[str, Any] = {
@@ -376,7 +377,8 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     elif ok:
         click.echo(f"{name} is deployed: {result}" if result else f"{name} is deployed")
-        click.echo("next: " + "\n      ".join(commands))
+        if commands:
+            click.echo("next: " + "\n      ".join(commands))
     if journal is None:
         click.echo(
             "nothing was created, because the account checks found errors; fix them, then run the command again",
@@ -384,6 +386,18 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
         )
         return 1
     return 0 if ok else 1
+
+
+def _next(path: Path, resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the commands for the nodes of a deployed stack. Only `gpuinfra nodes` works before the first node is launched."""
+    from gpuinfra.inventory import handovers_of, nodes_of
+    from gpuinfra.stack_files import stack_argument
+
+    stack = shlex.quote(stack_argument(path))
+    commands = [f"gpuinfra nodes {stack}"] if handovers_of(resources) else []
+    if nodes := sorted(nodes_of(resources), key=lambda node: not node.verified):
+        commands += [f"gpuinfra ssh {stack} {nodes[0].name or nodes[0].id}", f"gpuinfra run {stack} -- nvidia-smi -L"]
+    return commands
 
 
 def _shown(stack: str) -> str:

@@ -17,6 +17,7 @@ from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+from gpuinfra.handover.wire import TYPE
 from gpuinfra.search import outcome
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
@@ -89,18 +90,50 @@ def test_deployment_ends_with_the_result_and_the_next_commands(world: World) -> 
     assert "gpuinfra nodes find" in done.stdout
 
 
+NODES = [
+    {"label": "gpu-1", "instanceId": "i-1", "outcome": "failed"},
+    {"label": "gpu-2", "instanceId": "i-2", "outcome": "verified"},
+]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ([{"type": TYPE, "outputs": {"nodes": NODES}}], ["nodes find", "ssh find gpu-2", "run find -- nvidia-smi -L"]),
+        (
+            [{"type": TYPE, "outputs": {"nodes": NODES[:1]}}],
+            ["nodes find", "ssh find gpu-1", "run find -- nvidia-smi -L"],
+        ),
+        ([{"type": TYPE, "outputs": {"nodes": []}}], ["nodes find"]),
+        ([], []),
+    ],
+)
+def test_the_next_commands_can_be_run(
+    world: World, resources: list[Any], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command for a login names a node, preferably a verified one. A stack without nodes has no commands for nodes."""
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [*world.state(), *resources])
+    commands = [f"gpuinfra {one}" for one in words]
+    assert json.loads(run("--yes", "--json").stdout)["next"] == commands
+    printed = run("--yes").stdout.splitlines()
+    assert [one.removeprefix("next:").strip() for one in printed[1:]] == commands
+
+
 def test_a_stack_of_another_project_is_deployed_in_its_project(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder."""
-    other = tmp_path / "other"
-    other.mkdir()
+    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder. The next commands contain the path."""
+    other, stacks = tmp_path / "other", tmp_path / "my stacks"
+    for one in (other, stacks):
+        one.mkdir()
     (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
+    world.path = world.path.rename(stacks / world.path.name)
     monkeypatch.chdir(other)
-    done = run("--yes", stack="../Pulumi.find.yaml")
+    done = run("--yes", stack="../my stacks/Pulumi.find.yaml")
     assert done.return_value == 0, done.exception
     assert world.calls == ["up use1-az4"]
     assert done.stdout.startswith("find is deployed: 3 of 3 nodes")
+    assert "next: gpuinfra nodes '../my stacks/Pulumi.find.yaml'\n" in done.stdout
 
 
 def test_search_is_one_json_object(world: World) -> None:
