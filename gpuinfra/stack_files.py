@@ -7,11 +7,17 @@ from pathlib import Path
 
 from gpuinfra.shipped import shipped
 
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Suffixes of stack files."""
+
 
 def stack_name(path: Path) -> str:
-    """Return the stack name of a file: `aws-p4d` for `Pulumi.aws-p4d.yaml`."""
-    stem = path.name.rsplit(".", 1)[0]
-    return stem.removeprefix("Pulumi.")
+    """Return the stack name of a file: `aws-p4d` for `Pulumi.aws-p4d.yaml`. A path without one of the suffixes ends with the name itself.
+
+    Names can contain dots (`ParseStackName` in sdk/go/common/tokens/stack_name.go of Pulumi v3.259.0).
+    """
+    suffix = next((one for one in SUFFIXES if path.name.endswith(one)), "")
+    return path.name.removesuffix(suffix).removeprefix("Pulumi.") if suffix else path.name
 
 
 def known_stacks() -> dict[str, Path]:
@@ -34,6 +40,8 @@ def stack_argument(path: Path) -> str:
 
 def project_folder(folder: Path) -> Path | None:
     """Return the nearest folder with a `Pulumi.yaml`, in an absolute path or above it, as Pulumi does. None if there is none."""
+    # The parents of `/a/b/../c` include `/a/b`, which is not above the folder.
+    folder = folder.resolve() if ".." in folder.parts else folder
     return next((one for one in (folder, *folder.parents) if (one / "Pulumi.yaml").is_file()), None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -54,8 +55,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
-    stacks = stacks_of({})
-    with opened(declared(stack), stacks) as found:
+    with opened(declared(stack), stacks_of({})) as found:
         plan, name, region = found.plan, found.loaded.name, found.plan.region
         forward = failback_of(plan.cloud, region, found.recovery.region, found.loaded.config)
         back = failover_of(plan.cloud, found.recovery.region, region, found.loaded.config)
@@ -68,7 +68,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
-            returning = _returning(found, forward, back, deploy_with([found.loaded], stacks, journal, failover, refresh=True), ignore)  # fmt: skip
+            returning = _returning(found, forward, back, deploy_with([found.loaded], found.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
@@ -100,16 +100,17 @@ def _returning(
         yield from data(found.loaded, found.second, found.resources)
         yield from of_preflight(live_rows(found.loaded, PREFLIGHT))
 
+    state = partial(exported, project=found.project)
     failing = Failing(
         stack=found.loaded.name,
         region=found.recovery.region,
         second=found.plan.region,
-        resources=[one for file in found.second.files for one in exported(file.name)],
+        resources=[one for file in found.second.files for one in state(file.name)],
         stacks=(Second(loaded=found.loaded, plan=found.plan),),
         cloud=back,
         ask=ask,
         deploy=deploy,
-        state=exported,
+        state=state,
         verdicts=verdicts,
         names=names_in(found),
         ignore=frozenset(ignore),

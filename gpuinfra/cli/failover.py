@@ -6,12 +6,14 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import Stacks, exported, short_name, stacks_of
+from gpuinfra.cli.stacks import exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
@@ -74,13 +76,12 @@ def command(
 
     if unknown := [one for one in ignore if one not in (*TOPICS, DRAIN)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, DRAIN))}")
-    stacks = stacks_of({})
     given = declared(stack)
     if region != given.recovery.region:
         raise UsageError(
             f"--to is {region}; allowed: {given.recovery.region}, the region in recovery.region of {stack}"
         )
-    with opened(given, stacks) as found:
+    with opened(given, stacks_of({})) as found:
         plan = found.plan
         cloud = failover_of(plan.cloud, plan.region, region, found.loaded.config)
         if cloud is None:
@@ -91,7 +92,7 @@ def command(
         journal = Journal(found.loaded.path)
         try:
             files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
-            plan_steps = steps(_failing(found, stacks, cloud, journal, ignore))
+            plan_steps = steps(_failing(found, cloud, journal, ignore))
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=found.loaded.name)
             start(journal, found.loaded.name, region, files, resume=resume)
@@ -115,7 +116,7 @@ def check_files(found: Paired, stack: str) -> None:
         raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
 
 
-def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
+def _failing(found: Paired, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
     from gpuinfra.failover.steps import Failing, Second
     from gpuinfra.planning import make_plan
 
@@ -127,8 +128,8 @@ def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, i
         stacks=tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files),
         cloud=cloud,
         ask=found.ask,
-        deploy=deploy_with(found.second.files, stacks, journal),
-        state=exported,
+        deploy=deploy_with(found.second.files, found.project, journal),
+        state=partial(exported, project=found.project),
         verdicts=verdicts,
         names=names_in(found),
         ignore=frozenset(ignore),
@@ -145,8 +146,8 @@ def names_in(found: Declared) -> Names | None:
     return Names(plan=planned, dns=dns) if planned and dns else None
 
 
-def deploy_with(files: Sequence[LoadedStack], stacks: Stacks, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
-    """Return the function that deploys one of the stacks. The engine inherits the locks of the journals."""
+def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
+    """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals."""
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import up
 
@@ -155,7 +156,7 @@ def deploy_with(files: Sequence[LoadedStack], stacks: Stacks, *journals: Journal
         value = next(one.document.value for one in files if one.name == name and one.document)
         secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
         locks = [one.lock for one in journals]
-        up(engine, name, stacks.project(name), output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh)  # fmt: skip
+        up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh)  # fmt: skip
 
     return deploy
 

@@ -82,7 +82,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
 def _state(found: Paired, region: str) -> Resources:
     if region == found.plan.region:
         return list(found.resources)
-    return [one for file in found.second.files for one in exported(file.name)]
+    return [one for file in found.second.files for one in exported(file.name, project=found.project)]
 
 
 def _region_in_use(stack: str, own: str, second: str, failover: Journal, failback: Journal) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -72,6 +74,8 @@ class Declared:
 class Paired(Declared):
     """A deployed stack with `recovery`, and the files of its second region."""
 
+    project: Path
+    """The folder of the Pulumi project, which also contains the stacks of the second region."""
     second: Second
     resources: Resources
     ask: Callable[[], tuple[Line, ...]]
@@ -114,10 +118,11 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
 
     stack, loaded, plan, recovery, day = given.stack, given.loaded, given.plan, given.loaded.spec.recovery, today()
     assert recovery is not None
+    project = stacks.project(stack)
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
-        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(), replicas.images)
+        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
         question = Question(
             region=plan.region,
             recovery=given.recovery,
@@ -137,7 +142,10 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 if one.spec.pools
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
-            found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
+            found = [
+                *data(loaded, second, resources),
+                *deployed_role(loaded, second, partial(exported, project=project)),
+            ]
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += [*look(plan.cloud, question), *dns.look(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
@@ -147,7 +155,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 for one in lines
             )
 
-        yield Paired(**vars(given), second=second, resources=resources, ask=ask)
+        yield Paired(**vars(given), project=project, second=second, resources=resources, ask=ask)
 
 
 def verdicts(resources: Resources) -> list[FleetVerdict]:

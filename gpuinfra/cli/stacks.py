@@ -15,10 +15,14 @@ import click
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
+from gpuinfra.stack_files import known_stacks, project_folder, stack_name
 
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
 """Time limit for the question about the state backend, which the Pulumi CLI can send over the network."""
+NO_PROJECT = "pass the fully qualified "
+"""Part of the messages of the CLI for the name of a stack outside a project (pkg/backend/diy/store.go and pkg/backend/httpstate/backend.go of Pulumi v3.259.0)."""
+IN_PROJECT = "run the command in the folder of the Pulumi project, or specify the path of the stack file in it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,7 @@ class Stacks:
     restore: str
     """The commands that read the cloud again and restore what was changed, with `{stack}` as the placeholder."""
     project: Callable[[str], Path]
-    """Returns the folder that contains a stack's Pulumi project."""
+    """Returns the folder that contains a stack's Pulumi project. See `project_of`."""
     open_cloud: Callable[[str], AbstractContextManager[Resources]] | None = None
     """Like `open`, but only the cloud is reachable. None if `open` does not start nodes."""
     options: str = ""
@@ -47,8 +51,8 @@ class Stacks:
     """Whether `--hosts` and `--evidence` can replace the stack."""
     lasting: bool = True
     """Whether the nodes are reachable after the command ends."""
-    backend: Callable[[], str] = str
-    """Returns the URL of the state backend of the last login, or an empty string if it is unknown."""
+    backend: Callable[[str], str] = lambda name: ""
+    """Returns the URL of the state backend of a stack, or an empty string if it is unknown."""
     other: Sequence[str] = ()
     """What else you can do if the state has no nodes or cannot be read, such as `specify --hosts FILE`."""
 
@@ -63,8 +67,8 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
             open=lambda name: nullcontext(_required(name, other)),
             up="pulumi up --stack {stack}",
             restore="pulumi up --refresh --stack {stack}",
-            project=lambda name: Path.cwd(),
-            backend=current_backend,
+            project=project_of,
+            backend=lambda name: current_backend(project_of(name)),
             other=other,
         )
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
@@ -89,13 +93,25 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
 def _required(name: str, other: Sequence[str]) -> list[dict[str, Any]]:
     """Like `exported`, for a command that requires the state. Raises `EnvironmentMissing` if it cannot be read, because a login is a prerequisite."""
     try:
-        return exported(name, other)
+        return exported(name, other, project=project_of(name))
     except DeploymentError as problem:
         raise EnvironmentMissing(str(problem)) from None
 
 
-def exported(name: str, other: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the resources of a deployed stack from its state backend. `other` contains what else you can do if it cannot be read."""
+def project_of(stack: str | Path) -> Path:
+    """Return the folder of the Pulumi project of a stack: that of its file for a path, otherwise that of the current folder.
+
+    Outside a project, it is the current folder.
+    """
+    return project_folder(Path(stack).absolute().parent) or Path.cwd()
+
+
+def exported(name: str, other: Sequence[str] = (), *, project: Path | None = None) -> list[dict[str, Any]]:
+    """Return the resources of a deployed stack from its state backend. Raises `DeploymentError` if it cannot be read.
+
+    `project` is the folder of the stack's Pulumi project, in which the engine runs. None selects the current folder. Two projects
+    can have stacks with the same name. `other` contains what else you can do if the state cannot be read.
+    """
     import subprocess
 
     from gpuinfra.engine import find_engine
@@ -108,10 +124,11 @@ def exported(name: str, other: Sequence[str] = ()) -> list[dict[str, Any]]:
         )
     engine = find_engine(lambda line: click.echo(line, err=True))
     words = [str(engine.path), "stack", "export", "--stack", short, "--non-interactive"]
-    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(words, cwd=project, env=engine.environ(), capture_output=True, text=True, errors="replace", check=False)  # fmt: skip
     if done.returncode != 0:
         reason = one_line((done.stderr.strip() or "no error message").splitlines()[-1]).removeprefix("error: ")
-        fixes = ["log in to the state backend (`pulumi login`) and deploy the stack", *other]
+        login = "log in to the state backend (`pulumi login`) and deploy the stack"
+        fixes = [IN_PROJECT if NO_PROJECT in reason else login, *other]
         raise DeploymentError(
             f"`pulumi stack export` failed for {name}: {reason}; {_meant(short)}{', or '.join(fixes)}"
         )
@@ -127,15 +144,17 @@ def exported(name: str, other: Sequence[str] = ()) -> list[dict[str, Any]]:
 def _meant(short: str) -> str:
     """Return a question if the name is close to the name of a stack file. A stack in the state does not need a stack file."""
     from gpuinfra.spec.messages import nearest
-    from gpuinfra.stack_files import known_stacks
 
     known = list(known_stacks())
     near = None if short in known else nearest(short, known)
     return f"did you mean {near}? otherwise, " if near else ""
 
 
-def current_backend() -> str:
-    """Return the URL of the state backend that the engine uses in the current folder, or an empty string if the engine does not return it."""
+def current_backend(project: Path | None = None) -> str:
+    """Return the URL of the state backend that the engine uses in the folder of a project, or an empty string if the engine does not return it.
+
+    None selects the current folder. A project can declare its own backend, which replaces that of the last login.
+    """
     import subprocess
 
     from gpuinfra.engine import find_engine
@@ -143,12 +162,12 @@ def current_backend() -> str:
     try:
         engine = find_engine(may_build=False)
         words = [str(engine.path), "whoami", "--json", "--non-interactive", "--color=never"]
-        done = subprocess.run(words, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BACKEND_TIMEOUT_S, check=False)  # fmt: skip
+        done = subprocess.run(words, cwd=project, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BACKEND_TIMEOUT_S, check=False)  # fmt: skip
         return str(parsed(done.stdout).get("url") or "")
     except (EnvironmentMissing, OSError, subprocess.TimeoutExpired, ValueError, AttributeError):
         return ""
 
 
 def short_name(name: str) -> str:
-    """Return the short name of a stack: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
-    return Path(name).stem.removeprefix("Pulumi.")
+    """Return the short name of a stack: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`, and `dev.eu` for `dev.eu`."""
+    return stack_name(Path(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
-from gpuinfra.cli.stacks import exported, short_name
+from gpuinfra.cli.stacks import exported, project_of, short_name
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, {**options, "running": _running(declared)})
+            journal.begin(declared.name, {**options, "running": _running(declared, project)})
         search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
@@ -293,7 +294,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         deploy=deploy,
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
-        state=lambda: exported(declared.name),
+        state=lambda: exported(declared.name, project=project),
         shortage=partial(shortage, before=journal.options.get("running")),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
@@ -301,14 +302,15 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     )
 
 
-def _running(declared: LoadedStack) -> list[str] | None:
+def _running(declared: LoadedStack, project: Path) -> list[str] | None:
     """Return the groups of a stack that have nodes, or None if they cannot be read. A stack that does not exist has none."""
     from gpuinfra.engine.up import NO_STACK
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.search.outcome import running_groups
 
     try:
-        return sorted(running_groups(declared.spec.cloud, declared.spec.where.region, exported(declared.name)))
+        resources = exported(declared.name, project=project)
+        return sorted(running_groups(declared.spec.cloud, declared.spec.where.region, resources))
     except DeploymentError as problem:
         if NO_STACK in str(problem):
             return []
@@ -364,9 +366,9 @@ def _print(
     from gpuinfra.search.outcome import summary
 
     ok = journal is not None and problem is None
-    result = summary(exported(declared.name)) if ok else ""
+    resources = exported(declared.name, project=project_of(declared.path)) if ok else []
+    result, commands = summary(resources), _next(declared.path, resources)
     name = short_name(declared.name)
-    commands = [f"gpuinfra nodes {name}", f"gpuinfra ssh {name}", f"gpuinfra run {name} -- nvidia-smi -L"] if ok else []
     if as_json:
         first = next(iter(asked.reports.values()))
         document: dict[str, Any] = {
@@ -395,7 +397,8 @@ def _print(
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     elif ok:
         click.echo(f"{name} is deployed: {result}" if result else f"{name} is deployed")
-        click.echo("next: " + "\n      ".join(commands))
+        if commands:
+            click.echo("next: " + "\n      ".join(commands))
     if journal is None:
         click.echo(
             "nothing was created, because the account checks found errors; fix them, then run the command again",
@@ -403,6 +406,18 @@ def _print(
         )
         return 1
     return 0 if ok else 1
+
+
+def _next(path: Path, resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the commands for the nodes of a deployed stack. Only `gpuinfra nodes` works before the first node is launched."""
+    from gpuinfra.inventory import handovers_of, nodes_of
+    from gpuinfra.stack_files import stack_argument
+
+    stack = shlex.quote(stack_argument(path))
+    commands = [f"gpuinfra nodes {stack}"] if handovers_of(resources) else []
+    if nodes := sorted(nodes_of(resources), key=lambda node: not node.verified):
+        commands += [f"gpuinfra ssh {stack} {nodes[0].name or nodes[0].id}", f"gpuinfra run {stack} -- nvidia-smi -L"]
+    return commands
 
 
 def _shown(stack: str) -> str:

@@ -178,7 +178,7 @@ class _Drill:
         return str(((verdict or {}).get("outputs") or {}).get("summary") or "no nodes are declared")
 
     def _names(self) -> list[str]:
-        return [path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in self._fresh()]
+        return [stack_name(path) for path in self._fresh()]
 
     def _fresh(self) -> dict[Path, str]:
         """Return the stack files that `gpuinfra clone` writes now."""
@@ -244,7 +244,7 @@ class _Drill:
                 if value_at(declaration, (*above, last)) is not None:
                     value_at(declaration, tuple(above))[last] = copy
 
-        edit_stack(replace(self.session.folder, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml")), change)
+        edit_stack(replace(self.session.folder, stack=stack_name(path)), change)
 
     def _deploy(self, one: LoadedStack) -> None:
         own = self.session.pulumi

@@ -15,7 +15,7 @@ from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
-from gpuinfra.stack_files import known_stacks, stack_name
+from gpuinfra.stack_files import SUFFIXES, known_stacks, stack_name
 
 KEY = "gpuinfra:cluster"
 
@@ -90,7 +90,7 @@ def find_stack(name_or_path: str | Path) -> Path:
         raise UsageError(
             f"{shown(text)} is not a stack or file; specify the name of a stack or the path of its file"
         ) from None
-    if text.endswith((".yaml", ".yml", ".json")) or "/" in text:
+    if text.endswith(SUFFIXES) or "/" in text:
         reason = "is a folder, not a file" if is_folder else "does not exist"
         raise UsageError(f"{text} {reason}; specify the name of a stack or the path of its file")
     known = known_stacks()

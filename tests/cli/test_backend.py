@@ -40,7 +40,7 @@ def test_backend_is_the_url_of_the_login(
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda **_: engine)
     assert current_backend() == url
-    assert stacks_of({}).backend() == url
+    assert stacks_of({}).backend("aws-p4d") == url
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,24 @@ def test_an_unreadable_state_names_what_each_command_can_do(
     assert f"failed for {words[1]}: PULUMI_ACCESS_TOKEN must be set for login; " in line
     assert line.endswith(end)
     assert ("did you mean aws-p4d? otherwise, log in" in line) == (words[1] == "aws-p4")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "if you're using the --stack flag, pass the fully qualified name (organization/project/stack)",
+        "no current project found, pass the fully qualified stack name (org/project/stack)",
+    ],
+)
+def test_without_a_project_no_backend_asks_for_a_login(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The messages of Pulumi's own backends and of Pulumi Cloud (v3.259.0) about a missing project have the same fix."""
+    use_engine(f"""echo "error: {message}" >&2; exit 255""", tmp_path, monkeypatch)
+    assert main(["nodes", "aws-p4d"]) == 3
+    line = capsys.readouterr().err
+    assert f"{message}; run the command in the folder of the Pulumi project" in line
+    assert "log in" not in line
 
 
 @pytest.mark.parametrize(

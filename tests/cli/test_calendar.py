@@ -48,7 +48,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     (tmp_path / "Pulumi.burst.yaml").write_text(STACK)
     monkeypatch.chdir(tmp_path)
     found: list[dict[str, Any]] = []
-    monkeypatch.setattr(stacks, "exported", lambda name, other=(): found)
+    monkeypatch.setattr(stacks, "exported", lambda *_, **__: found)
     return found
 
 

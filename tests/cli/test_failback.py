@@ -29,7 +29,7 @@ def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
     mirror = found.mirror()
     monkeypatch.setattr(failover, "failover_of", lambda *_: mirror)
     monkeypatch.setattr(failover, "failback_of", lambda *_: found)
-    monkeypatch.setattr(cli, "exported", world._state)
+    monkeypatch.setattr(cli, "exported", lambda name, **_: world._state(name))
 
     def up(engine: object, name: str, project: Path, *, again: bool, refresh: bool, keep: list[int], **_: Any) -> None:
         assert refresh

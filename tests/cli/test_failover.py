@@ -64,12 +64,19 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr(readiness, "look", lambda *_: iter(found.lines))
     monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda *_: [])
     monkeypatch.setattr(failover, "failover_of", lambda *_: found)
-    monkeypatch.setattr(cli, "exported", found._state)
+
+    def exported(name: str, *, project: Path) -> Any:
+        assert project == tmp_path / "project"
+        return found._state(name)
+
+    def up(engine: Engine, name: str, project: Path, *, again: bool, **_: Any) -> None:
+        assert project == tmp_path / "project"
+        found._deploy(name, again)
+
+    monkeypatch.setattr(cli, "exported", exported)
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
-    monkeypatch.setattr(
-        "gpuinfra.engine.up.up", lambda engine, name, project, *, again, **_: found._deploy(name, again)
-    )
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)])  # fmt: skip
     monkeypatch.setattr("gpuinfra.failover.steps.POLL_S", 0.0)
     return found
@@ -115,6 +122,19 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     assert str(journal) in str(again.exception)
     assert run(*REGION, "--yes", "--resume").return_value == 0
     assert world.calls == calls
+
+
+def test_stacks_of_another_project_are_deployed_in_their_project(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the path of a stack file, the states are read and the stacks are deployed in the project of the file, in any current folder."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
+    monkeypatch.chdir(other)
+    done = run(*REGION, "--yes", stack="../project/Pulumi.aws-recovery.yaml")
+    assert done.return_value == 0, done.exception
+    assert world.calls[-2:] == ["up aws-recovery-us-west-2", "import fs-1"]
 
 
 def test_failed_step_names_the_command_that_continues(world: World) -> None:

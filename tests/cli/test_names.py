@@ -66,7 +66,7 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state()]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
-    monkeypatch.setattr(cli, "exported", lambda name: [])
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [])
     monkeypatch.setattr(cli, "verdicts", lambda resources: fleet(node(1), node(2)) if resources else [])
     monkeypatch.setattr("gpuinfra.clouds.dns.dns_of", lambda *_: found)
     return found

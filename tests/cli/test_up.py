@@ -18,6 +18,7 @@ from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.handover.wire import TYPE
 from gpuinfra.search import outcome
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
@@ -55,7 +56,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> W
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
     handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"summary": "3 of 3 nodes and 24 GPUs verified"}}
-    monkeypatch.setattr(cli, "exported", lambda name: [*found.state(), handover])
+
+    def exported(name: str, *, project: Path) -> Sequence[Any]:
+        assert (name, project) == ("find", tmp_path)
+        return [*found.state(), handover]
+
+    monkeypatch.setattr(cli, "exported", exported)
     return found
 
 
@@ -83,6 +89,52 @@ def test_deployment_ends_with_the_result_and_the_next_commands(world: World) -> 
         assert words in done.stderr, words
     assert done.stdout.splitlines()[0] == "find is deployed: 3 of 3 nodes and 24 GPUs verified"
     assert "gpuinfra nodes find" in done.stdout
+
+
+NODES = [
+    {"label": "gpu-1", "instanceId": "i-1", "outcome": "failed"},
+    {"label": "gpu-2", "instanceId": "i-2", "outcome": "verified"},
+]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ([{"type": TYPE, "outputs": {"nodes": NODES}}], ["nodes find", "ssh find gpu-2", "run find -- nvidia-smi -L"]),
+        (
+            [{"type": TYPE, "outputs": {"nodes": NODES[:1]}}],
+            ["nodes find", "ssh find gpu-1", "run find -- nvidia-smi -L"],
+        ),
+        ([{"type": TYPE, "outputs": {"nodes": []}}], ["nodes find"]),
+        ([], []),
+    ],
+)
+def test_the_next_commands_can_be_run(
+    world: World, resources: list[Any], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command for a login names a node, preferably a verified one. A stack without nodes has no commands for nodes."""
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [*world.state(), *resources])
+    commands = [f"gpuinfra {one}" for one in words]
+    assert json.loads(run("--yes", "--json").stdout)["next"] == commands
+    printed = run("--yes").stdout.splitlines()
+    assert [one.removeprefix("next:").strip() for one in printed[1:]] == commands
+
+
+def test_a_stack_of_another_project_is_deployed_in_its_project(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder. The next commands contain the path."""
+    other, stacks = tmp_path / "other", tmp_path / "my stacks"
+    for one in (other, stacks):
+        one.mkdir()
+    (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
+    world.path = world.path.rename(stacks / world.path.name)
+    monkeypatch.chdir(other)
+    done = run("--yes", stack="../my stacks/Pulumi.find.yaml")
+    assert done.return_value == 0, done.exception
+    assert world.calls == ["up use1-az4"]
+    assert done.stdout.startswith("find is deployed: 3 of 3 nodes")
+    assert "next: gpuinfra nodes '../my stacks/Pulumi.find.yaml'\n" in done.stdout
 
 
 def test_search_is_one_json_object(world: World) -> None:
@@ -392,14 +444,14 @@ def test_a_failed_removal_is_stated(world: World, destroyed: list[str], monkeypa
 def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first deployment of a stack can be undone. A state that cannot be read is an error before the deployment."""
 
-    def absent(name: str) -> list[dict[str, Any]]:
+    def absent(name: str, **_: Any) -> list[dict[str, Any]]:
         raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
-    assert cli._running(read_stack(world.path)) == []
-    monkeypatch.setattr(cli, "exported", lambda name: (_ for _ in ()).throw(DeploymentError("no login")))
+    assert cli._running(read_stack(world.path), world.path.parent) == []
+    monkeypatch.setattr(cli, "exported", lambda name, project: (_ for _ in ()).throw(DeploymentError("no login")))
     with pytest.raises(DeploymentError):
-        cli._running(read_stack(world.path))
+        cli._running(read_stack(world.path), world.path.parent)
 
 
 def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:
