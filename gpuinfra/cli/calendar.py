@@ -132,18 +132,19 @@ def command(
         scheduled=found.scheduled,
         use=found.use,
     )
-    stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else ()
+    stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else {}
     if as_json:
         document = calendar_text.document(short, calendar, found.offers, found.unread, found.drained)
-        document["stopped"] = list(stopped)
+        document |= {"stopped": list(stopped), "stopped_counts": stopped}
         click.echo(json.dumps({**document, **stacks.marks}, indent=2, ensure_ascii=True))
     else:
         if stacks.notice:
             click.echo(stacks.notice)
         for line in calendar_text.text(calendar, found.offers, found.unread, found.drained):
             click.echo(line)
-        for pool in stopped:
+        for pool, before in stopped.items():
             click.echo(f"pool {pool} has no nodes in {loaded.path} now; run `{up}`")
+            click.echo(f"pool {pool}: count was {before}")
     if stop_idle:
         return 0 if stopped else EnvironmentMissing.exit_code if found.unread else 1
     is_left = any(one.startswith(NOT_STOPPED) for one in found.drained.values())
@@ -267,14 +268,14 @@ def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None
         return ()
 
 
-def _stop(loaded: LoadedStack, pools: frozenset[str]) -> tuple[str, ...]:
-    """Set the number of nodes of these pools to 0 in the stack file."""
-    from gpuinfra.search.placements import read, text_without_nodes, write
+def _stop(loaded: LoadedStack, pools: frozenset[str]) -> dict[str, str]:
+    """Set the number of nodes of these pools to 0 in the stack file. Returns the previous counts as text, keyed by pool name."""
+    from gpuinfra.search.placements import counts, read, text_without_nodes, write
 
     if not pools:
-        return ()
+        return {}
     write(loaded.path, text_without_nodes(loaded, read(loaded.path), pools))
-    return tuple(sorted(pools))
+    return dict(sorted(counts(loaded, pools).items()))
 
 
 def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Member]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gpuinfra.errors import DeploymentError, UsageError
-from gpuinfra.search.placements import read, text_without_nodes, write
+from gpuinfra.search.placements import counts, read, text_without_nodes, write
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_in
 
@@ -54,6 +54,8 @@ class Failed:
             self.say(
                 f"on_failure is {SCALE_TO_ZERO}: removing the nodes; the pools in {now.path.name} have no nodes now"
             )
+            for pool, before in counts(now, {pool.name for pool in now.spec.pools if pool.nodes}).items():
+                self.say(f"pool {pool}: count was {before}")
             write(now.path, without_nodes(now))
             self._run(self.deploy, "to remove the nodes, run this command again")
         elif self.choice == DESTROY:

@@ -16,6 +16,7 @@ from gpuinfra.errors import SpecError, UsageError, reason_of
 from gpuinfra.file_errors import cannot_write
 from gpuinfra.node.journal import write_whole
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.load import LoadedStack, stack_in
 from gpuinfra.spec.model import ClusterSpec
@@ -68,6 +69,15 @@ def text_without_nodes(declared: LoadedStack, original: str, pools: Collection[s
         routes = [(*route, at) for at in range(len(entries))] if isinstance(entries, list) else [route]
         edits += [((*one, "count"), 0) for one in routes]
     return _written(declared, original, edits, "set the count of each capacity entry of the idle pools to 0")
+
+
+def counts(stack: LoadedStack, pools: Collection[str]) -> dict[str, str]:
+    """Return the counts of these pools as text, such as `16 (spot)`, keyed by pool name."""
+    return {
+        pool.name: " and ".join(f"{entry.count} ({_kind(entry)})" for entry in pool.capacity)
+        for pool in stack.spec.pools
+        if pool.name in pools
+    }
 
 
 def _written(declared: LoadedStack, original: str, edits: list[tuple[Route, object]], hint: str) -> str:
@@ -137,8 +147,12 @@ def described(spec: ClusterSpec, pool: str, choice: int) -> str:
     """Return a human-readable placement: `p4d.24xlarge in use1-az6, spot`."""
     moved = _moved(spec, {pool: choice})
     (found,) = [one for one in moved.pools if one.name == pool]
-    kinds = " and ".join(dict.fromkeys(entry.kind.replace("_", "-") for entry in found.capacity))
+    kinds = " and ".join(dict.fromkeys(_kind(entry) for entry in found.capacity))
     return f"{found.machine} in {zoning_of(moved).by_pool[pool]}, {kinds}"
+
+
+def _kind(entry: Capacity) -> str:
+    return entry.kind.replace("_", "-")
 
 
 def check_editable(declared: LoadedStack, original: str) -> None:

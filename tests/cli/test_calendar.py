@@ -434,7 +434,14 @@ def test_an_idle_pool_is_stopped_in_the_stack_file(idle: dict[str, Any]) -> None
     done = run("--stop-idle")
     assert done.return_value == 0, done.exception
     assert "pool gpu has no nodes in Pulumi.burst.yaml now; run `pulumi up --stack burst`" in done.output
+    assert "pool gpu: count was 1 (on-demand)" in done.output
     assert Path("Pulumi.burst.yaml").read_text() == IDLE.replace("count: 1", "count: 0")
+
+
+def test_a_stopped_pool_has_its_previous_counts_in_the_json_object(idle: dict[str, Any]) -> None:
+    """`--stop-idle --json` contains the counts that you need to start the nodes again."""
+    assert json.loads(run("--stop-idle", "--json").output)["stopped_counts"] == {"gpu": "1 (on-demand)"}
+    assert json.loads(run("--json").output).get("stopped_counts") == {}
 
 
 @pytest.mark.parametrize(

@@ -124,14 +124,18 @@ class Compute:
                 "instanceActionDetails": {"action": "CREATING", "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/none"},
                 "timestamp": _moment(one["start"]),
             }
-            for one in self.cloud.fleet.activities("", group.id)
+            for one in self._activities(group)
             if one["status"] == "Failed" and not asking
         ]  # fmt: skip
         return _paged(found, asked, "items")
 
+    def _activities(self, group: Resource) -> list[dict[str, Any]]:
+        """Return the activities of a group, without those of an earlier group that had its name."""
+        return [one for one in self.cloud.fleet.activities("", group.id) if one["start"] >= group.created]
+
     def _requests(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         group = self._find(at)
-        failed = next((one for one in self.cloud.fleet.activities("", group.id) if one["status"] == "Failed"), None)
+        failed = next((one for one in self._activities(group) if one["status"] == "Failed"), None)
         found = []
         for one in self.cloud.store.list(REQUEST):
             if not one.id.startswith(f"{group.id}/"):
