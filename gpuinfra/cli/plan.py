@@ -39,7 +39,9 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--why", is_flag=True, help="List each decision and its reason.")
 @click.option(
-    "--live", is_flag=True, help="Also check permissions, quotas, capacity and images in the account (docs/doctor.md)."
+    "--live",
+    is_flag=True,
+    help="Also check the state backend, and permissions, quotas, capacity and images in the account (docs/doctor.md).",
 )
 @click.option(
     "--diff",
@@ -196,9 +198,9 @@ def compared(
 
 
 def _live(path: Path) -> Answers:
-    """Check in the account whether the plan of a stack file can be deployed."""
+    """Check in the account and the state backend whether the plan of a stack file can be deployed."""
     from gpuinfra.clouds.preflight import Answers
-    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.doctor.run import live_rows
     from gpuinfra.spec.load import read_stack
 
     return Answers(rows=tuple(live_rows(read_stack(path))))

@@ -221,7 +221,7 @@ def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool
     Raises `SpecError` for errors, and `DeploymentError` if a new run is over the price limit.
     """
     from gpuinfra.clouds.preflight import Answers
-    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.doctor.run import live_rows
     from gpuinfra.report.plan_text import total
 
     reports = dict(_reports(declared, original, limit, searches=searches))
@@ -401,7 +401,7 @@ def _print(
             click.echo("next: " + "\n      ".join(commands))
     if journal is None:
         click.echo(
-            "nothing was created, because the account checks found errors; fix them, then run the command again",
+            "nothing was created, because the checks found errors; fix them, then run the command again",
             err=True,
         )
         return 1

@@ -1,4 +1,4 @@
-"""All questions for one run of `gpuinfra doctor`."""
+"""All questions for one run of `gpuinfra doctor`, and those for `gpuinfra plan --live` and `gpuinfra up`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,24 @@ def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
     return answers([*_questions(load_stack(find_stack(stack), today()) if stack else None), *further])
 
 
+def live_rows(stack: LoadedStack) -> list[Row]:
+    """Ask the state backend and the cloud of a stack whether its plan can be deployed, and return their rows."""
+    return answers(_live_questions(stack))
+
+
 def _questions(stack: LoadedStack | None) -> Iterator[Question]:
     clouds = [stack.spec.cloud] if stack else list(CLOUDS)
     yield from machine.questions(clouds, required=stack is not None)
-    yield from state.questions(_project(stack), _secrets_provider(stack), required=stack is not None)
-    if stack is None:
-        yield from cloud.identities(clouds)
+    if stack:
+        yield from _live_questions(stack)
     else:
-        yield from cloud.questions(stack)
+        yield from state.questions(_project(stack), _secrets_provider(stack), required=False)
+        yield from cloud.identities(clouds)
+
+
+def _live_questions(stack: LoadedStack) -> Iterator[Question]:
+    yield from state.questions(_project(stack), _secrets_provider(stack), required=True)
+    yield from cloud.questions(stack)
 
 
 def _project(stack: LoadedStack | None) -> Path:

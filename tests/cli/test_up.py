@@ -34,7 +34,13 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> World:
+def backend() -> list[Row]:
+    """What the state backend answers."""
+    return [ok("state", "backend", "file:///state")]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row], backend: list[Row]) -> World:
     """A project with a stack, and an account with capacity everywhere."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     found = World(tmp_path / "Pulumi.find.yaml")
@@ -43,6 +49,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> W
     monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda stack: rows)
+    monkeypatch.setattr("gpuinfra.doctor.state.backend", lambda *_, **__: backend)
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
 
@@ -147,7 +154,7 @@ def test_search_is_one_json_object(world: World) -> None:
     assert [one["result"] for one in document["attempts"]] == ["no capacity", "ready"]
     assert document["attempts"][0]["problems"][0]["kind"] == "stock-out"
     assert [one["placement"] for one in document["prices"]][:2] == ["declared", "gpu on p4d.24xlarge in use1-az6, spot"]
-    assert document["live"]["rows"][1]["state"] == "skipped"
+    assert [one["state"] for one in document["live"]["rows"]] == ["ok", "ok", "skipped"]
     assert "zone: use1-az6\n" in world.path.read_text()
 
 
@@ -171,6 +178,20 @@ def test_without_search_only_the_declared_placement_is_priced(world: World) -> N
     assert "because of --no-search" in str(done.exception)
     assert done.stderr.count("price  ") == 1
     assert world.calls == ["up use1-az4"]
+
+
+def test_an_unreachable_backend_ends_before_the_confirmation(world: World, backend: list[Row], tmp_path: Path) -> None:
+    """If the state backend cannot be reached, the fix is printed, and nothing is confirmed, deployed or recorded."""
+    backend[:] = [problem("state", "backend", "not logged in", "a login", "pulumi login")]
+    done = run()
+    assert (done.return_value, done.exception) == (1, None)
+    for words in (
+        "error    state     backend: not logged in",
+        "fix: pulumi login",
+        "nothing was created, because the checks found errors",
+    ):
+        assert words in done.stderr
+    assert (world.calls, journals(tmp_path)) == ([], [])
 
 
 def test_without_a_terminal_confirmation_is_one_error(world: World, tmp_path: Path) -> None:

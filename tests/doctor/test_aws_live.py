@@ -25,7 +25,7 @@ from gpuinfra.cli import main
 from gpuinfra.clouds.aws import preflight
 from gpuinfra.clouds.aws.permissions import permissions, statements
 from gpuinfra.clouds.aws.simulation import denial
-from gpuinfra.clouds.preflight import Row, State, answers
+from gpuinfra.clouds.preflight import Row, State, answers, ok
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal.cloud.aws.policy import decide
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
@@ -564,7 +564,10 @@ def test_every_failed_request_is_a_row(
 
 
 def test_plan_live_shows_the_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """`plan --live` and `doctor STACK` show the same rows, and a problem ends with exit code 1."""
+    """`plan --live` shows the rows of the state backend and of the cloud, and a problem ends with exit code 1."""
+    monkeypatch.setattr(
+        "gpuinfra.doctor.state.backend", lambda *_, **__: iter([ok("state", "backend", "file:///state")])
+    )
     account.use(monkeypatch, healthy() | {"servicequotas:GetServiceQuota": quota(0)})
     assert main(["plan", "aws-p4d", "--live", "--json"]) == 1
     live = json.loads(capsys.readouterr().out)["live"]
@@ -572,7 +575,10 @@ def test_plan_live_shows_the_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     account.use(monkeypatch, healthy())
     assert main(["plan", "aws-p4d", "--live"]) == 0
     out = capsys.readouterr().out
-    assert "\nlive\nok       identity     AWS: account 123456789012, role deployer" in out
+    assert (
+        "\nlive\nok       state        backend: file:///state\nok       identity     AWS: account 123456789012, role deployer"
+        in out
+    )
     assert main(["plan", "aws-p4d", "--json"]) == 0
     assert "live" not in json.loads(capsys.readouterr().out)
 
@@ -581,6 +587,9 @@ def test_without_credentials_the_topics_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without credentials, `plan --live` states what it does not check, and ends with exit code 1."""
+    monkeypatch.setattr(
+        "gpuinfra.doctor.state.backend", lambda *_, **__: iter([ok("state", "backend", "file:///state")])
+    )
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

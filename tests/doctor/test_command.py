@@ -173,3 +173,26 @@ def test_questions_about_a_plan_need_an_identity(
     out = capsys.readouterr().out
     assert "skipped  account" in out
     assert "not checked without an identity" in out
+
+
+@pytest.mark.parametrize("command", [["doctor", "aws-p4d"], ["plan", "aws-p4d", "--live"]], ids=" ".join)
+def test_the_backend_and_the_cloud_are_asked_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """The state backend is checked together with the cloud, and a backend that cannot be reached ends with exit code 1 and the fix."""
+    gate = threading.Barrier(2, timeout=300)
+
+    def backend(*_: object, **__: object) -> Iterator[Row]:
+        gate.wait()
+        yield rows.problem("state", "backend", "not logged in", "a login", "pulumi login")
+
+    def live_rows(stack: object) -> list[Row]:
+        gate.wait()
+        return [ok("identity", "AWS", "account")]
+
+    monkeypatch.setattr(state, "backend", backend)
+    monkeypatch.setattr(cloud, "live_rows", live_rows)
+    assert main(command) == 1
+    out = capsys.readouterr().out
+    for words in ("error    state ", "backend: not logged in", "fix: pulumi login", "AWS: account"):
+        assert words in out

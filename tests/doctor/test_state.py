@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.cli import main
 from gpuinfra.clouds.preflight import State
 from gpuinfra.doctor import state
 from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
+from tests.doctor import aws as account
+from tests.doctor.test_aws_live import healthy
 
 PASSPHRASE = "correct horse battery staple"
 
@@ -60,6 +63,21 @@ def test_unreachable_state_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     (row,) = state.backend(tmp_path, None)
     assert (row.state, row.needed) == (State.ERROR, needed)
     assert "pul-0123456789" not in str(row)
+
+
+def test_plan_live_checks_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`plan --live` ends with exit code 1 if the backend of the stack's project cannot be reached, and with 0 if it can."""
+    account.use(monkeypatch, healthy())
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    assert main(["plan", "aws-p4d", "--live"]) == 1
+    out = capsys.readouterr().out
+    assert "needed: an existing folder" in out
+    assert "1 problem, " in out
+    (tmp_path / "state").mkdir()
+    assert main(["plan", "aws-p4d", "--live"]) == 0
+    assert f"backend: file://{tmp_path}/state" in capsys.readouterr().out
 
 
 def test_without_an_engine_the_backend_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

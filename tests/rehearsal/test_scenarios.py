@@ -260,7 +260,7 @@ def check(one: Scenario, run: Run, code: int, output: str, text: str) -> None:
     assert one.message in output, extract(output)
     assert "Traceback" not in output
     if one.outcome == NOT_DEPLOYED:
-        assert "nothing was created, because the account checks found errors" in output
+        assert "nothing was created, because the checks found errors" in output
     else:
         assert tuple(attempt["result"] for attempt in run.journal()["attempts"]) == one.attempts, extract(output)
     if len(one.attempts) > 1 and one.outcome == FAILED and not one.other:
