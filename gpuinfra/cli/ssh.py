@@ -18,6 +18,7 @@ from gpuinfra.cli.stacks import Stacks, short_name
 from gpuinfra.errors import UsageError
 from gpuinfra.private_files import private_folder
 from gpuinfra.safe_text import printable
+from gpuinfra.words import counted
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Hosts
@@ -77,7 +78,7 @@ def _config(words: tuple[str, ...], hosts_file: Path | None, direct: bool, outpu
     stack = None if hosts_file else words[0]
     with _replaced(folder), opened(stack, hosts_file, direct, stacks, keys=folder) as hosts:
         file, names = _write(hosts, name, folder)
-        click.echo(f"wrote {printable(file)} with {len(hosts.hosts)} hosts")
+        click.echo(f"wrote {printable(file)} with {counted(len(hosts.hosts), 'host')}")
         click.echo(f"to connect: ssh -F {shlex.quote(str(file))} {names[0]}")
         click.echo(f'to connect without -F, add this line at the top of ~/.ssh/config: Include "{file}"')
         if hosts.key_lifetime:

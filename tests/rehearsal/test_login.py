@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -50,9 +51,8 @@ def on(up: Finished, file: Path, name: str, *words: str, home: Path) -> Finished
 
 
 @pytest.mark.parametrize("cloud", list(STACKS))
-@pytest.mark.long
 def test_login_of_each_cloud(rehearse: Rehearse, needs_nodes: None, tmp_path: Path, cloud: str) -> None:
-    """ssh, scp and the fleet log in with the user and key of the cloud, through its tunnel. Another operator's key is refused."""
+    """ssh, scp and the fleet log in with the user and key of the cloud, through its tunnel. Another operator's key is refused. A node can be replaced."""
     home, other = tmp_path / "home", tmp_path / "other"
     for folder in (home, other):
         (folder / ".ssh").mkdir(parents=True)
@@ -94,3 +94,7 @@ def test_login_of_each_cloud(rehearse: Rehearse, needs_nodes: None, tmp_path: Pa
         assert inside.code == 0, inside.out + inside.err
         assert USERS[cloud] in inside.out
         assert "train-gpu-2" in inside.out
+    replaced = on(up, file, "replace", "gpu-2", "--yes", "--json", "--save", str(tmp_path / "out"), home=home)
+    assert replaced.code == 0, replaced.out + replaced.err
+    (node,) = json.loads(replaced.out)["nodes"]
+    assert (node["replacement"]["outcome"], node["jobs"][:19]) == ("verified", "0 processes stopped")
