@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import tempfile
@@ -12,12 +14,16 @@ from types import MappingProxyType
 from typing import IO
 
 from gpuinfra.engine.find import Engine
+from gpuinfra.engine.locked import check_unlocked, locks_left
 from gpuinfra.errors import DeploymentError
 from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 
 NO_STACK = "no stack named"
 """Part of the message of the CLI for a stack that does not exist (`IsSelectStack404Error` in sdk/go/auto/errors.go of Pulumi v3.259.0)."""
+
+FORWARD_S = 0.5
+"""Maximum time between two copies of new errors to the output."""
 
 _MARKUP = re.compile(r"<\{%[^%]*%\}>")
 """Color markup in engine event messages."""
@@ -63,32 +69,24 @@ def up(
     refresh: bool = False,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
+    """Create the stack if it does not exist, and deploy it.
+
+    Raises `UpFailed` if the engine fails, `Locked` if another run holds the lock of the stack, and `DeploymentError` if the state
+    cannot be read.
 
     `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine
-    inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: its lock in the state backend is
-    removed first. `exclude` contains URN patterns. The matching
+    inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: if it left its lock in a
+    self-managed state backend, the lock is removed. `exclude` contains URN patterns. The matching
     resources, and the resources that depend on them, are neither created nor changed. With `refresh`, the engine reads the resources
     from the cloud first, so that it also reverts changes that were made outside the stack. `more`
     contains environment variables for the providers.
     """
-    environment = engine.environ()
-
-    def quick(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(engine.path), *words, "--non-interactive"], cwd=project, env=environment, capture_output=True, text=True,
-            errors="replace", check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    found = quick("stack", "export", "--stack", stack)
+    found = _quick(engine, project, "stack", "export", "--stack", stack)
     if found.returncode and NO_STACK in found.stderr:
         provider = [f"--secrets-provider={secrets}"] if secrets else []
-        found = quick("stack", "init", stack, "--no-select", *provider)
+        found = _quick(engine, project, "stack", "init", stack, "--no-select", *provider)
     if found.returncode:
         raise DeploymentError(f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)")  # fmt: skip
-    if again:
-        # The result is not checked: without a lock, or on Pulumi Cloud without a running update, there is nothing to cancel.
-        quick("cancel", "--yes", "--stack", stack)
     with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
@@ -97,7 +95,8 @@ def up(
             words += ["--exclude", pattern]
         words += ["--exclude-dependents"] if exclude else []
         # The CLI has the option --event-log only with this variable (cmd/pulumi/pulumi.go and sdk/go/auto/stack.go of Pulumi v3.259.0).
-        code = _run(engine, words, project, output, keep, {**more, "PULUMI_DEBUG_COMMANDS": "true"})
+        more = {**more, "PULUMI_DEBUG_COMMANDS": "true"}
+        code = _operate(engine, stack, project, words, output=output, keep=keep, again=again, more=more)
         failures = tuple(_failures(events)) if code else ()
     if code:
         raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)
@@ -122,34 +121,78 @@ def destroy(engine: Engine, stack: str, project: Path, *, output: IO[str], keep:
 def _destroy(
     engine: Engine, stack: str, project: Path, more: Sequence[str], *, output: IO[str], keep: Sequence[int], again: bool
 ) -> None:
-    if again:
-        subprocess.run(
-            [str(engine.path), "cancel", "--yes", "--stack", stack, "--non-interactive"], cwd=project, env=engine.environ(),
-            capture_output=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
     words = ["destroy", "--yes", "--skip-preview", "--stack", stack, *more]
-    if code := _run(engine, words, project, output, keep, {}):
+    if code := _operate(engine, stack, project, words, output=output, keep=keep, again=again):
         raise DeploymentError(f"`pulumi destroy --stack {stack}` exited with code {code}; its output is above")
+
+
+def _operate(
+    engine: Engine, stack: str, project: Path, words: Sequence[str], *, output: IO[str], keep: Sequence[int], again: bool,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> int:  # fmt: skip
+    """Run an operation that changes a stack, and return its exit code. `words` include the stack. Raises `Locked`."""
+    code, errors = _run(engine, words, project, output, keep, more)
+    if code and again and (left := locks_left(errors)):
+        output.write(
+            f"removing the lock of a killed run: {' and '.join(map(str, left))}; its process no longer exists\n"
+        )
+        output.flush()
+        # The result is not checked: if the lock remains, the second run reports it.
+        _quick(engine, project, "cancel", "--yes", "--stack", stack)
+        code, errors = _run(engine, words, project, output, keep, more)
+    if code:
+        check_unlocked(errors, stack)
+    return code
+
+
+def _quick(engine: Engine, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a CLI command that changes no resources, without forwarding its output."""
+    return subprocess.run(
+        [str(engine.path), *words, "--non-interactive"], cwd=project, env=engine.environ(), capture_output=True, text=True,
+        errors="replace", check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def _run(
     engine: Engine, words: Sequence[str], project: Path, output: IO[str], keep: Sequence[int], more: Mapping[str, str]
-) -> int:
-    """Run a CLI command until it exits, even after an interrupt: the terminal sends the interrupt to the engine, which then shuts down cleanly."""
-    process = subprocess.Popen(
-        [str(engine.path), *words, "--non-interactive"], cwd=project, env={**engine.environ(), **more},
-        stdout=output, stderr=output, stdin=subprocess.DEVNULL, pass_fds=tuple(keep),
-    )  # fmt: skip
-    interrupted = False
-    while True:
-        try:
-            code = process.wait()
-            break
-        except KeyboardInterrupt:
-            interrupted = True
+) -> tuple[int, str]:
+    """Run a CLI command until it exits, and return its exit code and its errors, which are also forwarded.
+
+    An interrupt does not end the wait: the terminal sends the interrupt to the engine, which then shuts down cleanly.
+    """
+    # A file and not a pipe, because the engine must continue if this process is killed.
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [str(engine.path), *words, "--non-interactive"], cwd=project, env={**engine.environ(), **more},
+            stdout=output, stderr=errors, stdin=subprocess.DEVNULL, pass_fds=tuple(keep),
+        )  # fmt: skip
+        code: int | None = None
+        sent, interrupted = 0, False
+        while code is None:
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(FORWARD_S)
+                ended = process.returncode
+                sent = _forward(errors.fileno(), sent, output, whole_lines=ended is None)
+                code = ended
+            except KeyboardInterrupt:
+                interrupted = True
+        text = os.pread(errors.fileno(), sent, 0).decode(errors="replace")
     if interrupted:
         raise KeyboardInterrupt
-    return code
+    return code, text
+
+
+def _forward(source: int, start: int, output: IO[str], *, whole_lines: bool) -> int:
+    """Copy a file from this offset to the output, and return the offset of the rest. The engine writes to the same open file, so its offset stays."""
+    new = os.pread(source, os.fstat(source).st_size - start, start)
+    if whole_lines:
+        new = new[: new.rfind(b"\n") + 1]
+    if new:
+        with contextlib.suppress(OSError):  # The engine continues if nothing reads the output.
+            output.write(new.decode(errors="replace"))
+            output.flush()
+    return start + len(new)
 
 
 def _failures(events: Path) -> Iterator[Failure]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpuinfra.engine.find import Engine
+from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import Failure, UpFailed, destroy, remove, up
 from gpuinfra.errors import DeploymentError
 
@@ -61,10 +65,99 @@ def test_missing_stack_is_created_with_its_secrets_provider(tmp_path: Path) -> N
     )
 
 
-def test_lock_of_a_killed_deployment_is_removed(tmp_path: Path) -> None:
-    """Only if this deployment was started before, its lock is removed; a stack without a lock is no error."""
-    script = '[ "$1" != cancel ] || exit 1'
-    assert deploy(tmp_path, script, again=True) == [EXPORT, "cancel --yes --stack one --non-interactive", UP]
+CANCEL = "cancel --yes --stack one --non-interactive"
+ME = f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@pytest.fixture
+def ended() -> int:
+    """The ID of a process that no longer exists."""
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
+
+
+def locked(folder: Path, *holders: str) -> str:
+    """Script of a stack with these locks, which `pulumi cancel` removes. The text is that of pkg/backend/diy/lock.go in Pulumi v3.259.0."""
+    lines = [
+        f"error: the stack is currently locked by {len(holders)} lock(s). Either wait for the other process(es) to end or delete the lock file with `pulumi cancel`.",
+        *(f"  s3://state/.pulumi/locks/a.json: created by {one} at 2026-11-27T19:55:56Z" for one in holders),
+    ]
+    (folder / "lock").write_text("\n".join(lines) + "\n")
+    return (
+        f'cd {folder}\n[ "$1" != cancel ] || rm lock\nif [ "$1" = up ] && [ -e lock ]; then cat lock >&2; exit 255; fi'
+    )
+
+
+def test_lock_of_a_killed_deployment_is_removed(tmp_path: Path, ended: int) -> None:
+    """If the process that holds the lock was a process of this user on this machine and no longer exists, a repeated deployment removes the lock and continues."""
+    script = locked(tmp_path, f"{ME} (pid {ended})")
+    assert deploy(tmp_path, script, again=True) == [EXPORT, UP, CANCEL, UP]
+    assert f"removing the lock of a killed run: {ME} (pid {ended})" in (tmp_path / "output").read_text()
+
+
+def test_a_deployment_without_a_lock_cancels_nothing(tmp_path: Path) -> None:
+    """A repeated deployment of a stack that is not locked runs once."""
+    assert deploy(tmp_path, "", again=True) == [EXPORT, UP]
+
+
+def test_a_killed_process_that_its_parent_did_not_read_does_not_hold_the_lock(tmp_path: Path) -> None:
+    """In a container without an init process, a killed engine remains as a zombie."""
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert deploy(tmp_path, locked(tmp_path, f"{ME} (pid {process.pid})"), again=True)[2:] == [CANCEL, UP]
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    "holders",
+    [
+        ["{me} (pid {running})"],
+        ["ci@{host} (pid {ended})"],
+        ["{user}@runner-7 (pid {ended})"],
+        ["{me} (pid {ended})", "ci@runner-7 (pid {ended})"],
+        ["{me} (pid {ended}{ended}{ended}{ended})"],
+    ],
+)
+def test_the_lock_of_another_run_is_never_removed(tmp_path: Path, ended: int, holders: list[str]) -> None:
+    """The lock of a process that exists, of another user and of another machine ends a repeated deployment. The error names the holder and what to do."""
+    user, _, host = ME.rpartition("@")
+    names = [one.format(me=ME, user=user, host=host, running=os.getpid(), ended=ended) for one in holders]
+    with pytest.raises(Locked, match=r"wait until the run ends.*if the run no longer exists, run `pulumi cancel --stack one` first") as caught:  # fmt: skip
+        deploy(tmp_path, locked(tmp_path, *names), again=True)
+    assert names[-1] in str(caught.value) or "another run" in str(caught.value)
+    assert "cancel" not in (tmp_path / "log").read_text()
+    assert "the stack is currently locked" in (tmp_path / "output").read_text()
+
+
+def test_a_host_name_that_many_machines_have_does_not_identify_this_machine(
+    tmp_path: Path, ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with the name `localhost`, no lock is removed."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    with pytest.raises(Locked, match=f"locked by {getpass.getuser()}@localhost"):
+        deploy(tmp_path, locked(tmp_path, f"{getpass.getuser()}@localhost (pid {ended})"), again=True)
+
+
+def test_a_new_deployment_removes_no_lock(tmp_path: Path, ended: int) -> None:
+    """Only a repeated deployment removes a lock. Otherwise, the error says that the process no longer exists."""
+    with pytest.raises(Locked, match="the process no longer exists; run `pulumi cancel --stack one`"):
+        deploy(tmp_path, locked(tmp_path, f"{ME} (pid {ended})"))
+    assert (tmp_path / "lock").exists()
+
+
+def test_an_update_on_pulumi_cloud_is_never_cancelled(tmp_path: Path) -> None:
+    """Pulumi Cloud does not name the holder, so the error says what to do. The text is that of sdk/go/auto/errors.go in Pulumi v3.259.0."""
+    text = "error: [409] Conflict: Another update is currently in progress."
+    with pytest.raises(Locked, match="one is locked by another run; wait until the run ends"):
+        deploy(tmp_path, f'if [ "$1" = up ]; then echo "{text}" >&2; exit 255; fi', again=True)
+    assert "cancel" not in (tmp_path / "log").read_text()
+
+
+def test_errors_are_forwarded_while_the_engine_runs(tmp_path: Path) -> None:
+    """Text on both outputs of the engine is visible immediately, and each text once."""
+    seen = f"for i in $(seq 600); do grep -q second {tmp_path}/output && break; sleep 0.1; done; grep -q second {tmp_path}/output || exit 7"
+    deploy(tmp_path, f'[ "$1" = up ] || exit 0\necho first; echo second >&2\n{seen}\necho third >&2; printf last >&2')
+    assert (tmp_path / "output").read_text() == "first\nsecond\nthird\nlast"
 
 
 @pytest.mark.parametrize(
@@ -112,8 +205,7 @@ def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> N
         destroy(engine, "two", tmp_path, output=output)
         with pytest.raises(DeploymentError, match="`pulumi destroy --stack bad` exited with code 1"):
             remove(engine, "bad", tmp_path, ["urn:a"], output=output)
-    assert log.read_text().splitlines()[:3] == [
-        "cancel --yes --stack one --non-interactive",
+    assert log.read_text().splitlines()[:2] == [
         "destroy --yes --skip-preview --stack one --target-dependents --target urn:a --target urn:b --non-interactive",
         "destroy --yes --skip-preview --stack two --non-interactive",
     ]
@@ -148,18 +240,36 @@ def test_engine_ends_in_order_after_an_interrupt(tmp_path: Path) -> None:
     assert saved.exists()
 
 
+def test_engine_continues_if_the_command_is_killed(tmp_path: Path) -> None:
+    """The engine can write errors and save its state after the command was killed."""
+    program, saved = tmp_path / "pulumi", tmp_path / "saved"
+    body = f"touch {tmp_path}/runs\nwhile [ ! -e {tmp_path}/killed ]; do sleep 0.1; done\necho late >&2\ntouch {saved}"
+    program.write_text(f'#!/bin/bash\n[ "$1" = up ] || exit 0\n{body}\n')
+    program.chmod(0o755)
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(tmp_path)], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (tmp_path / "runs").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (tmp_path / "killed").touch()
+    while not saved.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert saved.exists()
+
+
 @pytest.mark.long
 def test_real_engine_creates_a_stack_and_continues_after_a_kill(
     stack: Stack, engine: Engine, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """The engine creates a stack that does not exist. A killed engine leaves its lock, which ends a deployment unless it is a repeated one."""
+    """The engine creates a stack that does not exist. A killed engine leaves its lock, which only a repeated deployment of the same user on the same machine removes."""
     for name, value in stack.environment.items():
         monkeypatch.setenv(name, value)
     folder = stack.folder
     started, wait = folder / "started", folder / "wait"
     stack.program(
         f"import pathlib, time\npathlib.Path({str(started)!r}).touch()\n"
-        f"while pathlib.Path({str(wait)!r}).exists():\n    time.sleep(0.02)\n"
+        f"end = time.monotonic() + 240\nwhile pathlib.Path({str(wait)!r}).exists() and time.monotonic() < end:\n    time.sleep(0.02)\n"
     )
 
     def deploy(*, again: bool = False) -> str:
@@ -172,10 +282,18 @@ def test_real_engine_creates_a_stack_and_continues_after_a_kill(
     wait.touch()
     killed = stack.start("up", "--yes", "--skip-preview", "--stack", "second")
     eventually(started.exists)
+    (lock,) = (folder / "state" / ".pulumi" / "locks").rglob("*.json")
+    with pytest.raises(Locked, match=rf"locked by .*@.* \(pid {killed.pid}\) since .*wait until the run ends"):
+        deploy(again=True)
     killed.kill()
     wait.unlink()
     killed.communicate()
-    with pytest.raises(DeploymentError, match="exited with code"):
+    with pytest.raises(Locked, match="the process no longer exists"):
         deploy()
-    assert "locked" in (folder / "output").read_text()
+    content = lock.read_text()
+    lock.write_text(json.dumps({**json.loads(content), "hostname": "runner-7"}))
+    with pytest.raises(Locked, match="@runner-7"):
+        deploy(again=True)
+    lock.write_text(content)
     assert "Resources" in deploy(again=True)
+    assert not lock.exists()
