@@ -76,7 +76,6 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
 
     Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
     """
-    from gpuinfra.cli.clone import project_of
     from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
     from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds import dns
@@ -88,7 +87,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.remote import drills
     from gpuinfra.rules import check_stack
     from gpuinfra.rules.stack import STATE_RULE
-    from gpuinfra.spec.load import read_stack
+    from gpuinfra.spec.load import project_of, read_stack
 
     day, loaded = today(), read_stack(stack)
     # The report has a line about a state backend in the region that can fail.
