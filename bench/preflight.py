@@ -22,13 +22,13 @@ def aws(patch: pytest.MonkeyPatch) -> tuple[float, int]:
     from gpuinfra.clouds.aws import preflight
     from gpuinfra.clouds.preflight import answers
     from tests.doctor import aws as account
-    from tests.doctor.test_aws_live import P4D, healthy
+    from tests.doctor.test_aws_live import P4D, TOKEN, healthy
 
     used = account.use(patch, healthy(), LATENCY_S)
     start = time.perf_counter()
     cloud = preflight.Preflight(P4D.region, {})
     list(cloud.identity())
-    answers(cloud.questions(P4D))
+    answers(cloud.questions(P4D, lambda: TOKEN))
     return time.perf_counter() - start, len(used.requests)
 
 

@@ -80,7 +80,7 @@ def command(
     from gpuinfra.clone.write import check_path, check_target, write_atomic
     from gpuinfra.day import today
     from gpuinfra.report.clone_text import text as report
-    from gpuinfra.spec.load import find_stack, read_stack
+    from gpuinfra.spec.load import find_stack, project_name, read_stack
 
     path = find_stack(stack)
     if output is not None:
@@ -91,7 +91,7 @@ def command(
         rpo_minutes=None if rpo is None else _number("--rpo", rpo),
         peers=peer,
         values=tuple(set_value(one) for one in values),
-        project=project_of(path),
+        project=project_name(path),
         **{name: value for name, value in given.items() if value is not None},
     )
     loaded = read_stack(path)
@@ -140,16 +140,3 @@ def _number(option: str, text: str) -> int:
     if not re.fullmatch("-?[0-9]{1,11}", text):
         raise UsageError(f"{option} is {shown(text)}; allowed: a whole number")
     return int(text)
-
-
-def project_of(path: Path) -> str:
-    """Return the name of the Pulumi project of a stack file, or `gpuinfra`."""
-    from gpuinfra.spec.document import read
-
-    for folder in path.resolve().parents:
-        file = folder / "Pulumi.yaml"
-        if file.is_file():
-            value = read(file).value
-            name = value.get("name") if isinstance(value, dict) else None
-            return name if isinstance(name, str) else "gpuinfra"
-    return "gpuinfra"

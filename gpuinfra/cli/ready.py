@@ -107,7 +107,6 @@ def declared(stack: str) -> Declared:
 @contextmanager
 def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends."""
-    from gpuinfra.cli.clone import project_of
     from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
     from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds import dns
@@ -115,6 +114,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.day import today
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.remote import drills
+    from gpuinfra.spec.load import project_name
 
     stack, loaded, plan, recovery, day = given.stack, given.loaded, given.plan, given.loaded.spec.recovery, today()
     assert recovery is not None
@@ -122,7 +122,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
-        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
+        second = second_of(loaded, project_name(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
         question = Question(
             region=plan.region,
             recovery=given.recovery,

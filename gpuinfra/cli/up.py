@@ -69,6 +69,7 @@ def command(
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
+    from gpuinfra.engine.locked import Locked
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
     from gpuinfra.search.journal import Journal
     from gpuinfra.search.placements import check_editable, read
@@ -110,7 +111,8 @@ def command(
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
-        failed = _failed(declared, project, journal, limit) if problem else None
+        # If another run holds the lock of the stack, nothing was changed.
+        failed = _failed(declared, project, journal, limit) if problem and not isinstance(problem, Locked) else None
         if failed:
             try:
                 failed.act()

@@ -136,10 +136,14 @@ def rejected(why: str, login: str) -> Unanswered:
     return Unanswered(f"the credentials are not accepted: {why}", "valid credentials", login, state=State.ERROR)
 
 
-def denied(action: str, why: str) -> Unanswered:
+class Denied(Unanswered):
+    """The identity lacks the permission to ask."""
+
+
+def denied(action: str, why: str) -> Denied:
     """Return the answer if the identity lacks the permission to ask."""
     fix = "grant the permission to this identity (docs/doctor.md lists the permissions), or check this item yourself"
-    return Unanswered(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
+    return Denied(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
 
 
 def throttled(action: str, why: str) -> Unanswered:
@@ -186,6 +190,16 @@ def quota_row(
         need = f"{added} more{suffix}, unless {of} of this stack are part of the usage"
         return warning("quota", where, have, need, request(round(used) + added))
     return ok("quota", where, f"{have}, {total} needed")
+
+
+class Owner(StrEnum):
+    """Who uses a name that is unique across all accounts."""
+
+    NOBODY = "nobody"
+    ACCOUNT = "account"
+    """The account of the operator. The name contains the token of the stack, so the resource belongs to this stack."""
+    OTHER = "other"
+    """A resource that is not part of the stack or that this identity cannot read. Clouds return the same response for both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +265,27 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
     if failures:
         raise failures[0]
     return results
+
+
+def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) -> Iterator[Row]:
+    """Find out who uses each name, and yield the row about these names. Without names, there is no row.
+
+    `where` is what the names are for, and `fix` is what to do about a name in use. Raises `Unanswered` if a name has no answer.
+    """
+    if not owners:
+        return
+    found = dict(zip(owners, together(list(owners.values())), strict=True))
+    if None in found.values():
+        raise failed("a request about a name", "no response in time")
+    taken, own = ([name for name, one in found.items() if one is owner] for owner in (Owner.OTHER, Owner.ACCOUNT))
+    if taken:
+        what = f"{', '.join(taken)}: in use by a resource that is not part of this stack, or that this identity cannot read"
+        yield problem("names", where, what, "names that nobody else uses", fix)
+    elif own:
+        what = f"{len(own)} of {len(found)} exist already in this account: {', '.join(own)}"
+        yield ok("names", where, f"{what}; if the stack is not deployed, run `gpuinfra adopt STACK`")
+    else:
+        yield ok("names", where, f"all {len(found)} names are free")
 
 
 def not_asked(topics: Iterable[str], why: str) -> Row:

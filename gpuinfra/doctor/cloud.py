@@ -5,17 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from gpuinfra import naming
 from gpuinfra.clouds import installed_version, profile_of, requirements_of
 from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, answers, not_asked, skipped, together
 from gpuinfra.day import now, today
+from gpuinfra.doctor import state
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import has_module, module_of
 from gpuinfra.software.images import ImageFamily
-from gpuinfra.spec.load import LoadedStack
+from gpuinfra.spec.load import LoadedStack, project_name
+from gpuinfra.stack_files import project_folder
 
-PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image")
+PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image", "names")
 """Topics to list for a cloud without plan checks."""
 PLAN_DEADLINE_S = 15.0
 """Time limit for the answers about a plan. Shorter than the limit for all answers, so that the other rows are shown."""
@@ -74,8 +78,29 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
-    asked = cloud.questions(make_plan(stack.spec, today(), now()))
+    plan = make_plan(stack.spec, today(), now())
+    asked = cloud.questions(plan, lambda: _token(stack, plan.name))
     return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
+
+
+def project(stack: LoadedStack) -> Path:
+    """Return the folder of the Pulumi project of a stack, whose settings select the state backend."""
+    return project_folder(stack.path.absolute().parent) or Path.cwd()
+
+
+def _token(stack: LoadedStack, cluster: str) -> str:
+    """Return the token in the names of a stack's resources. Raises `Unanswered` if the organization is not known.
+
+    Stacks in a self-managed backend belong to `organization`. Pulumi Cloud selects the default organization of the user.
+    """
+    backend, *_ = state.backend(project(stack), None)
+    if backend.state is not State.OK:
+        raise Unanswered("not checked without the state backend", "", backend.fix, state=State.SKIPPED)
+    if backend.found.startswith(("https://", "http://")):
+        why = "not checked, because the names depend on the organization in Pulumi Cloud"
+        fix = f"run `gpuinfra adopt {stack.name} --organization ORGANIZATION` to find resources that exist already"
+        raise Unanswered(why, "", fix, state=State.SKIPPED)
+    return naming.stack_token("organization", project_name(stack.path), stack.name, cluster)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from gpuinfra.doctor import cloud, machine, state
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack
-from gpuinfra.stack_files import project_folder
 
 
 def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
@@ -33,24 +32,16 @@ def _questions(stack: LoadedStack | None) -> Iterator[Question]:
     if stack:
         yield from _live_questions(stack)
     else:
-        yield from state.questions(_project(stack), _secrets_provider(stack), required=False)
+        yield from state.questions(Path.cwd(), None, required=False)
         yield from cloud.identities(clouds)
 
 
 def _live_questions(stack: LoadedStack) -> Iterator[Question]:
-    yield from state.questions(_project(stack), _secrets_provider(stack), required=True)
+    yield from state.questions(cloud.project(stack), _secrets_provider(stack), required=True)
     yield from cloud.questions(stack)
 
 
-def _project(stack: LoadedStack | None) -> Path:
-    """Return the folder of the Pulumi project, whose settings select the backend."""
-    here = Path.cwd()
-    if stack is None:
-        return here
-    return project_folder(stack.path.absolute().parent) or here
-
-
-def _secrets_provider(stack: LoadedStack | None) -> str | None:
-    whole = stack.document.value if stack and stack.document else None
+def _secrets_provider(stack: LoadedStack) -> str | None:
+    whole = stack.document.value if stack.document else None
     given = whole.get("secretsprovider") if isinstance(whole, dict) else None
     return given if isinstance(given, str) else None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import Failure, UpFailed
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
@@ -79,6 +80,12 @@ def run(one: Search, *, again: bool) -> None:
             )
         try:
             short = _attempt(one, again=again)
+        except Locked:
+            # Nothing was changed. A search that changed the stack continues with `--resume` after the other run.
+            if one.journal.original is None:
+                one.journal.finish(FAILED, 0)
+                one.journal.end()
+            raise
         except DeploymentError:
             one.journal.end()
             raise

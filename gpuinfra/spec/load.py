@@ -15,7 +15,7 @@ from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
-from gpuinfra.stack_files import SUFFIXES, known_stacks, stack_name
+from gpuinfra.stack_files import SUFFIXES, known_stacks, project_folder, stack_name
 
 KEY = "gpuinfra:cluster"
 
@@ -103,6 +103,14 @@ def find_stack(name_or_path: str | Path) -> Path:
 
 CLONE_OF = "gpuinfra:clone-of"
 """Setting in a cloned stack file. It contains the name, region and stack references of the original. A clone in that region gets the original names."""
+
+
+def project_name(path: Path) -> str:
+    """Return the name of the Pulumi project of a stack file, or `gpuinfra`."""
+    folder = project_folder(path.resolve().parent)
+    value = read(folder / "Pulumi.yaml").value if folder else None
+    name = value.get("name") if isinstance(value, dict) else None
+    return name if isinstance(name, str) else "gpuinfra"
 
 
 def _body(document: Document) -> tuple[object, Route, dict[str, object]]:

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
+from gpuinfra.engine.locked import Locked
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.wire import TYPE
@@ -441,6 +442,22 @@ def test_nodes_that_ran_before_are_kept(
     assert isinstance(done.exception, DeploymentError)
     assert "(chosen, because the stack had nodes before this run)" in done.stderr
     assert (world.calls[1:], destroyed, world.path.read_text()) == ([], [], before)
+
+
+def test_a_lock_of_another_run_removes_nothing(
+    world: World, destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another run holds the lock of the stack, `on_failure` has no effect, and the error names the holder."""
+    declares(world, "destroy")
+
+    def locked(*_: object, **__: object) -> None:
+        raise Locked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", locked)
+    done = run("--yes")
+    assert isinstance(done.exception, Locked)
+    assert "price after the failure" not in done.stderr
+    assert destroyed == []
 
 
 def test_a_failed_removal_is_stated(world: World, destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

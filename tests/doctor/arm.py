@@ -40,9 +40,16 @@ class Arm:
     def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
         self.answers = answers
         self.requests: list[str] = []
+        self.names: list[dict[str, str]] = []
+        """The body of each request about a name."""
         self.latency_s = 0.0
 
         class Handler(Answering):
+            def do_POST(handler) -> None:
+                asked = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+                self.names.append(asked)
+                handler.do_GET()
+
             def do_GET(handler) -> None:
                 path = handler.path.partition("?")[0]
                 self.requests.append(path)

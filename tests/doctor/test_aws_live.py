@@ -180,10 +180,12 @@ def healthy() -> dict[str, Answer]:
         "ssm:GetParameter": parameter,
         "ec2:DescribeImages": images(),
         "fsx:DescribeFileSystems": lambda asked: {"FileSystems": []},
+        "s3:HeadBucket": refuse("404", "Not Found", 404),
     }
 
 
 P4D = plan_of("aws-p4d")
+TOKEN = "0a1b2c3d"
 BLOCK = plan_of("aws-p5-block")
 STARTS, ENDS = (datetime.fromisoformat(str(moment)) for moment in (BLOCK.pools[0].groups[0].starts_at, BLOCK.pools[0].groups[0].ends_at))  # fmt: skip
 IN_BLOCK = {
@@ -206,7 +208,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, plan: Plan, **changes: Answer) -> tuple
     used = account.use(monkeypatch, given)
     cloud = preflight.Preflight(plan.region, {})
     list(cloud.identity())
-    return answers(cloud.questions(plan), 300), used
+    return answers(cloud.questions(plan, lambda: TOKEN), 300), used
 
 
 def of(rows: list[Row], topic: str) -> Row:
@@ -225,7 +227,10 @@ def test_account_in_which_the_stack_can_be_deployed(monkeypatch: pytest.MonkeyPa
     assert said["reservation"] == "active, targeted, 2 of 2 free, no end date, 2 needed"
     assert "54 days old" in said["image"]
     allowed = {action for actions in preflight.READS.values() for action in actions}
-    assert {name.replace("monitoring:", "cloudwatch:") for name, _ in used.requests} <= allowed
+    permissions_of = {"s3:HeadBucket": "s3:ListBucket"}
+    assert {
+        permissions_of.get(name, name.replace("monitoring:", "cloudwatch:")) for name, _ in used.requests
+    } <= allowed
 
 
 def test_requests_are_reads_and_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +246,7 @@ def test_requests_are_reads_and_run_at_the_same_time(monkeypatch: pytest.MonkeyP
     rows, used = ask(monkeypatch, P4D, SimulatePrincipalPolicy=slow)
     assert of(rows, "permissions").state is State.OK
     calls = {name.partition(":")[2] for name, _ in used.requests}
-    assert all(call.startswith(("Get", "Describe", "Simulate", "List")) for call in calls)
+    assert all(call.startswith(("Get", "Describe", "Simulate", "List", "Head")) for call in calls)
 
 
 def test_quota_below_the_need_names_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,7 +601,10 @@ def test_without_credentials_the_topics_are_skipped(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert main(["plan", "aws-p4d", "--live"]) == 1
-    assert "skipped  account   permissions, quota, machine, reservation, image: not checked" in capsys.readouterr().out
+    assert (
+        "skipped  account   permissions, quota, machine, reservation, image, names: not checked"
+        in capsys.readouterr().out
+    )
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")

@@ -131,7 +131,10 @@ PATHS = {
     "versions": VERSIONS,
     "image": f"{VERSIONS}/22.04.2026092301",
     "reservation": f"{GROUP}/capacityReservations",
+    "accounts": f"{SCOPE}/providers/Microsoft.Storage/checkNameAvailability",
+    "vaults": f"{SCOPE}/providers/Microsoft.KeyVault/checkNameAvailability",
 }
+TOKEN = "0a1b2c3d"
 
 
 @pytest.fixture
@@ -157,6 +160,8 @@ def healthy() -> Arm:
             PATHS["versions"]: (200, [{"name": "22.04.2026092301", "location": REGION}]),
             PATHS["image"]: image(),
             PATHS["reservation"]: reservation(),
+            PATHS["accounts"]: (200, {"nameAvailable": True}),
+            PATHS["vaults"]: (200, {"nameAvailable": True}),
         }
     )
 
@@ -165,7 +170,7 @@ def ask(arm: Arm, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN) -> list[Ro
     """The rows for a plan."""
     cloud = arm.preflight(monkeypatch, {"azure-native:subscriptionId": SUBSCRIPTION}, plan.region)
     list(cloud.identity())
-    return answers(cloud.questions(plan), 300)
+    return answers(cloud.questions(plan, lambda: TOKEN), 300)
 
 
 def of(rows: list[Row], topic: str) -> Row:

@@ -144,7 +144,7 @@ def test_a_cloud_without_questions_about_a_plan_says_so(
     monkeypatch.setattr("gpuinfra.clouds.azure.preflight.TOPICS", ())
     assert main(["doctor", "azure-ndv4"]) == 0
     assert (
-        "quota, machine, reservation, image: gpuinfra does not check these topics on Azure yet"
+        "quota, machine, reservation, image, names: gpuinfra does not check these topics on Azure yet"
         in capsys.readouterr().out
     )
 

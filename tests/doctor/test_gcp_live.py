@@ -132,6 +132,7 @@ def error(status: int, message: str, name: str, **info: Any) -> tuple[int, Body]
     return status, {"error": {"code": status, "message": message, "status": name, "details": details}}
 
 
+TOKEN = "0a1b2c3d"
 ZONE = f"/compute/projects/{PROJECT}/zones/us-central1-a"
 PATHS = {
     "permissions": f"/cloudresourcemanager/v1/projects/{PROJECT}:testIamPermissions",
@@ -194,9 +195,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> Google:
     monkeypatch.setenv(gcp_credentials.TOKEN, "ya29.example")
     found = Google()
     for api, (name, _) in preflight._APIS.items():
-        monkeypatch.setenv(
-            f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", f"http://127.0.0.1:{found.server.server_port}/{api}/"
-        )
+        monkeypatch.setenv(name, f"http://127.0.0.1:{found.server.server_port}/{api}/")
     found.answers = {
         PATHS["permissions"]: granted(),
         PATHS["api"]: services(),
@@ -221,7 +220,7 @@ def ask(plan: Plan = PLAN) -> list[Row]:
     """The rows for a plan."""
     cloud = preflight.Preflight("us-central1", {"gcp:project": PROJECT})
     list(cloud.identity())
-    return answers(cloud.questions(plan), 300)
+    return answers(cloud.questions(plan, lambda: TOKEN), 300)
 
 
 def of(rows: list[Row], topic: str) -> Row:

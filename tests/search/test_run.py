@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.naming import logical
@@ -383,6 +384,31 @@ def test_resumed_placement_over_the_limit_is_not_deployed(world: World, tmp_path
     world.over = {}
     go(world, again=True)
     assert world.path.read_text().count("zone: use1-az6") == 3
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_lock_of_another_run_ends_the_command(
+    world: World, tmp_path: Path, attempt: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock in the first attempt ends the run. A lock during the search keeps the journal, so that `--resume` continues."""
+    deploy, count = world.deploy, 0
+
+    def locked(again: bool) -> None:
+        nonlocal count
+        count += 1
+        if count == attempt:
+            raise Locked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
+        deploy(again)
+
+    monkeypatch.setattr(world, "deploy", locked)
+    world.refusals = {"use1-az4": STOCK_OUT}
+    with pytest.raises(Locked):
+        go(world)
+    journal = Journal(world.path, world.path.parent)
+    assert journal.unfinished == (attempt == 2)
+    journal.close()
+    go(world, again=attempt == 2)
+    assert read_stack(world.path).spec.pools[0].zone == "use1-az6"
 
 
 def test_edits_during_a_search_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

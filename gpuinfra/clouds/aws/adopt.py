@@ -115,6 +115,13 @@ class Account:
         return next((str(one["FileSystemId"]) for one in found if one["LifeCycleState"] not in _DELETED), None)
 
 
+def buckets(plan: Plan, account: str, token: str) -> list[str]:
+    """Return the names of the buckets of a plan. `destroy` retains all of them."""
+    lookups = (one.lookup for one in resources(plan) if one.lookup and one.lookup.kind == "bucket")
+    named = (naming.bucket_name(plan.name, one.purpose, account, one.region or plan.region, token) for one in lookups)
+    return list(dict.fromkeys(named))
+
+
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
     from gpuinfra.errors import EnvironmentMissing

@@ -5,13 +5,14 @@ Field names, states and error codes come from the service models in botocore. Ea
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.aws import quotas
+from gpuinfra.clouds.aws import adopt, quotas
 from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.permissions import statements
@@ -19,9 +20,11 @@ from gpuinfra.clouds.aws.quotas import Quotas
 from gpuinfra.clouds.aws.reservations import capacity, mismatches, moment
 from gpuinfra.clouds.aws.simulation import concrete, context, denial
 from gpuinfra.clouds.preflight import (
+    Owner,
     Question,
     Row,
     failed,
+    names_rows,
     no_credentials,
     ok,
     problem,
@@ -44,7 +47,7 @@ SIMULATIONS_AT_ONCE = 12
 SHOWN = 12
 """Maximum number of denied actions that a row lists."""
 
-TOPICS = ("permissions", "quota", "machine", "reservation", "image")
+TOPICS = ("permissions", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
 READS: dict[str, tuple[str, ...]] = {
@@ -54,6 +57,7 @@ READS: dict[str, tuple[str, ...]] = {
     "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
     "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
     "image": ("ssm:GetParameter", "ec2:DescribeImages"),
+    "names": ("s3:ListBucket",),
 }  # fmt: skip
 """Maps a topic to the permissions that its requests require. `docs/doctor.md` contains them as a policy."""
 
@@ -102,8 +106,8 @@ class Preflight:
                 self._clients[service] = self._session.client(service, config=limits)
             return self._clients[service]
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. The caller asks `identity` first."""
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+        """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
         yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
         limits = Quotas(self.client, self.region)
         for code, needs in sorted(quota_needs(plan, _vcpus).items()):
@@ -124,6 +128,7 @@ class Preflight:
                 yield Question(topic="reservation", where=_target(group), ask=ask)
         for pool in {pool.image.ref: pool for pool in plan.pools}.values():
             yield Question(topic="image", where=pool.image.ref, ask=lambda pool=pool: self.image(pool))
+        yield Question(topic="names", where="buckets", ask=lambda: self.names(plan, token()))
 
     # Permissions
 
@@ -189,6 +194,32 @@ class Preflight:
             return denials
 
         return simulate
+
+    def names(self, plan: Plan, token: str) -> Iterator[Row]:
+        """The names of the buckets are free, or their buckets are in this account."""
+        wanted = adopt.buckets(plan, self.account, token)
+        fix = (
+            "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
+        )
+        return names_rows("buckets", {name: functools.partial(self._owner, name) for name in wanted}, fix)
+
+    def _owner(self, bucket: str) -> Owner:
+        """Return who has a bucket. The response has no body, so the status is the error code.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadBucket.html, retrieved 2026-11-27.
+        """
+        from botocore.exceptions import ClientError
+
+        with asked("s3:ListBucket"):
+            try:
+                self.client("s3").head_bucket(Bucket=bucket, ExpectedBucketOwner=self.account)
+            except ClientError as error:
+                if code_of(error) == "403":
+                    return Owner.OTHER
+                if code_of(error) != "404":
+                    raise
+                return Owner.NOBODY
+        return Owner.ACCOUNT
 
     # Capacity
 

@@ -27,7 +27,7 @@ KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 Ask = Callable[[str, str], Mapping[str, Any] | None]
 """Reads a resource by ID and API version. Returns `None` if the resource does not exist."""
 
-_VERSIONS = {
+VERSIONS = {
     "group": "2024-03-01",
     "vault": "2024-11-01",
     "key": "2024-11-01",
@@ -64,7 +64,7 @@ class Subscription:
     def find(self, lookup: Lookup) -> str | None:
         """Return the import ID of a resource, or `None` if the resource does not exist."""
         path = self._grant(lookup) if lookup.kind == "grant" else self.path(lookup)
-        return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
+        return path if path is not None and self._ask(path, VERSIONS[lookup.kind]) is not None else None
 
     def path(self, lookup: Lookup) -> str:
         """Return the ID of a resource, whether or not the resource exists."""
@@ -103,7 +103,7 @@ class Subscription:
 
     def _grant(self, lookup: Lookup) -> str | None:
         """Return the ID of a role assignment. Its name is derived from the principal ID, which is read from the identity."""
-        identity = self._ask(self.path(replace(lookup, kind="identity")), _VERSIONS["identity"])
+        identity = self._ask(self.path(replace(lookup, kind="identity")), VERSIONS["identity"])
         if identity is None:
             return None
         scope = self.path(replace(lookup, kind="key"))
@@ -117,6 +117,11 @@ class Subscription:
 _ACCOUNT = ("Microsoft.Storage", "storageAccounts")
 _BLOBS = ("blobServices", "default")
 _FILES = ("fileServices", "default")
+
+
+def global_names(plan: Plan) -> list[Lookup]:
+    """Return the lookups of the storage accounts and key vaults that `destroy` retains. Their names are unique in Azure."""
+    return [one.lookup for one in resources(plan) if one.lookup and one.lookup.kind in ("account", "vault")]
 
 
 def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:

@@ -5,21 +5,25 @@ Paths and fields are from the Azure REST API reference for the API version of ea
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuinfra.clouds.azure import quotas
+from gpuinfra.clouds.azure import adopt, quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
 from gpuinfra.clouds.preflight import (
+    Owner,
     Question,
     Row,
     denied,
     failed,
+    names_rows,
     no_credentials,
     ok,
     problem,
@@ -49,7 +53,7 @@ ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
 SHOWN = 12
 """Maximum number of missing actions that a row lists."""
 
-TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image")
+TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
 READS: dict[str, tuple[str, ...]] = {
@@ -62,6 +66,12 @@ READS: dict[str, tuple[str, ...]] = {
     "image": (
         "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
         "Microsoft.Compute/images/read",
+    ),
+    "names": (
+        "Microsoft.Storage/storageAccounts/read",
+        "Microsoft.KeyVault/vaults/read",
+        "Microsoft.Storage/checknameavailability/read",
+        "Microsoft.KeyVault/checkNameAvailability/read",
     ),
 }
 """Maps a topic to the permissions that its requests require. The built-in role Reader (`*/read`) contains them."""
@@ -81,8 +91,8 @@ class Preflight:
         # Without a handler, azure-identity prints each failed kind of credentials.
         logging.getLogger("azure").addHandler(logging.NullHandler())
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. The caller asks `identity` first."""
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+        """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
         subscription = f"subscription {self.subscription}"
 
         def question(topic: str, where: str, rows: Iterator[Row]) -> Question:
@@ -92,6 +102,8 @@ class Preflight:
         yield question("permissions", subscription, self.permissions(plan))
         yield question("registration", subscription, self.providers(plan))
         yield from Quotas(self.every, self.subscription, self.region).questions(plan)
+        where = "storage accounts and key vaults"
+        yield Question(topic="names", where=where, ask=lambda: self.names(plan, token(), where))
         if not plan.pools:
             return
         yield question("registration", ENCRYPTION, self.feature(*ENCRYPTION.split("/")))
@@ -199,6 +211,32 @@ class Preflight:
             )
         else:
             yield problem("registration", where, state, "the state Registered", register)
+
+    def names(self, plan: Plan, token: str, where: str) -> Iterator[Row]:
+        """The names of storage accounts and key vaults are free, or their resources are in this subscription.
+
+        https://learn.microsoft.com/rest/api/storagerp/storage-accounts/check-name-availability and
+        https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/check-name-availability, retrieved 2026-11-27.
+        """
+        place = adopt.Subscription(lambda path, api: None, self.subscription, plan, token)
+        paths = map(place.path, adopt.global_names(plan))
+        fix = "run `az keyvault recover --name NAME` if it is a deleted key vault of this stack, or change `name` in the stack file"
+        return names_rows(where, {path.rpartition("/")[2]: functools.partial(self._owner, path) for path in paths}, fix)
+
+    def _owner(self, path: str) -> Owner:
+        """Return who has a storage account or a key vault with this name. A deleted key vault keeps its name until it is purged."""
+        provider, kind, name = path.split("/")[-3:]
+        vault = kind == "vaults"
+        api = adopt.VERSIONS["vault" if vault else "account"]
+        if self.get(f"{provider}/{kind}/read", path, api) is not None:
+            return Owner.ACCOUNT
+        check = f"/subscriptions/{self.subscription}/providers/{provider}/checkNameAvailability"
+        with asked(READS["names"][3 if vault else 2]):
+            answer = self.rest.arm_change("POST", check, api, {"name": name, "type": f"{provider}/{kind}"})
+            try:
+                return Owner.NOBODY if json.loads(answer.body)["nameAvailable"] else Owner.OTHER
+            except (ValueError, KeyError, TypeError):
+                raise PortUnavailable(f"the response about the name {name} has an unknown format") from None
 
     # Capacity
 

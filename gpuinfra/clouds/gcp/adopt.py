@@ -87,6 +87,12 @@ class Project:
         return self._get(f"{(os.environ.get(variable) or address).rstrip('/')}/{path.lstrip('/')}")
 
 
+def buckets(plan: Plan, project: str, token: str) -> list[str]:
+    """Return the names of the buckets that `destroy` retains."""
+    lookups = (one.lookup for one in resources(plan) if one.lookup and one.lookup.kind == "bucket")
+    return list(dict.fromkeys(names.bucket(plan.name, one.purpose, project, token) for one in lookups))
+
+
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """Find the retained resources of the stack in the project, using the credentials from the environment."""
     if profile:

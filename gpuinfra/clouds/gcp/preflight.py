@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuinfra.clouds.gcp import instances, quotas
+from gpuinfra.clouds.gcp import adopt, instances, quotas
 from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
 from gpuinfra.clouds.gcp.permissions import BILLING
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
 from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
+    Denied,
+    Owner,
     Question,
     Row,
     denied,
     failed,
+    names_rows,
     no_credentials,
     ok,
     problem,
@@ -54,7 +57,7 @@ SHOWN = 12
 
 ENDED = ("DELETING", "INVALID")
 """Statuses of a reservation that never becomes READY. The others are CREATING and UPDATING (`Reservation.status` in the discovery document of Compute Engine, retrieved 2026-11-23)."""
-TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image")
+TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
 READS: dict[str, tuple[str, ...]] = {
@@ -64,18 +67,21 @@ READS: dict[str, tuple[str, ...]] = {
     "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
     "reservation": ("compute.reservations.get",),
     "image": ("compute.images.get", "compute.images.getFromFamily"),
+    "names": ("storage.buckets.get",),
 }
 """Maps a topic to the permissions that its requests require. Testing your own permissions requires none."""
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
 """APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/gcp.md)."""
+_OVERRIDES = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 _APIS = {
-    "compute": ("COMPUTE", "https://compute.googleapis.com/compute/v1/"),
-    "cloudresourcemanager": ("CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com/"),
-    "serviceusage": ("SERVICEUSAGE", "https://serviceusage.googleapis.com/"),
-    "cloudquotas": ("CLOUDQUOTAS", "https://cloudquotas.googleapis.com/"),
+    "compute": (f"{_OVERRIDES}COMPUTE", "https://compute.googleapis.com/compute/v1/"),
+    "cloudresourcemanager": (f"{_OVERRIDES}CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com/"),
+    "serviceusage": (f"{_OVERRIDES}SERVICEUSAGE", "https://serviceusage.googleapis.com/"),
+    "cloudquotas": (f"{_OVERRIDES}CLOUDQUOTAS", "https://cloudquotas.googleapis.com/"),
+    "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com/"),
 }
-"""Maps an API to its name in gcloud's variables CLOUDSDK_API_ENDPOINT_OVERRIDES_<name>, and to its address."""
+"""Maps an API to the variable with which Google's tools override its address, and to its address."""
 _KINDS = {
     "google.oauth2.service_account": "service account key",
     "google.oauth2.credentials": "user or access token",
@@ -97,11 +103,12 @@ class Preflight:
         self.region = region
         self._project = str(config.get("gcp:project") or "")
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. The caller asks `identity` first."""
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+        """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
         asked: list[tuple[str, str, Callable[[], Iterable[Row]]]] = [
             ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
             ("api", f"project {self.project}", functools.partial(self.apis, plan)),
+            ("names", "buckets", lambda: self.names(plan, token())),
         ]
         limits = Quotas(self.get, self.project, self.region)
         asked += [(one.topic, one.where, one.ask) for one in limits.questions(plan)]
@@ -155,10 +162,11 @@ class Preflight:
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import AuthorizedSession
 
-        name, default = _APIS[api]
         action = f"{api}.googleapis.com"
         try:
-            url = checked_address(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", default) + path
+            address = checked_address(*_APIS[api]).rstrip("/")
+            # STORAGE_EMULATOR_HOST can be `host:port`.
+            url = f"{address if '://' in address else f'http://{address}'}/{path}"
             session = AuthorizedSession(self.credentials)
             method = "GET" if body is None else "POST"
             answer = session.request(method, url, json=body, timeout=TIMEOUT_S, allow_redirects=False)
@@ -265,6 +273,26 @@ class Preflight:
             yield problem("api", where, what, "the APIs that enable and find other APIs", fix)
         else:
             yield ok("api", where, f"{what}; `pulumi up` enables these APIs, or run `{fix}`")
+
+    def names(self, plan: Plan, token: str) -> Iterator[Row]:
+        """The names of the buckets are free, or their buckets are in this project."""
+        wanted = adopt.buckets(plan, self.project, token)
+        fix = (
+            "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
+        )
+        return names_rows("buckets", {name: functools.partial(self._owner, name) for name in wanted}, fix)
+
+    def _owner(self, bucket: str) -> Owner:
+        """Return who has a bucket. https://docs.cloud.google.com/storage/docs/json_api/v1/buckets/get, retrieved 2026-11-27."""
+        try:
+            self.get("storage", f"storage/v1/b/{bucket}?fields=name")
+        except Missing:
+            return Owner.NOBODY
+        except Invalid as error:
+            raise failed("storage.googleapis.com", str(error)) from None
+        except Denied:
+            return Owner.OTHER
+        return Owner.ACCOUNT
 
     # Capacity and images
 

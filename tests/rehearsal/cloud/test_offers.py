@@ -5,16 +5,20 @@ The requests and the parsing are those of `gpuinfra doctor`, with the SDKs of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from gpuinfra import naming
+from gpuinfra.clouds.azure import names as azure_names
+from gpuinfra.clouds.gcp import names as gcp_names
 from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra.clouds.preflight import State
+from gpuinfra.clouds.preflight import Row, State, ok
 from gpuinfra.clouds.readiness import PREFLIGHT
 from gpuinfra.doctor.cloud import live_rows
 from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.operator import Operator
@@ -22,6 +26,7 @@ from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
 from tests.clouds.stacks import plan_of
+from tests.rehearsal.cloud.conftest import Client
 
 GROUP = "/subscriptions/00000000-0000-4000-8000-00000000abcd/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g"
 STACKS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -76,3 +81,43 @@ def test_quotas_and_offers_are_read_until_the_control_interface_changes_them(sta
     cloud.store.put("external", f"quota:{quota}:{region}", {"count": 0})
     after = {topic for topic, state, _ in rows(stack) if state is State.ERROR}
     assert after == {"quota", *({"reservation"} & topics)}
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("stack", ["aws-p4d", "azure-ndv4", "gcp-a3mega"])
+def test_a_name_is_free_until_a_resource_has_it(
+    stack: str, cloud: Cloud, connect: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of a stack are free in an empty account, and those of existing resources are found, with the read permissions of a deployment."""
+    monkeypatch.setattr("gpuinfra.doctor.state.backend", lambda *_, **__: iter([ok("state", "backend", "file:///s")]))
+    token = naming.stack_token("organization", "gpuinfra", stack, "train")
+    plan = plan_of(stack)
+
+    def names() -> Row:
+        (row,) = [
+            one
+            for one in live_rows(read_stack(shipped("stacks") / f"Pulumi.{stack}.yaml"), ["names"])
+            if one.topic == "names"
+        ]
+        return row
+
+    if not stack.startswith("azure"):
+        cloud.operator = Operator(permissions_of(plan).documents)
+    assert (names().state, names().found.endswith("names are free")) == (State.OK, True), names()
+    cloud.operator = Operator()
+    if stack.startswith("azure"):
+        client = connect("azure-native")
+        where = {"resourceGroupName": "unrelated", "location": plan.region}
+        client.create("azure-native:resources:ResourceGroup", where)
+        name = azure_names.storage_account("train", "evidence", SUBSCRIPTION, token)
+        client.create("azure-native:storage:StorageAccount", {**where, "accountName": name, "kind": "StorageV2", "sku": {"name": "Standard_LRS"}})  # fmt: skip
+        # The account is in a resource group that does not belong to the stack.
+        assert (names().state, name in names().found) == (State.ERROR, True), names()
+        return
+    if stack.startswith("aws"):
+        name = naming.bucket_name("train", "evidence", "000000000000", plan.region, token)
+        connect("aws").create("aws:s3/bucket:Bucket", {"bucket": name})
+    else:
+        name = gcp_names.bucket("train", "evidence", "standin-project", token)
+        connect("gcp").create("gcp:storage/bucket:Bucket", {"name": name, "location": plan.region})
+    assert (names().state, name in names().found) == (State.OK, True), names()

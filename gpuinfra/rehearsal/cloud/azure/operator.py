@@ -30,6 +30,8 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r".*/Microsoft\.Compute/locations/[^/]+/usages", "Microsoft.Compute/locations/usages/read"),
     (r".*/Microsoft\.StorageCache/locations/[^/]+/usages", "Microsoft.StorageCache/locations/usages/read"),
     (r".*/Microsoft\.NetApp/locations/[^/]+/usages", "Microsoft.NetApp/locations/usages/read"),
+    (r".*/Microsoft\.Storage/checkNameAvailability", "Microsoft.Storage/checknameavailability/read"),
+    (r".*/Microsoft\.KeyVault/checkNameAvailability", "Microsoft.KeyVault/checkNameAvailability/read"),
     (r".*/Microsoft\.Compute/skus", "Microsoft.Compute/skus/read"),
     (r".*/capacityReservationGroups/[^/]+/capacityReservations", "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"),
     (r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/read"),

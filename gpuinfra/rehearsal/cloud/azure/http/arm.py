@@ -98,6 +98,8 @@ class ResourceManager:
             return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
         if request.method == "GET" and (offered := offers.answer(self.cloud, place, request.query)) is not None:
             return offered
+        if request.method == "POST" and (named := offers.availability(self.cloud, place, request.body)) is not None:
+            return named
         if _LOG.fullmatch(place) and request.method == "GET":
             return {"value": self._activities(request.query.get("$filter", ""))}
         if place == "/subscriptions" and request.method == "GET":

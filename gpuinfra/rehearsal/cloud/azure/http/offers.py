@@ -3,15 +3,19 @@
 Responses have the fields of the REST references of Resources (subscriptions 2022-12-01), Features (2021-07-01) and Compute (usages, skus,
 versions and capacityReservations 2024-07-01), retrieved 2026-11-23. The usages of file systems have the fields of the examples in
 Azure/azure-rest-api-specs (Microsoft.StorageCache 2026-01-01, AscResourceUsages_Get, and Microsoft.NetApp 2025-06-01, Usages_List), retrieved 2026-11-27.
+The availability of names: CheckNameAvailabilityResult of the REST references of Storage and Key Vault, retrieved 2026-11-27.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.azure.catalog import MACHINES
+from gpuinfra.rehearsal.cloud.azure import stores
+from gpuinfra.rehearsal.cloud.azure.behaviors.identity import VAULT
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import offers
 
@@ -32,6 +36,20 @@ _IMAGE = re.compile(
     r"/subscriptions/.+/Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+/versions/[^/]+)", re.I
 )
 _RESERVATIONS = re.compile(r"(?P<group>/subscriptions/.+/capacityReservationGroups/[^/]+)/capacityReservations", re.I)
+_NAMES = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.(Storage|KeyVault)/checkNameAvailability", re.I)
+_NAMED = {"Microsoft.Storage/storageAccounts": stores.ACCOUNT, "Microsoft.KeyVault/vaults": VAULT}
+"""Maps the type in the body of a request about a name to the resources with these names."""
+
+
+def availability(cloud: Cloud, place: str, body: bytes) -> dict[str, Any] | None:
+    """Return whether a name is free, or None if the path belongs to another request. Names of deleted resources are free in a rehearsal."""
+    if not _NAMES.fullmatch(place):
+        return None
+    asked = json.loads(body or b"{}")
+    held = cloud.store.list(_NAMED[asked["type"]])
+    if all(one.id.rpartition("/")[2].lower() != asked["name"].lower() for one in held):
+        return {"nameAvailable": True}
+    return {"nameAvailable": False, "reason": "AlreadyExists", "message": f"The name {asked['name']} is already taken."}
 
 
 def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any] | None:
