@@ -345,7 +345,7 @@ def test_each_missing_action_is_named(monkeypatch: pytest.MonkeyPatch, action: s
     assert row.state is State.ERROR
     assert row.found.endswith(f"denied: {action}")
     assert row.found.startswith("1 of ")
-    assert row.fix.startswith("run `gpuinfra permissions train`")
+    assert row.fix.startswith("run `gpuinfra permissions STACK`")
     assert ROLE in row.fix
 
 

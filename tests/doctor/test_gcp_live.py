@@ -293,7 +293,7 @@ def test_missing_permissions_are_named(google: Google) -> None:
     row = of(ask(), "permissions")
     assert row.state is State.ERROR
     assert "missing: compute.networks.create, lustre.instances.create" in row.found
-    assert row.fix.startswith("run `gpuinfra permissions train`")
+    assert row.fix.startswith("run `gpuinfra permissions STACK`")
 
 
 def test_permissions_that_cannot_be_tested_are_skipped(google: Google) -> None:

@@ -159,7 +159,7 @@ class Preflight:
         names = [f"{action}{reason}" for action, reason in sorted(missing.items())]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = f"{len(missing)} of {counted(len(total), 'action')} denied: {', '.join(names[:SHOWN])}{more}"
-        fix = f"run `gpuinfra permissions {plan.name}`, and attach the policies that it prints to {source} (docs/permissions.md)"
+        fix = f"run `gpuinfra permissions STACK`, and attach the policies that it prints to {source} (docs/permissions.md)"
         yield problem("permissions", where, what, "the policies that `gpuinfra permissions` prints", fix)
 
     def _principal(self) -> str:

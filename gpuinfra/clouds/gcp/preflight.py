@@ -222,7 +222,7 @@ class Preflight:
         if missing:
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
             what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
-            fix = f"run `gpuinfra permissions {plan.name}`, create the role that it prints, and grant the role on the project (docs/permissions.md)"
+            fix = "run `gpuinfra permissions STACK`, create the role that it prints, and grant the role on the project (docs/permissions.md)"
             yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
         else:
             yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")
