@@ -12,7 +12,7 @@ import click
 
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
-from gpuinfra.cli.stacks import Resources, Stacks, short_name
+from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:
@@ -115,15 +115,15 @@ def command(
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
     found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
-    up = stacks.up.format(stack=short)
-    again = f"gpuinfra calendar {short}{stacks.options}"
+    up = stacks.to_deploy(stack)
+    again = f"gpuinfra calendar {as_argument(stack)}{stacks.options}"
     calendar = Calendar(
         spec=loaded.spec,
         now=now,
         within=timedelta(days=within),
         commands=Commands(
             up=up,
-            destroy=stacks.up.replace(" up", " destroy", 1).format(stack=short),
+            destroy=up.replace(" up", " destroy", 1),
             offers=f"{again} --offers",
             stop_idle=f"{again} --stop-idle && {up}",
         ),
@@ -320,7 +320,7 @@ def _drain(
     except PortUnavailable as problem:
         found.unread["the nodes that are removed soon"] = str(problem)
         return
-    up = stacks.up.format(stack=short_name(active.name))
+    up = stacks.to_deploy(active.name)
     for name, here in members.items():
         for one in here:
             if one.instance_id not in results:

@@ -12,7 +12,7 @@ import click
 
 from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import exported, short_name, stacks_of
+from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuinfra.failover.journal import Journal
     from gpuinfra.failover.run import Result
     from gpuinfra.failover.steps import Second
+    from gpuinfra.spec.load import LoadedStack
 
 
 @click.command("failback")
@@ -73,7 +74,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
             start(journal, name, region, files, resume=resume)
-            _check_failover(failover, short_name(name))
+            _check_failover(failover, found.loaded)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
@@ -82,7 +83,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), _no_probe, unreachable=False)  # fmt: skip
             if result.ok:
                 failover.retire()
-            return _report(result, name, region, left, as_json=as_json)
+            return _report(result, found.loaded, region, left, as_json=as_json)
 
 
 def _returning(
@@ -125,11 +126,11 @@ def _second(found: Paired) -> tuple[Second, ...]:
     return tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files)
 
 
-def _check_failover(failover: Journal, stack: str) -> None:
+def _check_failover(failover: Journal, loaded: LoadedStack) -> None:
     """Raise `UsageError` if the failover on this machine has steps that did not run."""
-    again = f"run `gpuinfra failover {stack} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
+    again = f"run `gpuinfra failover {as_argument(loaded.path)} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
     if failover.exists and not failover.ended:
-        raise UsageError(f"the failover of {stack} is not finished; {again}")
+        raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
     if failover.unreachable:
         raise UsageError(f"the first region did not respond to steps of the failover: {', '.join(failover.unreachable)}; {again}")  # fmt: skip
 
@@ -138,15 +139,18 @@ def _no_probe() -> None:
     """Do nothing. A failback never skips a step, so it does not require a response from another region."""
 
 
-def _report(result: Result, stack: str, region: str, left: list[str], *, as_json: bool) -> int:
+def _report(result: Result, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:
     from gpuinfra.failover.back import SCHEMA
 
+    stack = loaded.name
     if as_json:
         document = {**result.document(stack, SCHEMA), "left": left if result.ok else []}
         del document["unreachable"]
         click.echo(json.dumps(document, indent=2))
     if not result.ok:
-        raise GpuinfraError(f"{result.problem}\n  to continue, run: gpuinfra failback {short_name(stack)} --resume")
+        raise GpuinfraError(
+            f"{result.problem}\n  to continue, run: gpuinfra failback {as_argument(loaded.path)} --resume"
+        )
     click.echo(f"{stack} runs in {region}", err=as_json)
     for line in left:
         click.echo(f"left to do: {line}", err=as_json)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import exported, short_name, stacks_of
+from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def command(
                 journal, plan_steps, lambda line: click.echo(line, err=as_json), probe_of(cloud, cloud.pairs(found.resources)),
                 unreachable=unreachable,
             )  # fmt: skip
-            return _report(result, found.loaded.name, region, as_json=as_json)
+            return _report(result, found.loaded, region, as_json=as_json)
         finally:
             journal.close()
 
@@ -208,12 +208,13 @@ def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
     click.confirm("Run these steps?", abort=True, err=True)
 
 
-def _report(result: Result, stack: str, region: str, *, as_json: bool) -> int:
+def _report(result: Result, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
     from gpuinfra.failover.steps import NAMES
 
-    again = f"gpuinfra failover {short_name(stack)} --to {region} --resume"
+    stack, given = loaded.name, as_argument(loaded.path)
+    again = f"gpuinfra failover {given} --to {region} --resume"
     names = (
-        f"\n  to change only the DNS names, run: gpuinfra names {short_name(stack)} --to {region}"
+        f"\n  to change only the DNS names, run: gpuinfra names {given} --to {region}"
         if NAMES in result.unreachable
         else ""
     )

@@ -16,7 +16,7 @@ import click
 
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import readable_stack
-from gpuinfra.cli.stacks import Resources, Stacks, exported, short_name
+from gpuinfra.cli.stacks import Resources, Stacks, as_argument, exported
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     stack, loaded, plan, recovery, day = given.stack, given.loaded, given.plan, given.loaded.spec.recovery, today()
     assert recovery is not None
     project = stacks.project(stack)
-    restore = stacks.restore.format(stack=short_name(stack))
+    restore = stacks.to_restore(stack)
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
         second = second_of(loaded, project_name(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
@@ -149,7 +149,11 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += [*look(plan.cloud, question), *dns.look(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
-            fixes = {one: one.replace("STACK", short_name(stack)) for one in (dns.NAMES_FIX, MOVE)} | {"": restore}
+            fixes = {
+                "": restore,
+                dns.NAMES_FIX: dns.NAMES_FIX.replace("STACK", as_argument(stack)),
+                MOVE: MOVE.replace("STACK", stacks.named(stack)),
+            }
             return tuple(
                 replace(one, fix=fixes.get(one.fix, one.fix)) if one.state not in (OK, SKIPPED) else one
                 for one in lines

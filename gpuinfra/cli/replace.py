@@ -13,7 +13,7 @@ import click
 
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import active_stack, plan_of
-from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.cli.stacks import Stacks, as_argument, short_name
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.words import titled
 
@@ -79,7 +79,7 @@ def command(
         if dry_run:
             return _show(short, folder, replacement, vendor, wait=not no_wait, as_json=as_json, stacks=stacks)
         for one in found:
-            files = write_report(folder, f"{short}{stacks.options}", plan.region, one, vendor)
+            files = write_report(folder, f"{as_argument(stack)}{stacks.options}", plan.region, one, vendor)
             click.echo(f"{one.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report", err=as_json)  # fmt: skip
         if report_only:
             return _end(short, folder, replacement, "reported", as_json=as_json, stacks=stacks)
@@ -89,7 +89,7 @@ def command(
         _request(replacement, err=as_json)
         if no_wait:
             return _end(short, folder, replacement, "requested", as_json=as_json, stacks=stacks)
-        return _wait(short, folder, replacement, vendor, plan.region, limit_of(active.resources), as_json=as_json, stacks=stacks)  # fmt: skip
+        return _wait(stack, folder, replacement, vendor, plan.region, limit_of(active.resources), as_json=as_json, stacks=stacks)  # fmt: skip
 
 
 def _refuse_unused(*, report_only: bool, dry_run: bool, no_wait: bool, yes: bool, direct: bool, save: Path | None) -> None:  # fmt: skip
@@ -167,7 +167,7 @@ def _request(replacement: Replacement, *, err: bool) -> None:
         click.echo(f"{one.target.title}: replacement requested", err=err)
 
 
-def _wait(short: str, folder: Path, replacement: Replacement, vendor: Vendor, region: str, limit_s: float, *, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
+def _wait(stack: str, folder: Path, replacement: Replacement, vendor: Vendor, region: str, limit_s: float, *, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
     from gpuinfra.verification.replacement import findings, wait
 
     wait(replacement, limit_s, lambda line: click.echo(line, err=as_json))
@@ -178,8 +178,8 @@ def _wait(short: str, folder: Path, replacement: Replacement, vendor: Vendor, re
             if one.same_host is None:
                 click.echo(f"the GPU UUIDs of {one.target.title} are unknown, so the hosts were not compared", err=as_json)  # fmt: skip
     if any(one.new and one.new.instance_id != one.target.node.instance_id for one in replacement.nodes):
-        click.echo(f"to use the replacements in `gpuinfra ssh` and `run`, run: {stacks.restore.format(stack=short)}", err=as_json)  # fmt: skip
-    _end(short, folder, replacement, "replaced", as_json=as_json, stacks=stacks)
+        click.echo(f"to use the replacements in `gpuinfra ssh` and `run`, run: {stacks.to_restore(stack)}", err=as_json)  # fmt: skip
+    _end(short_name(stack), folder, replacement, "replaced", as_json=as_json, stacks=stacks)
     if problems:
         raise GpuinfraError("\n".join(problems))
     return 0

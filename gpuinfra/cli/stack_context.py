@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.cli.stacks import Stacks, as_argument, short_name
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, GpuinfraError, UsageError
 from gpuinfra.inventory import handovers_of
 
@@ -93,7 +93,7 @@ def _without_nodes(name: str, stacks: Stacks) -> str:
     """Return the reason why a state has no nodes, and what to do. `up` does not help if the stack file declares no pools."""
     if _declares_no_pools(name):
         return f"{name} declares no nodes, because it has no pools; specify the stack that declares the node pools (`layers` contains `cluster`)"
-    first = [f"run `{stacks.up.format(stack=short_name(name))}` first", *stacks.other]
+    first = [f"run `{stacks.to_deploy(name)}` first", *stacks.other]
     return f"{name} has no nodes in its state; {', or '.join(first)}"
 
 
@@ -142,10 +142,10 @@ def commands_of(name: str, stacks: Stacks) -> Commands:
     """Return the commands that fix differences of a stack."""
     from gpuinfra.verification.drift import Commands
 
-    short = short_name(name)
+    stack = as_argument(name).replace("{", "{{").replace("}", "}}")
     return Commands(
-        restore=stacks.restore.format(stack=short),
-        on_node=f"gpuinfra ssh{stacks.options} {short} {{node}} '{{command}}'",
+        restore=stacks.to_restore(name),
+        on_node=f"gpuinfra ssh{stacks.options} {stack} {{node}} '{{command}}'",
     )
 
 
@@ -194,8 +194,7 @@ def readable_stack(name: str, stacks: Stacks, *, nodes: bool = True) -> Iterator
         except DeploymentError as problem:
             raise EnvironmentMissing(str(problem)) from None
         if not any(one.get("custom") for one in resources):
-            command = stacks.up.format(stack=short_name(name))
-            raise EnvironmentMissing(f"{name} has no resources in its state; run `{command}` first")
+            raise EnvironmentMissing(f"{name} has no resources in its state; run `{stacks.to_deploy(name)}` first")
         yield resources
 
 

@@ -15,7 +15,7 @@ import click
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
-from gpuinfra.stack_files import known_stacks, project_folder, stack_name
+from gpuinfra.stack_files import known_stacks, project_folder, stack_argument, stack_name
 
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
@@ -55,6 +55,16 @@ class Stacks:
     """Returns the URL of the state backend of a stack, or an empty string if it is unknown."""
     other: Sequence[str] = ()
     """What else you can do if the state has no nodes or cannot be read, such as `specify --hosts FILE`."""
+    named: Callable[[str], str] = lambda name: short_name(name)
+    """Returns what replaces the placeholder in `up` and `restore` in the current folder."""
+
+    def to_deploy(self, name: str) -> str:
+        """Return the command that deploys a stack."""
+        return self.up.format(stack=self.named(name))
+
+    def to_restore(self, name: str) -> str:
+        """Return the commands that read the cloud again and restore what was changed."""
+        return self.restore.format(stack=self.named(name))
 
 
 def stacks_of(given: dict[str, Any]) -> Stacks:
@@ -70,6 +80,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
             project=project_of,
             backend=lambda name: current_backend(project_of(name)),
             other=other,
+            named=_for_pulumi,
         )
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
     from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
@@ -82,6 +93,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
         restore=f"gpuinfra rehearse refresh {{stack}}{place} && gpuinfra rehearse up {{stack}}{place}",
         project=lambda name: (folder / short_name(name) / "project").resolve(),
         options=f" --rehearsal{place}",
+        named=as_argument,
         notice=NOTICE,
         marks={"rehearsal": True},
         records=folder,
@@ -104,6 +116,17 @@ def project_of(stack: str | Path) -> Path:
     Outside a project, it is the current folder.
     """
     return project_folder(Path(stack).absolute().parent) or Path.cwd()
+
+
+def as_argument(stack: str | Path) -> str:
+    """Return how a `gpuinfra` command in the current folder names a stack: by its name, or by the path of its file if the name does not find the file."""
+    return shlex.quote(stack_argument(Path(stack)))
+
+
+def _for_pulumi(name: str) -> str:
+    """Return how a `pulumi` command in the current folder names a stack."""
+    project, short = project_of(name), short_name(name)
+    return short if project == project_of(short) else f"{short} --cwd {shlex.quote(str(project))}"
 
 
 def exported(name: str, other: Sequence[str] = (), *, project: Path | None = None) -> list[dict[str, Any]]:

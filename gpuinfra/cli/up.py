@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
-from gpuinfra.cli.stacks import exported, project_of, short_name
+from gpuinfra.cli.stacks import as_argument, exported, project_of, short_name
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +108,9 @@ def command(
         except DeploymentError as error:
             problem = error
         except (KeyboardInterrupt, click.Abort):
-            raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
+            raise Interrupted(
+                f"interrupted; to continue, run: gpuinfra up {as_argument(declared.path)} --resume"
+            ) from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
         # If another run holds the lock of the stack, nothing was changed.
         failed = _failed(declared, project, journal, limit) if problem and not isinstance(problem, Locked) else None
@@ -413,14 +414,9 @@ def _print(
 def _next(path: Path, resources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the commands for the nodes of a deployed stack. Only `gpuinfra nodes` works before the first node is launched."""
     from gpuinfra.inventory import handovers_of, nodes_of
-    from gpuinfra.stack_files import stack_argument
 
-    stack = shlex.quote(stack_argument(path))
+    stack = as_argument(path)
     commands = [f"gpuinfra nodes {stack}"] if handovers_of(resources) else []
     if nodes := sorted(nodes_of(resources), key=lambda node: not node.verified):
         commands += [f"gpuinfra ssh {stack} {nodes[0].name or nodes[0].id}", f"gpuinfra run {stack} -- nvidia-smi -L"]
     return commands
-
-
-def _shown(stack: str) -> str:
-    return stack if "/" in stack or stack.endswith((".yaml", ".yml")) else short_name(stack)

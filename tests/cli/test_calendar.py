@@ -44,7 +44,8 @@ config:
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The resources of the stack `burst` in the current folder. The test fills them in."""
+    """The resources of the stack `burst` of the project in the current folder. The test fills them in."""
+    (tmp_path / "Pulumi.yaml").write_text("name: project\nruntime: python\n")
     (tmp_path / "Pulumi.burst.yaml").write_text(STACK)
     monkeypatch.chdir(tmp_path)
     found: list[dict[str, Any]] = []

@@ -127,14 +127,19 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
 def test_stacks_of_another_project_are_deployed_in_their_project(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the path of a stack file, the states are read and the stacks are deployed in the project of the file, in any current folder."""
+    """With the path of a stack file, the states are read and the stacks are deployed in the project of the file, in any current folder. The command that continues contains the path."""
     other = tmp_path / "other"
     other.mkdir()
     (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
     monkeypatch.chdir(other)
+    world.down.add("second")
     done = run(*REGION, "--yes", stack="../project/Pulumi.aws-recovery.yaml")
+    again = "gpuinfra failover ../project/Pulumi.aws-recovery.yaml --to us-west-2 --resume"
+    assert str(done.exception).splitlines()[-1] == f"  to continue, run: {again}"
+    world.down.clear()
+    done = run(*REGION, "--yes", "--resume", stack="../project/Pulumi.aws-recovery.yaml")
     assert done.return_value == 0, done.exception
-    assert world.calls[-2:] == ["up aws-recovery-us-west-2", "import fs-1"]
+    assert world.calls[-2:] == ["up aws-recovery-us-west-2 again", "import fs-1"]
 
 
 def test_failed_step_names_the_command_that_continues(world: World) -> None:
@@ -171,11 +176,12 @@ def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatc
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     assert command in done.output
-    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
+    loaded = read_stack("aws-recovery")
+    journal = Journal(loaded.path)
     steps = (Step(name="names", what="", run=lambda _: ""),)
     with closing(journal), pytest.raises(GpuinfraError, match=re.escape(command)):
         cli._report(
-            FailoverResult(steps=steps, journal=journal, problem="drain: x"), "aws-recovery", "us-west-2", as_json=False
+            FailoverResult(steps=steps, journal=journal, problem="drain: x"), loaded, "us-west-2", as_json=False
         )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.cli import main
-from gpuinfra.cli.stacks import current_backend, exported, project_of, short_name
+from gpuinfra.cli.stack_context import commands_of
+from gpuinfra.cli.stacks import current_backend, exported, project_of, short_name, stacks_of
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError
 from gpuinfra.stack_files import project_folder, stack_name
@@ -92,6 +93,30 @@ def test_the_state_of_a_stack_with_a_dot_is_read(projects: Path, monkeypatch: py
     words = [str(engine.path), "stack", "rm", "dev", "--yes", "--non-interactive"]
     subprocess.run(words, env=engine.environ(), check=True, capture_output=True)
     assert exported("dev.eu") == exported(str(file)) == []
+
+
+def test_commands_in_messages_can_be_run_in_the_current_folder(
+    projects: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a stack of another project, messages contain the path of the stack file for gpuinfra, and the folder of the project for Pulumi."""
+    file, stacks = "../one/stacks/Pulumi.dev.yaml", stacks_of({})
+    assert main(["nodes", file]) == 3
+    assert f"run `pulumi up --stack dev --cwd {projects / 'one'}` first" in capsys.readouterr().err
+    commands = commands_of(file, stacks)
+    assert commands.restore == f"pulumi up --refresh --stack dev --cwd {projects / 'one'}"
+    assert commands.on_node.format(node="gpu-1", command="ls") == f"gpuinfra ssh {file} gpu-1 'ls'"
+    monkeypatch.chdir(projects / "one" / "stacks")
+    commands = commands_of("Pulumi.dev.yaml", stacks)
+    assert commands.restore == "pulumi up --refresh --stack dev"
+    assert commands.on_node.format(node="gpu-1", command="ls") == "gpuinfra ssh dev gpu-1 'ls'"
+    odd = projects / "one" / "a {b}"
+    odd.mkdir()
+    (odd / "dev.yaml").touch()
+    monkeypatch.chdir(odd)
+    assert (
+        commands_of("../a {b}/dev.yaml", stacks).on_node.format(node="n", command="c")
+        == "gpuinfra ssh '../a {b}/dev.yaml' n 'c'"
+    )
 
 
 def test_outside_a_project_the_error_is_not_about_the_login(

@@ -93,7 +93,7 @@ def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_p
     code, found = calendar(up, path)
     assert code == 1
     assert found["rehearsal"] is True
-    again = "gpuinfra rehearse up aws-p5-block"
+    again = f"gpuinfra rehearse up {path}"
     assert states(found)[0] == ("soon", again)
     assert calendar(up, path, "--within", "0")[0] == 0
     with cloud_of(path, up) as session:
@@ -112,7 +112,7 @@ def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_p
     assert up.code == 0, up.out + up.err
     assert sizes(up) == ([1], ["end"])
     code, found = calendar(up, path)
-    assert (code, states(found)) == (0, [("done", ""), ("later", "gpuinfra calendar aws-p5-block --rehearsal --folder " + str(up.root.parent) + " --offers")])  # fmt: skip
+    assert (code, states(found)) == (0, [("done", ""), ("later", f"gpuinfra calendar {path} --rehearsal --folder {up.root.parent} --offers")])  # fmt: skip
 
 
 @pytest.mark.long
@@ -127,12 +127,12 @@ def test_an_expired_cluster_has_no_nodes(rehearse: Rehearse, tmp_path: Path) -> 
     declared(path, starts, starts + timedelta(days=14), f'    expires_at: "{iso(TODAY - timedelta(days=1))}"\n')
     code, found = calendar(up, path)
     assert code == 1
-    assert ("due", "gpuinfra rehearse destroy aws-p5-block") in states(found)
-    assert ("due", "gpuinfra rehearse up aws-p5-block") in states(found)
+    assert ("due", f"gpuinfra rehearse destroy {path}") in states(found)
+    assert ("due", f"gpuinfra rehearse up {path}") in states(found)
     up = rehearse("up", str(path), "--without-nodes")
     assert up.code == 0, up.out + up.err
     assert sizes(up) == ([0], [])
-    assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+    assert ("due", f"gpuinfra rehearse up {path}") not in states(calendar(up, path)[1])
 
 
 SIZES = {
@@ -160,7 +160,7 @@ def test_up_removes_the_nodes_of_an_expired_cluster(stack: str, rehearse: Rehear
     assert min(sizes_before) > 0
     code, found = calendar(done, path, "--at", iso(TODAY + timedelta(days=2)), "--within", "0")
     assert code == 1
-    assert {one["command"] for one in found["events"]} == {f"gpuinfra rehearse {verb} {stack}" for verb in ("up", "destroy")}  # fmt: skip
+    assert {one["command"] for one in found["events"]} == {f"gpuinfra rehearse {verb} {path}" for verb in ("up", "destroy")}  # fmt: skip
     done, sizes_after = up(TODAY - timedelta(days=1))
     assert sizes_after == {0}
     last, *removed = (one["state"] for one in calendar(done, path)[1]["events"])
@@ -180,12 +180,12 @@ def test_up_ends_nodes_that_only_a_scheduled_action_started(rehearse: Rehearse, 
     assert in_cloud(up, GROUP, "desiredCapacity") == [1]
     expires = f'    expires_at: "{iso(TODAY - timedelta(days=1))}"\n'
     declared(path, TODAY - timedelta(days=4), TODAY + timedelta(days=3), expires)
-    assert ("due", "gpuinfra rehearse up aws-p5-block") in states(calendar(up, path)[1])
+    assert ("due", f"gpuinfra rehearse up {path}") in states(calendar(up, path)[1])
     up = rehearse("up", str(path), "--without-nodes")
     assert up.code == 0, up.out + up.err
     assert sizes(up) == ([0], [])
     assert in_cloud(up, GROUP, "desiredCapacity") == [0]
-    assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+    assert ("due", f"gpuinfra rehearse up {path}") not in states(calendar(up, path)[1])
 
 
 FLEX = """\
@@ -217,11 +217,11 @@ def test_up_removes_flex_start_nodes_of_an_expired_cluster(rehearse: Rehearse, t
     (kind, size) = SIZES["gcp-a3ultra"]
     assert [size(one["inputs"]) for one in up.state if one["type"] == kind] == [0]
     path.write_text(FLEX.format(expires=iso(TODAY - timedelta(days=1))), encoding="utf-8")
-    assert ("due", "gpuinfra rehearse up gcp-queue") in states(calendar(up, path)[1])
+    assert ("due", f"gpuinfra rehearse up {path}") in states(calendar(up, path)[1])
     up = rehearse("up", str(path), "--without-nodes")
     assert up.code == 0, up.out + up.err
     assert running(up) == 0
-    assert states(calendar(up, path)[1]) == [("due", "gpuinfra rehearse destroy gcp-queue"), ("done", "")]
+    assert states(calendar(up, path)[1]) == [("due", f"gpuinfra rehearse destroy {path}"), ("done", "")]
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ def test_an_idle_pool_is_stopped_and_a_used_pool_is_not(rehearse: Rehearse, tmp_
     assert done.code == 1, done.out + done.err
     found = json.loads(done.out)
     assert [(one["group"], one["state"]) for one in found["events"]] == [("unused", "due")]
-    assert "--stop-idle && gpuinfra rehearse up aws-idle" in found["events"][0]["command"]
+    assert f"--stop-idle && gpuinfra rehearse up {path}" in found["events"][0]["command"]
     assert "W on average, and at most 14 W is idle" in found["use"][1]["reason"]
     stopped = run((*calendar, "--stop-idle"), up.root)
     assert stopped.code == 0, stopped.out + stopped.err
