@@ -248,3 +248,9 @@ def find_retained(resources: Iterable[PlannedResource[K]], find: Callable[[K], s
         if one.lookup is not None and (id_ := find(one.lookup)):
             found.append(Found(resource=one, id=id_))
     return found
+
+
+def bucket_names(resources: Iterable[PlannedResource[Any]], name: Callable[[Any], str]) -> list[str]:
+    """Return the names of the buckets that a plan retains. `name` derives the name from the lookup of a bucket."""
+    lookups = (one.lookup for one in resources if one.lookup is not None)
+    return list(dict.fromkeys(name(one) for one in lookups if one.kind == "bucket"))

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 from gpuinfra.catalog.records import CapacityKind
@@ -286,6 +287,12 @@ def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) 
         yield ok("names", where, f"{what}; if the stack is not deployed, run `gpuinfra adopt STACK`")
     else:
         yield ok("names", where, f"all {len(found)} names are free")
+
+
+def bucket_rows(buckets: Iterable[str], owner: Callable[[str], Owner]) -> Iterator[Row]:
+    """Yield the row about the names of buckets. `owner` finds out who uses a name."""
+    fix = "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
+    return names_rows("buckets", {name: partial(owner, name) for name in buckets}, fix)
 
 
 def not_asked(topics: Iterable[str], why: str) -> Row:

@@ -12,7 +12,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.clouds.planned import Found, find_retained
+from gpuinfra.clouds.planned import Found, bucket_names, find_retained
 from gpuinfra.plan.model import Plan
 
 if TYPE_CHECKING:
@@ -117,9 +117,10 @@ class Account:
 
 def buckets(plan: Plan, account: str, token: str) -> list[str]:
     """Return the names of the buckets of a plan. `destroy` retains all of them."""
-    lookups = (one.lookup for one in resources(plan) if one.lookup and one.lookup.kind == "bucket")
-    named = (naming.bucket_name(plan.name, one.purpose, account, one.region or plan.region, token) for one in lookups)
-    return list(dict.fromkeys(named))
+    return bucket_names(
+        resources(plan),
+        lambda one: naming.bucket_name(plan.name, one.purpose, account, one.region or plan.region, token),
+    )
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:

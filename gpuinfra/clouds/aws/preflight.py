@@ -5,7 +5,6 @@ Field names, states and error codes come from the service models in botocore. Ea
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -23,8 +22,8 @@ from gpuinfra.clouds.preflight import (
     Owner,
     Question,
     Row,
+    bucket_rows,
     failed,
-    names_rows,
     no_credentials,
     ok,
     problem,
@@ -197,11 +196,7 @@ class Preflight:
 
     def names(self, plan: Plan, token: str) -> Iterator[Row]:
         """The names of the buckets are free, or their buckets are in this account."""
-        wanted = adopt.buckets(plan, self.account, token)
-        fix = (
-            "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
-        )
-        return names_rows("buckets", {name: functools.partial(self._owner, name) for name in wanted}, fix)
+        return bucket_rows(adopt.buckets(plan, self.account, token), self._owner)
 
     def _owner(self, bucket: str) -> Owner:
         """Return who has a bucket. The response has no body, so the status is the error code.

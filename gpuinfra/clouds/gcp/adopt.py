@@ -16,7 +16,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.clouds.planned import Found, find_retained
+from gpuinfra.clouds.planned import Found, bucket_names, find_retained
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.handover import gcp_credentials
 from gpuinfra.plan.model import Plan
@@ -89,8 +89,7 @@ class Project:
 
 def buckets(plan: Plan, project: str, token: str) -> list[str]:
     """Return the names of the buckets that `destroy` retains."""
-    lookups = (one.lookup for one in resources(plan) if one.lookup and one.lookup.kind == "bucket")
-    return list(dict.fromkeys(names.bucket(plan.name, one.purpose, project, token) for one in lookups))
+    return bucket_names(resources(plan), lambda one: names.bucket(plan.name, one.purpose, project, token))
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:

@@ -21,9 +21,9 @@ from gpuinfra.clouds.preflight import (
     Owner,
     Question,
     Row,
+    bucket_rows,
     denied,
     failed,
-    names_rows,
     no_credentials,
     ok,
     problem,
@@ -276,11 +276,7 @@ class Preflight:
 
     def names(self, plan: Plan, token: str) -> Iterator[Row]:
         """The names of the buckets are free, or their buckets are in this project."""
-        wanted = adopt.buckets(plan, self.project, token)
-        fix = (
-            "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
-        )
-        return names_rows("buckets", {name: functools.partial(self._owner, name) for name in wanted}, fix)
+        return bucket_rows(adopt.buckets(plan, self.project, token), self._owner)
 
     def _owner(self, bucket: str) -> Owner:
         """Return who has a bucket. https://docs.cloud.google.com/storage/docs/json_api/v1/buckets/get, retrieved 2026-11-27."""
