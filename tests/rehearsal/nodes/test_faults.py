@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -64,8 +63,15 @@ def test_a_power_cut_during_a_step(host: NodeHost) -> None:
         steps = json.loads(path.read_text(encoding="utf-8"))["steps"] if path.exists() else []
         return any(entry["id"] > "35" and entry["status"] == "running" for entry in steps)
 
-    wait_for(working, "a later step works")
-    time.sleep(0.1)
+    def stopped_in_a_step() -> bool:
+        # The runner is stopped, so that the step does not end before the reboot.
+        node.run("pkill", "-STOP", "-f", "node.pyz steps")
+        if working():
+            return True
+        node.run("pkill", "-CONT", "-f", "node.pyz steps")
+        return False
+
+    wait_for(stopped_in_a_step, "a later step works")
     node.reboot()
     entries = {entry["id"]: entry["status"] for entry in node.state["steps"]}
     cut = next(name for name, status in entries.items() if status != "done")
