@@ -196,7 +196,7 @@ def quota_row(
 class Owner(StrEnum):
     """Who uses a name that is unique across all accounts."""
 
-    NOBODY = "nobody"
+    UNUSED = "unused"
     ACCOUNT = "account"
     """The account of the operator. The name contains the token of the stack, so the resource belongs to this stack."""
     OTHER = "other"
@@ -281,7 +281,7 @@ def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) 
     taken, own = ([name for name, one in found.items() if one is owner] for owner in (Owner.OTHER, Owner.ACCOUNT))
     if taken:
         what = f"{', '.join(taken)}: in use by a resource that is not part of this stack, or that this identity cannot read"
-        yield problem("names", where, what, "names that nobody else uses", fix)
+        yield problem("names", where, what, "names that are free", fix)
     elif own:
         what = f"{len(own)} of {len(found)} exist already in this account: {', '.join(own)}"
         yield ok("names", where, f"{what}; if the stack is not deployed, run `gpuinfra adopt STACK`")

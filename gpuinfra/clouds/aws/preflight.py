@@ -213,7 +213,7 @@ class Preflight:
                     return Owner.OTHER
                 if code_of(error) != "404":
                     raise
-                return Owner.NOBODY
+                return Owner.UNUSED
         return Owner.ACCOUNT
 
     # Capacity

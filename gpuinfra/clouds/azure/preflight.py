@@ -234,7 +234,7 @@ class Preflight:
         with asked(READS["names"][3 if vault else 2]):
             answer = self.rest.arm_change("POST", check, api, {"name": name, "type": f"{provider}/{kind}"})
             try:
-                return Owner.NOBODY if json.loads(answer.body)["nameAvailable"] else Owner.OTHER
+                return Owner.UNUSED if json.loads(answer.body)["nameAvailable"] else Owner.OTHER
             except (ValueError, KeyError, TypeError):
                 raise PortUnavailable(f"the response about the name {name} has an unknown format") from None
 

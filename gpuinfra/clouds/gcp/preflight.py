@@ -283,7 +283,7 @@ class Preflight:
         try:
             self.get("storage", f"storage/v1/b/{bucket}?fields=name")
         except Missing:
-            return Owner.NOBODY
+            return Owner.UNUSED
         except Invalid as error:
             raise failed("storage.googleapis.com", str(error)) from None
         except Denied:
