@@ -14,9 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from gpuinfra.base.day import VARIABLE  # noqa: E402
+from gpuinfra.base.registry import CLOUDS  # noqa: E402
 from gpuinfra.clouds.timing import ready_time  # noqa: E402
-from gpuinfra.day import VARIABLE  # noqa: E402
-from gpuinfra.registry import CLOUDS  # noqa: E402
 from tests.clouds.engine_time import both  # noqa: E402
 from tests.clouds.stacks import TODAY, plan_of, shipped_stacks  # noqa: E402
 

@@ -28,14 +28,17 @@ sys.path[:0] = [str(ROOT), str(TOOLS)]
 
 import evidence_server as fleet  # noqa: E402  # pyright: ignore[reportMissingImports]
 
-from gpuinfra.handover import aws, azure, gcp  # noqa: E402
-from gpuinfra.handover.attested import ROOTS_VARIABLE, Trust  # noqa: E402
-from gpuinfra.handover.azure_rest import Rest  # noqa: E402
+from gpuinfra.clouds.aws.handover import ports as aws  # noqa: E402
+from gpuinfra.clouds.azure.handover import ports as azure  # noqa: E402
+from gpuinfra.clouds.azure.handover.attested import ROOTS_VARIABLE, Trust  # noqa: E402
+from gpuinfra.clouds.azure.rest import Rest  # noqa: E402
+from gpuinfra.clouds.gcp.handover import ports as gcp  # noqa: E402
+from gpuinfra.clouds.gcp.handover.identity import GoogleIdentity  # noqa: E402
 from gpuinfra.handover.examine import judge_node  # noqa: E402
 from gpuinfra.handover.gather import Gatherer  # noqa: E402
-from gpuinfra.handover.gcp_identity import GoogleIdentity  # noqa: E402
 from gpuinfra.handover.ports import GroupExpected, Member, PoolExpected, Ports  # noqa: E402
-from tests.handover import azure_authority, test_gcp_identity  # noqa: E402
+from tests.clouds.azure import azure_authority  # noqa: E402
+from tests.clouds.gcp import test_handover_identity as test_gcp_identity  # noqa: E402
 from tests.node.healthy import JOURNAL, P4D, healthy  # noqa: E402
 
 CONTAINER = "https://account.blob.core.windows.net/evidence"

@@ -46,7 +46,7 @@ def warm(nodes: tuple[int, ...], runs: int = 200) -> list[tuple[float, int]]:
     """Return, for each size, the median seconds to check, plan and price in one process, and the number of resources."""
     sys.path.insert(0, str(ROOT))
     from gpuinfra.cost import price
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import check
     from gpuinfra.spec import parse_spec
     from gpuinfra.spec.document import parse

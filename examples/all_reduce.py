@@ -2,7 +2,7 @@
 
 Each line has the columns of nccl-tests: size, time, algorithm bandwidth, bus bandwidth, and number of wrong elements.
 Bus bandwidth is size / time * 2 * (n - 1) / n for n ranks (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
-The time is that of the slowest rank. The exit code is 1 if an element is wrong. Launch commands: docs/jobs.md.
+The time is that of the slowest rank. The exit code is 1 if an element is wrong. Launch commands: docs/guides/jobs.md.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.file_errors import naming
+from gpuinfra.base.registry import folder_of
+from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds import profile_of
 from gpuinfra.engine.entries import prune_bundles
 from gpuinfra.engine.keep import cache_folder
-from gpuinfra.errors import GpuinfraError
-from gpuinfra.file_errors import naming
 from gpuinfra.plan.model import OwnStep, PoolPlan, Step
-from gpuinfra.registry import folder_of
-from gpuinfra.shipped import shipped
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.service"})
 """Units that are installed only if the cloud's profile lists them."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
+from gpuinfra.base.words import counted
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.idle import PoolUse, hours_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Group
 from gpuinfra.plan.window import moment
-from gpuinfra.planning import make_plan
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.words import counted
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """A time before every declared time. A plan for this time contains every start and every end."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import pulumi
 
+from gpuinfra.base.day import now, today
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Level
+from gpuinfra.base.registry import module_of
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
-from gpuinfra.day import now, today
-from gpuinfra.errors import SpecError
-from gpuinfra.existing import Existing
-from gpuinfra.findings import Level
+from gpuinfra.clouds.existing import Existing
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import module_of
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pulumi
 
+from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.clouds import profile_of, why_not_here
 from gpuinfra.clouds.preflight import missing_credentials
-from gpuinfra.errors import GpuinfraError
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import read
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
-from gpuinfra.registry import CLOUDS
 
 
 @dataclass(eq=False)

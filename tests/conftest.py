@@ -8,7 +8,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpuinfra.day import VARIABLE
+from gpuinfra.base.day import VARIABLE
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 - hooks
 
 DAY = "2026-11-21"

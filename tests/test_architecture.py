@@ -1,4 +1,4 @@
-"""The imports of the whole package follow the picture in `docs/architecture.md`."""
+"""The imports of the whole package follow the picture in `docs/internals/architecture.md`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.registry import CLOUDS
+from gpuinfra.base.registry import CLOUDS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGE = "gpuinfra"
 
 _BOX = re.compile(r'(\w+)\["([^"]+)"\]')
@@ -176,7 +176,7 @@ flowchart TD
     [
         ({"gpuinfra.spec": {"gpuinfra.plan.model"}}, "which no arrow leads to"),
         ({"gpuinfra.new.thing": set()}, "gpuinfra.new.thing is in no box"),
-        ({"gpuinfra.errors": None}, "lists errors, which does not exist"),
+        ({"gpuinfra.base.errors": None}, "lists errors, which does not exist"),
         ({"gpuinfra.plan.model": set()}, "no import uses the arrow middle --> low"),
     ],
 )
@@ -186,7 +186,7 @@ def test_each_difference_is_reported(graph: dict[str, set[str] | None], message:
         "gpuinfra.cli": {"gpuinfra.plan.model"},
         "gpuinfra.plan.model": {"gpuinfra.spec"},
         "gpuinfra.spec": set(),
-        "gpuinfra.errors": set(),
+        "gpuinfra.base.errors": set(),
     }
     picture = Picture.read(PAGE_OF_THREE)
     assert problems(picture, usual) == []
@@ -205,10 +205,10 @@ CLOUD_MODULES = re.compile(
 )
 """Modules of one cloud."""
 NAMES_ALLOWED = {
-    "gpuinfra/registry.py": "the table of clouds",
+    "gpuinfra/base/registry.py": "the table of clouds",
     "gpuinfra/spec/target.py": "typed classes, from which type checkers read regions and zones",
-    "gpuinfra/handover/attested.py": "proofs of Azure",
-    "gpuinfra/rehearsal/": "stand-in devices and tools imitate the machines of each cloud in tables",
+    "gpuinfra/clouds/azure/handover/attested.py": "proofs of Azure",
+    "rehearsal/gpuinfra_rehearsal/": "stand-in devices and tools imitate the machines of each cloud in tables",
 }
 """Shared modules, or folders of them, that name a cloud, with the reason."""
 
@@ -249,7 +249,7 @@ def test_a_plan_imports_only_what_it_needs() -> None:
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "gpuinfra.planning" in imported
+    assert "gpuinfra.plan.make" in imported
     slow = ("pulumi", "grpc", "jinja2", "boto", "paramiko", "ssl", "difflib", "subprocess")
     own = ("engine", "handover", "node", "reference", "rehearsal", "remote", "verification")
     unneeded = {*slow, *(f"gpuinfra.{name}" for name in own)}

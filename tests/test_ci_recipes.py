@@ -1,4 +1,4 @@
-"""The pipelines in docs/ci: schemas and security linters of others, scripts, commands, and a run of the plan job."""
+"""The pipelines in docs/guides/ci: schemas and security linters of others, scripts, commands, and a run of the plan job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 from tests.test_docs_blocks import check_gpuinfra
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-GITHUB, GITLAB = ROOT / "docs" / "ci" / "github-actions.yml", ROOT / "docs" / "ci" / "gitlab-ci.yml"
+GITHUB, GITLAB = (
+    ROOT / "docs" / "guides" / "ci" / "github-actions.yml",
+    ROOT / "docs" / "guides" / "ci" / "gitlab-ci.yml",
+)
 LOGIN = re.compile(r"^ +- name: Log in to the cloud\n(?: {8}.*\n)+", flags=re.MULTILINE)
 
 
@@ -57,7 +60,7 @@ def _of_plan(provider: str) -> str:
 def _logins() -> list[str]:
     """The login steps: that of the file, and those on the page."""
     blocks = re.findall(
-        r"```yaml\n(- name: Log in to the cloud\n.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL
+        r"```yaml\n(- name: Log in to the cloud\n.*?)```", (ROOT / "docs" / "guides" / "ci.md").read_text(), re.DOTALL
     )
     assert len(blocks) == 2
     return ["", *blocks]

@@ -1,4 +1,4 @@
-"""The index of `docs/architecture.md` and the links of all pages point at what exists."""
+"""The index of `docs/internals/architecture.md` and the links of all pages point at what exists."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROW = re.compile(r"^\| (?P<question>[^|]+\?) \| `(?P<file>[^`|]+)` \| `(?P<name>[^`|]+)` \|$", re.M)
-INDEX = [match.groupdict() for match in ROW.finditer((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))]
+INDEX = [
+    match.groupdict()
+    for match in ROW.finditer((ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8"))
+]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_index_has_20_questions() -> None:
     """Each row of the index names one file and one name."""
     assert len({row["question"] for row in INDEX}) == 20
-    assert (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").count("? |") == 20
+    assert (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8").count("? |") == 20
 
 
 @pytest.mark.parametrize("row", INDEX, ids=lambda row: row["file"])
@@ -41,10 +44,10 @@ def test_links_of_a_page_exist(page: Path) -> None:
 
 
 def test_page_lists_the_stacks_without_a_rehearsed_life_cycle() -> None:
-    """`docs/deploying.md` names each shipped stack that no `tests/rehearsal/test_*life.py` rehearses, and no other stack."""
-    tests = "".join(path.read_text() for path in (ROOT / "tests/rehearsal").glob("test_*life.py"))
+    """`docs/guides/deploying.md` names each shipped stack that no `rehearsal/tests/test_*life.py` rehearses, and no other stack."""
+    tests = "".join(path.read_text() for path in (ROOT / "rehearsal/tests").glob("test_*life.py"))
     lived = set(re.findall(r'"((?:aws|azure|gcp)-[\w-]+)"', tests))
     stacks = {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")}
-    (line,) = re.findall(r"^The exceptions are .*$", (ROOT / "docs" / "deploying.md").read_text(), re.M)
+    (line,) = re.findall(r"^The exceptions are .*$", (ROOT / "docs" / "guides" / "deploying.md").read_text(), re.M)
     assert set(re.findall(r"`((?:aws|azure|gcp)-[\w-]+)`", line)) == stacks - lived
     assert lived <= stacks

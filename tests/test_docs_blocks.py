@@ -21,15 +21,15 @@ import click
 import pytest
 from botocore import xform_name
 
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import COMMANDS, main
 from gpuinfra.cost.file import load as load_prices
 from gpuinfra.engine import find_engine
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
 from gpuinfra.provider.schema import package_schema
 from gpuinfra.remote.hosts import read_hosts
 from gpuinfra.rules import check
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import stack_in
@@ -359,11 +359,11 @@ def test_a_json_block_is_valid(block: Block) -> None:
 # Programs
 
 RUN_BY = {
-    "docs/aws.md": "tests/clouds/aws/test_docs.py",
-    "docs/azure.md": "tests/clouds/azure/test_docs.py",
-    "docs/gcp.md": "tests/clouds/gcp/test_docs.py",
-    "docs/library.md": "tests/cli/test_readme.py",
-    "docs/adding-a-cloud.md": "tests/clouds/test_adding_a_cloud.py",
+    "docs/reference/aws.md": "tests/clouds/aws/test_docs.py",
+    "docs/reference/azure.md": "tests/clouds/azure/test_docs.py",
+    "docs/reference/gcp.md": "tests/clouds/gcp/test_docs.py",
+    "docs/guides/library.md": "tests/cli/test_readme.py",
+    "docs/internals/adding-a-cloud.md": "tests/clouds/test_adding_a_cloud.py",
 }
 """Page -> the test that runs its programs."""
 

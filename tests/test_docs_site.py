@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import COMMANDS
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.registry import CLOUDS
 from gpuinfra.report.document import report_schema
 from tests.report.test_accessibility import SAMPLES, examine
 
@@ -46,7 +46,7 @@ def test_navigation_contains_every_page_once(texts: dict[str, str]) -> None:
             names = [line for line in block.splitlines() if line and not line.startswith(":")]
             listed += [str((Path(page).parent / name).with_suffix(".md")) for name in names]
     assert sorted(listed) == sorted(set(texts) - {"index.md"})
-    assert {"docs/README.md", "docs/decisions/README.md", "CHANGELOG.md", "reference/fields.md"} < set(listed)
+    assert {"docs/README.md", "docs/internals/decisions/README.md", "CHANGELOG.md", "reference/fields.md"} < set(listed)
 
 
 def test_links_of_the_site_are_alive(staged: Path, texts: dict[str, str]) -> None:
@@ -74,9 +74,9 @@ def test_commands_can_be_copied(texts: dict[str, str]) -> None:
     assert [block for block in console if not re.search(r"^ *\$ ", block, re.M)] == []
     assert (
         "\n# validate a stack; show its topology, software, time and price\ngpuinfra plan aws-p4d\n"
-        in texts["docs/commands.md"]
+        in texts["docs/reference/commands.md"]
     )
-    assert "gpuinfra run aws-p4d -N 2 -- 'echo $NODE_RANK of $NNODES'\n" in texts["docs/commands.md"]
+    assert "gpuinfra run aws-p4d -N 2 -- 'echo $NODE_RANK of $NNODES'\n" in texts["docs/reference/commands.md"]
     assert "make rehearse\n" in texts["index.md"]
 
 
@@ -112,12 +112,12 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
 
 def test_troubleshooting_messages_are_messages_of_the_code() -> None:
     """The fixed words of each message on the page are in the code of gpuinfra or in the tables of cloud messages."""
-    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
     ours, clouds = text.split("## Messages of the clouds")
     table, connections = clouds.split("## Connections")
     files = [*(ROOT / "gpuinfra").rglob("*.py"), *(ROOT / "tools").glob("*.py"), ROOT / "plugin" / "__main__.py"]
     code = _joined("\n".join(path.read_text(encoding="utf-8") for path in files))
-    tables = "".join(path.read_text() for path in (ROOT / "gpuinfra" / "handover").glob("refusals_*.json"))
+    tables = "".join(path.read_text() for path in (ROOT / "gpuinfra" / "clouds").glob("*/handover/refusals.json"))
     messages = re.findall(r"^### `(.*)`$", ours + connections, re.M)
     told = [message for row in re.findall(r"^\| (`.*?) \|", table, re.M) for message in re.findall(r"`(.*?)`", row)]
     assert (len(messages), len(told)) >= (20, 15)
@@ -146,7 +146,7 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     assert '<pre class="mermaid" tabindex="0">flowchart' in home
     assert loaded_from_other_hosts(tmp_path / "first") == []
     assert "<table" in home
-    page = sources / "docs" / "start.md"
+    page = sources / "docs" / "start" / "start.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
     second = build(sources, tmp_path / "second")
     assert second.returncode != 0

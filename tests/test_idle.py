@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.calendar import Calendar, State, needs_attention
-from gpuinfra.errors import UsageError
 from gpuinfra.idle import MAX_AGE, PoolUse, pool_use
 from gpuinfra.search.placements import text_without_nodes
 from gpuinfra.spec.load import read_stack

@@ -21,7 +21,7 @@ REGISTRATION = {
 }
 """The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud."""
 PRESENTATION = {"report/progress.py", "report/rehearsal_page.py", "report/rehearsal_text.py"}
-"""The pages and the live view that only `gpuinfra.rehearsal` uses."""
+"""The pages and the live view that only `gpuinfra_rehearsal` uses."""
 
 
 def mentions(source: str) -> Iterator[str]:
@@ -57,8 +57,8 @@ def test_only_the_registration_of_commands_refers_to_rehearsals() -> None:
 def test_a_reference_is_found() -> None:
     """Each kind of reference is found, and prose is not."""
     for text in (
-        "from gpuinfra.rehearsal.session import Session",
-        "import gpuinfra.rehearsal",
+        "from gpuinfra_rehearsal.session import Session",
+        "import gpuinfra_rehearsal",
         "if rehearsal: pass",
         "x = session.rehearsal",
         "os.environ['GPUINFRA_REHEARSAL']",

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuinfra.registry import CLOUDS
+from gpuinfra.base.registry import CLOUDS
 
 RECORD = Path(__file__).with_name("public_names.txt")
 

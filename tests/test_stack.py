@@ -13,8 +13,8 @@ import pulumi
 import pytest
 
 from gpuinfra import stack
+from gpuinfra.base.registry import module_of
 from gpuinfra.clouds.preflight import missing_credentials
-from gpuinfra.registry import module_of
 
 CLOUDS = {
     "aws": ("us-east-1", "AWS: no credentials: boto3 finds none in environment variables, profiles or the metadata service", "aws sso login"),

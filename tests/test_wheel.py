@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.rehearsal.nodes import available
+from gpuinfra_rehearsal.nodes import available
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("bootstrap", "engine", "plugin", "stacks")
@@ -53,7 +53,7 @@ def test_installed_wheel_finds_its_own_files(wheel, tmp_path):
     """The unpacked package finds its own steps, engine, plugin and stacks, and the engine has the same key."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     program = (
-        "from gpuinfra.shipped import shipped\n"
+        "from gpuinfra.base.shipped import shipped\n"
         "from gpuinfra.engine.module import CLI, read_module\n"
         "import gpuinfra\n"
         f"for name in {SHIPPED!r}: print(shipped(name))\n"

@@ -22,11 +22,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gpuinfra.handover.aws import PROOF_BODY  # noqa: E402
+from gpuinfra.clouds.aws.handover.ports import PROOF_BODY  # noqa: E402
 from gpuinfra.handover.ports import folder_of  # noqa: E402
 from gpuinfra.node import evidence  # noqa: E402
 from gpuinfra.node.azure import nonces  # noqa: E402
-from tests.handover import azure_authority, test_gcp_identity  # noqa: E402
+from tests.clouds.azure import azure_authority  # noqa: E402
+from tests.clouds.gcp import test_handover_identity as test_gcp_identity  # noqa: E402
 from tests.node.healthy import JOURNAL, P4D, healthy  # noqa: E402
 
 PREFIX = "evidence/train/"

@@ -2,7 +2,7 @@
 
 A record contains facts, each with its source page and retrieval date. Decisions are in the plan.
 This module imports no cloud SDK and names no cloud, so that catalogs can be read and tested without one.
-To add a machine type, see `docs/add-a-machine.md`. A machine type of a known family requires one record and no code.
+To add a machine type, see `docs/internals/add-a-machine.md`. A machine type of a known family requires one record and no code.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ import traceback
 
 import click
 
-from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError, UsageError
-from gpuinfra.safe_text import one_line, printable
+from gpuinfra.base.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError, UsageError
+from gpuinfra.base.safe_text import one_line, printable
 
 GROUPS = {
     "Before you buy": {

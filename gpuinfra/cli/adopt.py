@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import printable
 from gpuinfra.cli.options import FILE
-from gpuinfra.json_text import parsed
-from gpuinfra.safe_text import printable
 
 
 @click.command(name="adopt", short_help="Write a Pulumi import file for the resources that `pulumi destroy` retained")
@@ -36,12 +36,12 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     calls to the account and prints the Pulumi commands that import them. The engine protects an imported resource until the next
     `pulumi up`, so a `pulumi destroy` before then fails and does not delete any retained resource.
     """
-    from gpuinfra import naming
-    from gpuinfra.adopt import find_retained, import_file, urns_in
+    from gpuinfra.base import naming
+    from gpuinfra.base.day import today
+    from gpuinfra.base.errors import UsageError
     from gpuinfra.cli.judgement import write_file
-    from gpuinfra.day import today
-    from gpuinfra.errors import UsageError
-    from gpuinfra.planning import make_plan
+    from gpuinfra.clouds.adopt import find_retained, import_file, urns_in
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
 
     day = today()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import INTERRUPTED, UsageError
 from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
-from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan

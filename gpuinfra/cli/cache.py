@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.options import folder_option
-from gpuinfra.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.engine.entries import Entry
@@ -58,7 +58,7 @@ def command(
     from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries, in_words
     from gpuinfra.engine.keep import cache_folder
     from gpuinfra.engine.module import read_module
-    from gpuinfra.rehearsal import kept
+    from gpuinfra_rehearsal import kept
 
     chosen = {ENGINE: engines, TOOLCHAIN: toolchains, BUNDLE: bundles, kept.KIND: rehearsals}
     if action == "show" and (any(chosen.values()) or everything or limit is not None or dry_run):
@@ -105,7 +105,7 @@ def _to_remove(
 
 def _remove(entry: Entry) -> bool:
     from gpuinfra.engine import entries
-    from gpuinfra.rehearsal import kept
+    from gpuinfra_rehearsal import kept
 
     return kept.remove(entry) if entry.kind == kept.KIND else entries.remove(entry)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
-from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.calendar import Running
@@ -177,7 +177,7 @@ def _refuse_unused(
 
 def _time(text: str | None) -> datetime:
     """Return the time for which the dates are evaluated. A date in `GPUINFRA_TODAY` has the present time of day."""
-    from gpuinfra.day import now, today
+    from gpuinfra.base.day import now, today
 
     if text is None:
         return now() or datetime.combine(today(), datetime.now(UTC).time(), UTC)
@@ -218,11 +218,11 @@ def _read(
 
 def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
     """Read the number of nodes that a state expects in each group, its groups with scheduled actions, and the flex-start nodes that exist."""
+    from gpuinfra.base.registry import has_module, module_of
     from gpuinfra.calendar import Running, groups_at
     from gpuinfra.handover import wire
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.inventory import handovers_of, nodes_of
-    from gpuinfra.registry import has_module, module_of
 
     cloud = loaded.spec.cloud
     actions = module_of(cloud, "schedules").scheduled(resources) if has_module(cloud, "schedules") else frozenset()
@@ -300,11 +300,11 @@ def _drain(
     found: _Read, active: ActiveStack, stacks: Stacks, loaded: LoadedStack, within: timedelta, direct: bool
 ) -> None:
     """Stop the jobs on each node of a group that ends soon. Jobs are stopped now, so the present time applies, and not `GPUINFRA_TODAY`."""
+    from gpuinfra.base.words import titled
     from gpuinfra.calendar import ending
     from gpuinfra.handover.ports import PortUnavailable
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.remote.drain import ABSENT, NOT_STOPPED
-    from gpuinfra.words import titled
 
     now = datetime.now(UTC)
     ends = {group.name: group.ends_at for group in ending(loaded.spec, now, within)}
@@ -348,9 +348,9 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
 
 def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
     """Search for the next Capacity Blocks of a stack."""
+    from gpuinfra.base.registry import has_module, module_of
     from gpuinfra.clouds.preflight import Unanswered
-    from gpuinfra.planning import make_plan
-    from gpuinfra.registry import has_module, module_of
+    from gpuinfra.plan.make import make_plan
 
     name = loaded.spec.cloud
     if not has_module(name, "offerings"):

@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 import click
 
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.base.words import numbers
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
-from gpuinfra.registry import CLOUDS
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Column, Table
-from gpuinfra.words import numbers
 
 SCHEMA = "gpuinfra.catalog/1"
 ARCHITECTURES = ("x86_64", "arm64")

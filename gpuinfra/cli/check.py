@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.judgement import publish
 from gpuinfra.cli.options import Target, judgement_options, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
-from gpuinfra.errors import UsageError
 from gpuinfra.spec.shown import shown
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.options import set_value
 from gpuinfra.cli.plan import colored
-from gpuinfra.errors import UsageError
 
 
 @click.command("clone")
@@ -54,7 +54,7 @@ from gpuinfra.errors import UsageError
 )
 @click.option("--force", is_flag=True, help="Replace the clone's stack file if it exists.")
 @click.option("--dry-run", is_flag=True, help="Print the report and the file without writing the file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/second-region.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/guides/second-region.md).")
 def command(
     stack: str,
     count: tuple[str, ...],
@@ -76,9 +76,9 @@ def command(
 
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """
-    from gpuinfra.clone import Request, clone
-    from gpuinfra.clone.write import check_path, check_target, write_atomic
-    from gpuinfra.day import today
+    from gpuinfra.base.day import today
+    from gpuinfra.region.clone import Request, clone
+    from gpuinfra.region.clone.write import check_path, check_target, write_atomic
     from gpuinfra.report.clone_text import text as report
     from gpuinfra.spec.load import find_stack, project_name, read_stack
 

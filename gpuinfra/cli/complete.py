@@ -36,14 +36,14 @@ def completes(values: Values) -> Complete:
 
 def stack_values(_: click.Context, __: str) -> Iterator[str]:
     """Names of the stacks in the project and of the stacks that ship with gpuinfra."""
-    from gpuinfra.stack_files import known_stacks
+    from gpuinfra.base.stack_files import known_stacks
 
     yield from known_stacks()
 
 
 def _stack_file(ctx: click.Context) -> Path | None:
     """Return the file of the stack in the command line, given by name or by path."""
-    from gpuinfra.stack_files import known_stacks
+    from gpuinfra.base.stack_files import known_stacks
 
     words = ctx.params.get("words") or ()
     # If the last word is an option without its value, click leaves the arguments in `args`.
@@ -69,7 +69,7 @@ def stack_or_file(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def cloud_values(_: click.Context, __: str) -> Iterator[str]:
     """Names of the clouds."""
-    from gpuinfra.registry import CLOUDS
+    from gpuinfra.base.registry import CLOUDS
 
     yield from CLOUDS
 
@@ -112,14 +112,14 @@ def gpu_values(_: click.Context, __: str) -> Iterator[str]:
 
 def _clouds(ctx: click.Context) -> Iterator[str]:
     """Yield the cloud in the command line, or the cloud of the stack in the command line. If there is neither, yield all clouds."""
-    from gpuinfra.registry import CLOUDS
+    from gpuinfra.base.registry import CLOUDS
 
     given = ctx.params.get("cloud") or next(iter(_values_in_stack(ctx, "cloud")), None)
     yield from [given] if given in CLOUDS else CLOUDS
 
 
 def _machines(cloud: str) -> Any:
-    from gpuinfra.registry import module_of
+    from gpuinfra.base.registry import module_of
 
     return module_of(cloud, "catalog").MACHINES
 
@@ -132,9 +132,9 @@ def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 def explained_values(_: click.Context, __: str) -> Iterator[str]:
     """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, rules, checks, bootstrap steps and Xids."""
+    from gpuinfra.base.shipped import shipped
     from gpuinfra.node.checks import ALL
     from gpuinfra.node.xids import XIDS
-    from gpuinfra.shipped import shipped
 
     yield from (path.replace("[0]", "") for path in _paths())
     yield from _rules()
@@ -150,7 +150,7 @@ _RULE = re.compile(r"^def ([a-z]\w+)\(\w+: (?:ClusterSpec|LoadedStack)[^)]*\) ->
 
 def _rules() -> Iterator[str]:
     """Yield the names of rules from the text of their modules, because the modules import the models of the declaration."""
-    from gpuinfra.findings import READING_RULES
+    from gpuinfra.base.findings import READING_RULES
 
     package = Path(__file__).resolve().parents[1]
     yield from READING_RULES
@@ -229,7 +229,7 @@ def node_values(ctx: click.Context, _: str) -> Iterator[str]:
 
     Rehearsals are in the folder of the option, or in the folder of the same name in the project.
     """
-    from gpuinfra.stack_files import project_folder, stack_name
+    from gpuinfra.base.stack_files import project_folder, stack_name
 
     file = _stack_file(ctx)
     folder, project = Path(ctx.params["folder"]), project_folder(Path.cwd())
@@ -245,7 +245,7 @@ def fault_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
     The resource types of `cloud:error` are missing, because only the plan contains them.
     """
-    from gpuinfra.rehearsal.faults import CLOUD_FAULTS, ONLY_TARGET, node_faults
+    from gpuinfra_rehearsal.faults import CLOUD_FAULTS, ONLY_TARGET, node_faults
 
     pools = _pools(ctx)
     typed = incomplete.split(":")[1] if incomplete.startswith("node:") and incomplete.count(":") == 2 else ""

@@ -12,9 +12,9 @@ from shlex import quote
 
 import click
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.file_errors import naming
 from gpuinfra.cli import VARIABLE, cli
-from gpuinfra.errors import UsageError
-from gpuinfra.file_errors import naming
 
 BEGIN, END = "# gpuinfra completion: begin", "# gpuinfra completion: end"
 """The lines around what `install` adds to a startup file."""

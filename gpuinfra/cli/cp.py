@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.openssh import host_of, in_folder, opened, program
 from gpuinfra.cli.options import FILE, stack_options
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Host
@@ -25,7 +25,7 @@ _REMOTE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 @click.command("cp")
 @click.argument("words", nargs=-1, required=True, metavar="[STACK] SOURCE... DESTINATION")
 @click.option("-r", "--recursive", is_flag=True, help="Copy folders and their contents.")
-@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find the nodes in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
+@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find the nodes in this hosts file (docs/guides/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
 @stack_options
 def command(words: tuple[str, ...], recursive: bool, hosts_file: Path | None, direct: bool, stacks: Stacks) -> int:

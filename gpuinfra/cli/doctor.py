@@ -14,7 +14,7 @@ SCHEMA = "gpuinfra.doctor/1"
 
 @click.command("doctor")
 @click.argument("stack", metavar="[STACK|FILE]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/doctor.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/guides/doctor.md).")
 @folder_option
 def command(stack: str | None, as_json: bool, folder: Path) -> int:
     """Check what deployments and rehearsals require, and print the command that fixes each problem.
@@ -30,7 +30,7 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     from gpuinfra.doctor.run import rows_of
     from gpuinfra.engine.entries import size_limit
     from gpuinfra.engine.keep import cache_folder
-    from gpuinfra.rehearsal import kept, prerequisites
+    from gpuinfra_rehearsal import kept, prerequisites
 
     fix = "use --folder with a folder on another disk"
     size_limit()  # A wrong limit is a usage error, not a row.

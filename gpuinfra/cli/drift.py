@@ -6,10 +6,10 @@ import json
 
 import click
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import compared
 from gpuinfra.cli.stacks import Stacks, short_name
-from gpuinfra.errors import EnvironmentMissing
 
 
 @click.command("drift")

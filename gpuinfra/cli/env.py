@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli.options import some, stack_options
 from gpuinfra.cli.stack_context import active_stack, plan_of
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.base.errors import UsageError, reason_of
+from gpuinfra.base.json_text import parsed
 from gpuinfra.cli.stack_context import plan_of, pool_of
-from gpuinfra.errors import UsageError, reason_of
-from gpuinfra.json_text import parsed
 
 if TYPE_CHECKING:
     from gpuinfra.cli.options import Target

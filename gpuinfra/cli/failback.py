@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import as_argument, exported, stacks_of
-from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.failover import Failback, Failover
-    from gpuinfra.clouds.readiness import Line
-    from gpuinfra.failover.back import Returning
-    from gpuinfra.failover.journal import Journal
-    from gpuinfra.failover.run import Result
-    from gpuinfra.failover.steps import Second
+    from gpuinfra.clouds.region.failover import Failback, Failover
+    from gpuinfra.clouds.region.readiness import Line
+    from gpuinfra.region.failover.back import Returning
+    from gpuinfra.region.failover.journal import Journal
+    from gpuinfra.region.failover.run import Result
+    from gpuinfra.region.failover.steps import Second
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -48,11 +48,11 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
     The exit code is 0 if all steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.failover import failback_of, failover_of
-    from gpuinfra.clouds.readiness import TOPICS
-    from gpuinfra.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
-    from gpuinfra.failover.journal import FailbackJournal, Journal
-    from gpuinfra.failover.run import run_steps
+    from gpuinfra.clouds.region.failover import failback_of, failover_of
+    from gpuinfra.clouds.region.readiness import TOPICS
+    from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
+    from gpuinfra.region.failover.journal import FailbackJournal, Journal
+    from gpuinfra.region.failover.run import run_steps
 
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
@@ -89,11 +89,11 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 def _returning(
     found: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
 ) -> Returning:
-    from gpuinfra.clone.readiness import data
-    from gpuinfra.clouds.readiness import PREFLIGHT, of_preflight
+    from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
     from gpuinfra.doctor.cloud import live_rows
-    from gpuinfra.failover.back import Returning
-    from gpuinfra.failover.steps import Failing, Second
+    from gpuinfra.region.failover.back import Returning
+    from gpuinfra.region.failover.steps import Failing, Second
+    from gpuinfra.region.readiness import data
 
     def ask() -> Iterator[Line]:
         # The second region is deployed, and the state of the first region is readable.
@@ -120,8 +120,8 @@ def _returning(
 
 
 def _second(found: Paired) -> tuple[Second, ...]:
-    from gpuinfra.failover.steps import Second
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
+    from gpuinfra.region.failover.steps import Second
 
     return tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files)
 
@@ -140,7 +140,7 @@ def _no_probe() -> None:
 
 
 def _report(result: Result, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:
-    from gpuinfra.failover.back import SCHEMA
+    from gpuinfra.region.failover.back import SCHEMA
 
     stack = loaded.name
     if as_json:

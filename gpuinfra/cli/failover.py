@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import as_argument, exported, stacks_of
-from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.failover import Failover
-    from gpuinfra.failover.journal import Journal
-    from gpuinfra.failover.run import Result
-    from gpuinfra.failover.steps import Failing, Names, Step
+    from gpuinfra.clouds.region.failover import Failover
+    from gpuinfra.region.failover.journal import Journal
+    from gpuinfra.region.failover.run import Result
+    from gpuinfra.region.failover.steps import Failing, Names, Step
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -68,11 +68,11 @@ def command(
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.failover import failover_of
-    from gpuinfra.clouds.readiness import TOPICS
-    from gpuinfra.failover.journal import Journal
-    from gpuinfra.failover.run import probe_of, run_steps
-    from gpuinfra.failover.steps import DRAIN, steps
+    from gpuinfra.clouds.region.failover import failover_of
+    from gpuinfra.clouds.region.readiness import TOPICS
+    from gpuinfra.region.failover.journal import Journal
+    from gpuinfra.region.failover.run import probe_of, run_steps
+    from gpuinfra.region.failover.steps import DRAIN, steps
 
     if unknown := [one for one in ignore if one not in (*TOPICS, DRAIN)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, DRAIN))}")
@@ -117,8 +117,8 @@ def check_files(found: Paired, stack: str) -> None:
 
 
 def _failing(found: Paired, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
-    from gpuinfra.failover.steps import Failing, Second
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
+    from gpuinfra.region.failover.steps import Failing, Second
 
     return Failing(
         stack=found.loaded.name,
@@ -138,8 +138,8 @@ def _failing(found: Paired, cloud: Failover, journal: Journal, ignore: tuple[str
 
 def names_in(found: Declared) -> Names | None:
     """Return the DNS names of a stack."""
-    from gpuinfra.clouds.dns import dns_of
-    from gpuinfra.failover.steps import Names
+    from gpuinfra.clouds.region.dns import dns_of
+    from gpuinfra.region.failover.steps import Names
 
     planned = found.recovery.names
     dns = dns_of(found.plan.cloud, found.plan.region, found.loaded.config) if planned else None
@@ -188,7 +188,7 @@ def show(
     plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stack: str, schema: str | None = None
 ) -> int:
     """Print the steps."""
-    from gpuinfra.failover.run import SCHEMA, Result
+    from gpuinfra.region.failover.run import SCHEMA, Result
 
     if as_json:
         click.echo(json.dumps(Result(steps=plan_steps, journal=journal).document(stack, schema or SCHEMA), indent=2))
@@ -209,7 +209,7 @@ def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
 
 
 def _report(result: Result, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
-    from gpuinfra.failover.steps import NAMES
+    from gpuinfra.region.failover.steps import NAMES
 
     stack, given = loaded.name, as_argument(loaded.path)
     again = f"gpuinfra failover {given} --to {region} --resume"

@@ -22,7 +22,7 @@ NOT_KNOWN = "not known"
 
 @click.command("images")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--live", is_flag=True, help="Also query the cloud for the newest image (docs/declaring.md).")
+@click.option("--live", is_flag=True, help="Also query the cloud for the newest image (docs/reference/declaring.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(stack: str, live: bool, as_json: bool) -> int:
     """Show the image of each pool in STACK, newer releases of the same image family, and what they change.
@@ -31,10 +31,10 @@ def command(stack: str, live: bool, as_json: bool) -> int:
     releases might exist. With --live, the command sends read-only requests with your credentials. Without credentials, it reports which
     images it could not check.
     """
+    from gpuinfra.base.day import today
     from gpuinfra.clouds import profile_of
-    from gpuinfra.day import today
     from gpuinfra.doctor.cloud import newest_images
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 

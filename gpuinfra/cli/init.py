@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import GpuinfraError, SpecError, UsageError
 from gpuinfra.cli.options import set_value
 from gpuinfra.cli.plan import colored
-from gpuinfra.errors import GpuinfraError, SpecError, UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.findings import Finding
+    from gpuinfra.base.findings import Finding
     from gpuinfra.new_stack.answers import Answers, Question
     from gpuinfra.new_stack.choices import Choices
 
@@ -65,10 +65,10 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
 
     Outside a Pulumi project, the command also writes Pulumi.yaml and the program __main__.py.
     """
-    from gpuinfra.clone.write import check_target, write_atomic
-    from gpuinfra.day import now, today
+    from gpuinfra.base.day import now, today
     from gpuinfra.new_stack.answers import Answers
     from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
+    from gpuinfra.region.clone.write import check_target, write_atomic
     from gpuinfra.report.plan_json import report_of
     from gpuinfra.report.plan_text import total
     from gpuinfra.spec.document import parse
@@ -253,9 +253,9 @@ def _settable(finding: Finding) -> Finding:
 
 def _show_next(path: Path, answers: Answers) -> None:
     """Print the next commands, and the prerequisites that this machine lacks."""
+    from gpuinfra.base.stack_files import stack_argument
     from gpuinfra.clouds import why_not_here
     from gpuinfra.new_stack.files import find_project, program_problem
-    from gpuinfra.stack_files import stack_argument
 
     stack = stack_argument(path)
     project = find_project(path.parent)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.private_files import private_folder
 from gpuinfra.cli.options import Target, some
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
-from gpuinfra.errors import INTERRUPTED, UsageError
-from gpuinfra.private_files import private_folder
 
 if TYPE_CHECKING:
     from gpuinfra.plan.model import PoolPlan
@@ -157,7 +157,7 @@ class _Output:
             self._print(rank, [rest] if rest else [])
 
     def _print(self, rank: int, lines: Sequence[bytes]) -> None:
-        from gpuinfra.safe_text import printable
+        from gpuinfra.base.safe_text import printable
 
         for line in lines if not self._quiet else ():
             click.echo(f"{self._names[rank]:{self._width}} | {printable(line.decode('utf-8', 'replace'))}")

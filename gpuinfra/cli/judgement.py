@@ -55,7 +55,7 @@ def publish(
 
 def _save(folder: Path, found: Found) -> None:
     """Write one file per node. A new file replaces the earlier file for the same node."""
-    from gpuinfra.file_errors import naming
+    from gpuinfra.base.file_errors import naming
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _save(folder: Path, found: Found) -> None:
 
 def write_file(path: Path, content: str, option: str) -> None:
     """Write the output file that an option requests."""
-    from gpuinfra.file_errors import cannot_write
+    from gpuinfra.base.file_errors import cannot_write
 
     try:
         path.write_text(content, encoding="utf-8")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.failover import names_in
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
-from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.cli.stacks import Resources
-    from gpuinfra.clouds.dns import Key, NameRecord
-    from gpuinfra.failover.journal import Journal
-    from gpuinfra.failover.steps import Names
+    from gpuinfra.clouds.region.dns import Key, NameRecord
+    from gpuinfra.region.failover.journal import Journal
+    from gpuinfra.region.failover.steps import Names
 
 SCHEMA = "gpuinfra.names/1"
 
@@ -42,9 +42,9 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
 
     The exit code is 0 if the names point to the region, and 1 if they could not be changed.
     """
-    from gpuinfra.clouds.dns import records
-    from gpuinfra.clouds.failover import Unreachable
-    from gpuinfra.failover.journal import FailbackJournal, Journal
+    from gpuinfra.clouds.region.dns import records
+    from gpuinfra.clouds.region.failover import Unreachable
+    from gpuinfra.region.failover.journal import FailbackJournal, Journal
 
     given = declared(stack)
     own, second = given.plan.region, given.recovery.region
@@ -53,7 +53,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     names = names_in(given)
     if names is None:
         raise UsageError(
-            f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)"
+            f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/reference/declaring.md)"
         )
     with (
         opened(given, stacks_of({})) as found,

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import click
 
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import active_stack, commands_of, plan_of
 from gpuinfra.cli.stacks import Stacks, short_name
-from gpuinfra.errors import DeploymentError
 
 
 @click.command("nodes")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.cli.options import some
 from gpuinfra.cli.stack_context import active_stack, plan_of
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Host, Hosts

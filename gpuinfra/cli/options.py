@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from gpuinfra.base.errors import SpecError, UsageError
 from gpuinfra.cli.stacks import Stacks, stacks_of
-from gpuinfra.errors import SpecError, UsageError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 SHOWN_NAMES = 12
@@ -96,7 +96,7 @@ def ssh_options(*, pool: str = "Use only the hosts in this pool.", timeout_s: in
     Together with the argument STACK and `stack_choice`, they are passed to the command as one `Target`.
     """
     options = [
-        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/remote.md) instead of the nodes of STACK."),
+        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/guides/remote.md) instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
         click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Maximum number of simultaneous connections."),
         click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel."),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.options import Target, expectation_option, ssh_options
 from gpuinfra.cli.stack_context import connector_to, hosts_for
-from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.node.pairs import PairResult
@@ -135,7 +135,7 @@ def measure_pairs(
 
 def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResult]:
     """Return the result of each host."""
-    from gpuinfra.safe_text import one_line
+    from gpuinfra.base.safe_text import one_line
     from gpuinfra.verification.rounds import NodeResult
 
     results = {}

@@ -22,9 +22,9 @@ def command(stack: str, read_only: bool, as_json: bool) -> int:
     The output is a set of IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud. Notes
     go to stderr.
     """
+    from gpuinfra.base.day import today
     from gpuinfra.clouds.permissions import permissions_of
-    from gpuinfra.day import today
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 

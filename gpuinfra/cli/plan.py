@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.day import now, read_day, today
+from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.safe_text import printable
 from gpuinfra.cli.options import FILE
-from gpuinfra.day import now, read_day, today
-from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.findings import Finding, Level
-from gpuinfra.safe_text import printable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -30,7 +30,7 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
 @click.command("plan")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/reference/plan-json.md).")
 @click.option("--html", "page", type=FILE, help="Write a self-contained HTML page.")
 @click.option("--svg", type=FILE, help="Write a diagram of the topology as an SVG image.")
 @click.option(
@@ -41,7 +41,7 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.option(
     "--live",
     is_flag=True,
-    help="Also check the state backend, and permissions, quotas, capacity and images in the account (docs/doctor.md).",
+    help="Also check the state backend, and permissions, quotas, capacity and images in the account (docs/guides/doctor.md).",
 )
 @click.option(
     "--diff",
@@ -155,7 +155,7 @@ def _diff(
 @contextlib.contextmanager
 def _other(path: Path, against: str) -> Iterator[Path]:
     """Provide the file to compare with: a stack, a file, or the stack file of an earlier commit, in this order."""
-    from gpuinfra.git import file_at
+    from gpuinfra.cli.git import file_at
     from gpuinfra.spec.load import find_stack
 
     try:
@@ -189,7 +189,7 @@ def compared(
         return replace(diff, reason="the declaration has errors")
     if not diff.old.ok:
         return replace(diff, reason=f"the declaration of {against} has errors")
-    from gpuinfra.rehearsal.changes import Uncomparable, resource_changes
+    from gpuinfra_rehearsal.changes import Uncomparable, resource_changes
 
     try:
         return replace(diff, resources=resource_changes(stacks[0], stacks[1], day))

@@ -21,7 +21,7 @@ SCHEMA = "gpuinfra.prices/1"
 @click.option("--region", help="List only the prices in this region. Does not apply to a stack.")
 @click.option("--prices", "own", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--output", type=FILE, help="Price file to write. Applies only to `update`.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/prices.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/reference/prices.md).")
 def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
     """List each price of STACK, or the prices of MACHINE in every region, with date and source.
 
@@ -66,9 +66,9 @@ def _update(files: Sequence[str], region: str | None, output: Path | None) -> in
         raise click.UsageError(
             "`update` requires a cloud's price files and --output; run: gpuinfra prices update FILE --output prices.yaml"
         )
+    from gpuinfra.base.day import today
     from gpuinfra.cli.judgement import write_file
     from gpuinfra.cost.public import read_public, text
-    from gpuinfra.day import today
 
     day = today()
     found = [read_public(Path(file), day) for file in files]
@@ -82,8 +82,8 @@ def _update(files: Sequence[str], region: str | None, output: Path | None) -> in
 
 def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
     """Return cloud and record of each machine type, or nothing if none of the names is a machine type."""
+    from gpuinfra.base.registry import CLOUDS
     from gpuinfra.clouds import profile_of
-    from gpuinfra.registry import CLOUDS
 
     known = {record.name.lower(): (cloud, record) for cloud in CLOUDS for record in profile_of(cloud).machines.values()}
     wrong = [name for name in names if name.lower() not in known]
@@ -104,7 +104,7 @@ def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
 
 def _stack_problem(name: str) -> str:
     """Return why the name does not refer to a stack, or an empty string."""
-    from gpuinfra.errors import UsageError
+    from gpuinfra.base.errors import UsageError
     from gpuinfra.spec.load import find_stack
 
     try:
@@ -134,10 +134,10 @@ def _of_machine(cloud: str, record: Any, region: str | None) -> Iterator[dict[st
 
 
 def _of_stack(names: Sequence[str], own: Path | None) -> tuple[str, list[dict[str, Any]]]:
+    from gpuinfra.base.day import today
     from gpuinfra.cost import HOURS_PER_MONTH, price
     from gpuinfra.cost.file import load
-    from gpuinfra.day import today
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, exported
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.clone.readiness import Second
-    from gpuinfra.clouds.readiness import Line
+    from gpuinfra.clouds.region.readiness import Line
     from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.plan.model import Plan
     from gpuinfra.plan.recovery_model import RecoveryPlan
+    from gpuinfra.region.readiness import Second
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -42,7 +42,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
 
     The exit code is 0 if the second region is ready, 1 if it is not, and 3 if some data could not be read and the rest is ready.
     """
-    from gpuinfra.clouds.readiness import FAIL, UNREAD
+    from gpuinfra.clouds.region.readiness import FAIL, UNREAD
     from gpuinfra.report import ready_text
 
     with opened(declared(stack), stacks) as found:
@@ -84,9 +84,9 @@ class Paired(Declared):
 
 def declared(stack: str) -> Declared:
     """Read a stack that declares a second region. Raises `UsageError` if it has no `recovery`, and `SpecError` if it has errors."""
-    from gpuinfra.day import today
-    from gpuinfra.findings import Level
-    from gpuinfra.planning import make_plan
+    from gpuinfra.base.day import today
+    from gpuinfra.base.findings import Level
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import check_stack
     from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
@@ -99,7 +99,7 @@ def declared(stack: str) -> Declared:
     plan = make_plan(loaded.spec, day)
     if plan.recovery is None or loaded.spec.recovery is None:
         raise UsageError(
-            f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/declaring.md)"
+            f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/reference/declaring.md)"
         )
     return Declared(stack=stack, loaded=loaded, plan=plan, recovery=plan.recovery)
 
@@ -107,12 +107,12 @@ def declared(stack: str) -> Declared:
 @contextmanager
 def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends."""
-    from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
-    from gpuinfra.clone.replicas import image_lines, replicas_of
-    from gpuinfra.clouds import dns
-    from gpuinfra.clouds.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
-    from gpuinfra.day import today
+    from gpuinfra.base.day import today
+    from gpuinfra.clouds.region import dns
+    from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.region.clone.replicas import image_lines, replicas_of
+    from gpuinfra.region.readiness import data, deployed_role, not_read, second_of
     from gpuinfra.remote import drills
     from gpuinfra.spec.load import project_name
 

@@ -66,16 +66,16 @@ def command(
     node, destroy, adopt and up after destroy, and checks the effect of each step. `drill` simulates a failure of the first
     region of a stack with `recovery`, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
     """
-    from gpuinfra.day import read_day
+    from gpuinfra.base.day import read_day
+    from gpuinfra.base.errors import Interrupted, UsageError
     from gpuinfra.engine.entries import size_limit
     from gpuinfra.engine.keep import cache_folder
-    from gpuinfra.errors import Interrupted, UsageError
-    from gpuinfra.rehearsal import kept
-    from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
-    from gpuinfra.rehearsal.run import rehearse
-    from gpuinfra.rehearsal.session import Options
     from gpuinfra.report.progress import view_for
     from gpuinfra.report.rehearsal_text import summary_lines
+    from gpuinfra_rehearsal import kept
+    from gpuinfra_rehearsal.folder import DEFAULT_FOLDER
+    from gpuinfra_rehearsal.run import rehearse
+    from gpuinfra_rehearsal.session import Options
 
     if action != "drill" and (to or lag_minutes is not None):
         raise UsageError(f"{'--to' if to else '--replication-lag'} is an option of `gpuinfra rehearse drill`; omit it")

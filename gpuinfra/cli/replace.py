@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.words import titled
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import active_stack, plan_of
 from gpuinfra.cli.stacks import Stacks, as_argument, short_name
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
-from gpuinfra.words import titled
 
 if TYPE_CHECKING:
     from gpuinfra.cli.stack_context import ActiveStack

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from gpuinfra.base.errors import INTERRUPTED, UsageError
 from gpuinfra.cli.options import RemoteCommand, Target, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
-from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def command(
     connection is lost, the command is not repeated, because it may already have run. With --hosts, omit STACK. The exit code
     is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
 
-    With -N, COMMAND runs at the same time on COUNT nodes, with variables such as NODE_RANK and MASTER_ADDR (docs/jobs.md). It
+    With -N, COMMAND runs at the same time on COUNT nodes, with variables such as NODE_RANK and MASTER_ADDR (docs/guides/jobs.md). It
     stops on all nodes if it fails on one node, if you press Ctrl-C, or if the connection is lost. The exit code is the exit
     code of the first failure.
     """
@@ -141,7 +141,7 @@ def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:
 
 
 def _print(outcomes: list[Outcome[CommandResult]]) -> None:
-    from gpuinfra.safe_text import printable
+    from gpuinfra.base.safe_text import printable
 
     groups: dict[tuple[int, bytes], list[str]] = {}
     for outcome in outcomes:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.private_files import private_folder
+from gpuinfra.base.safe_text import printable
+from gpuinfra.base.words import counted
 from gpuinfra.cli.openssh import host_of, in_folder, opened, program
 from gpuinfra.cli.options import FILE, RemoteCommand, stack_options
 from gpuinfra.cli.stacks import Stacks, short_name
-from gpuinfra.errors import UsageError
-from gpuinfra.private_files import private_folder
-from gpuinfra.safe_text import printable
-from gpuinfra.words import counted
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Hosts
@@ -31,7 +31,7 @@ WRITTEN = {"config", "known_hosts", "login", "login.pub"}
 
 @click.command("ssh", cls=RemoteCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
-@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
+@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/guides/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
 @click.option("--config", "config", is_flag=True, help="Write an OpenSSH configuration that ssh, rsync and editors can use to reach all nodes. Omit NODE.")  # fmt: skip
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help=f"Folder for --config. Default: {CONFIGURATIONS}/STACK.")  # fmt: skip

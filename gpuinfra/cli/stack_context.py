@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, GpuinfraError, UsageError
 from gpuinfra.cli.stacks import Stacks, as_argument, short_name
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, GpuinfraError, UsageError
 from gpuinfra.inventory import handovers_of
 
 if TYPE_CHECKING:
@@ -200,8 +200,8 @@ def readable_stack(name: str, stacks: Stacks, *, nodes: bool = True) -> Iterator
 
 def plan_of(name: str) -> Plan:
     """Return the plan for a stack, as of today."""
-    from gpuinfra.day import now, today
-    from gpuinfra.planning import make_plan
+    from gpuinfra.base.day import now, today
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
 
     day = today()

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
-from gpuinfra.json_text import parsed
-from gpuinfra.safe_text import one_line
-from gpuinfra.stack_files import known_stacks, project_folder, stack_argument, stack_name
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, UsageError
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.stack_files import known_stacks, project_folder, stack_argument, stack_name
 
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
@@ -82,8 +82,8 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
             other=other,
             named=_for_pulumi,
         )
-    from gpuinfra.rehearsal.access import NOTICE, rehearsed
-    from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
+    from gpuinfra_rehearsal.access import NOTICE, rehearsed
+    from gpuinfra_rehearsal.folder import DEFAULT_FOLDER
 
     place = "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
     return Stacks(

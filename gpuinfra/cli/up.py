@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
 from gpuinfra.cli.stacks import as_argument, exported, project_of, short_name
-from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import Answers
@@ -150,7 +150,7 @@ class Limit:
 
     def report(self, stack: LoadedStack) -> PlanReport:
         """Return findings and price of a stack."""
-        from gpuinfra.day import now, today
+        from gpuinfra.base.day import now, today
         from gpuinfra.report.plan_json import report_of
 
         return report_of(stack, today(), self.prices, now())
@@ -184,8 +184,8 @@ class Asked:
 
 def _stack(stack: str) -> tuple[LoadedStack, Path]:
     """Return the stack, and the folder of its Pulumi project. Raises `UsageError` if the engine cannot use the file."""
+    from gpuinfra.base.stack_files import project_folder
     from gpuinfra.spec.load import find_stack, read_stack
-    from gpuinfra.stack_files import project_folder
 
     path = find_stack(stack)
     project = project_folder(path.absolute().parent)
@@ -266,11 +266,11 @@ def _confirm() -> None:
 
 
 def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit, *, searches: bool) -> Search:
-    from gpuinfra.day import now, today
+    from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.search.outcome import shortage
     from gpuinfra.search.run import Search
 

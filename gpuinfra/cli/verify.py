@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.expectations import for_evidence, from_file
 from gpuinfra.cli.judgement import publish
 from gpuinfra.cli.options import judgement_options, stack_options
 from gpuinfra.cli.stack_context import active_stack
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import UsageError
 
 
 @click.command("verify")

@@ -1,6 +1,6 @@
 """One package per cloud, and the modules that all clouds share.
 
-`gpuinfra/registry.py` lists the clouds. `profile.py` defines the protocol that each cloud's profile implements.
+`gpuinfra/base/registry.py` lists the clouds. `profile.py` defines the protocol that each cloud's profile implements.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpuinfra.registry import CLOUDS, has_module, module_of
+from gpuinfra.base.registry import CLOUDS, has_module, module_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.profile import CloudProfile

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds import homes
+from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.node_pool import BaseNodePool
 from gpuinfra.clouds.nodes_ready import wait_for_nodes
-from gpuinfra.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.plan.model import NetworkPlan, Plan
-from gpuinfra.registry import has_module, module_of
 
 NODES, INTERNET = "nodes", "internet"
 ALL = "all"

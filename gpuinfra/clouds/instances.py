@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Plan
 

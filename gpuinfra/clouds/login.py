@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.errors import DeploymentError, EnvironmentMissing
-from gpuinfra.safe_text import one_line
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing
+from gpuinfra.base.safe_text import one_line
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         """Upload the bundle and create the groups."""
 
     def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
-        """Return the user data of the nodes. It contains `node.json` (docs/formats.md). `more` adds fields that are specific to this cloud."""
+        """Return the user data of the nodes. It contains `node.json` (docs/reference/formats.md). `more` adds fields that are specific to this cloud."""
         evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
         config = {
             "schema": "gpuinfra.node/1",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.handover import NodesReady, NodesReadyArgs, PoolReady
 from gpuinfra.plan.model import Plan
 

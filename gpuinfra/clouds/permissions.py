@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.clouds.planned import Actions, PlannedResource
-from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
-from gpuinfra.registry import has_module, module_of
 
 SCHEMA = "gpuinfra.permissions/1"
 

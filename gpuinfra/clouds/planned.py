@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.plan.model import Kept, Plan
 from gpuinfra.plan.model import Lifetime as DataLifetime
 

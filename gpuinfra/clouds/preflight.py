@@ -17,11 +17,11 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
+from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.plan.model import Plan, PoolPlan
-from gpuinfra.registry import has_module, module_of
-from gpuinfra.safe_text import one_line
-from gpuinfra.words import counted
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Row:
     """One question with its answer."""
 
     topic: str
-    """`engine`, `identity`, `quota`, ... `docs/doctor.md` lists all topics."""
+    """`engine`, `identity`, `quota`, ... `docs/guides/doctor.md` lists all topics."""
     where: str
     """The subject: a program, a folder, an identity, a pool, a quota."""
     state: State
@@ -143,7 +143,7 @@ class Denied(Unanswered):
 
 def denied(action: str, why: str) -> Denied:
     """Return the answer if the identity lacks the permission to ask."""
-    fix = "grant the permission to this identity (docs/doctor.md lists the permissions), or check this item yourself"
+    fix = "grant the permission to this identity (docs/guides/doctor.md lists the permissions), or check this item yourself"
     return Denied(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
 
 

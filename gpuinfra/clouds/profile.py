@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 
 if TYPE_CHECKING:
-    from gpuinfra.findings import Finding
+    from gpuinfra.base.findings import Finding
     from gpuinfra.plan.model import (
         Decision,
         Disk,
@@ -61,7 +61,7 @@ class BilledCapacity:
     def rounded(self, path: str) -> Iterator[Finding]:
         """Yield a finding about the field at `path` if the cloud bills more than the declaration requests."""
         if self.billed != self.requested:
-            from gpuinfra.findings import info, warn
+            from gpuinfra.base.findings import info, warn
 
             # The price is then not the one that the declaration suggests.
             level = warn if self.billed > 1.5 * self.requested else info

@@ -1,7 +1,7 @@
 """The fields of a scope that all clouds share: the cluster, stack, and region of resources.
 
 A component takes a scope as its first argument. `defaults` sets the arguments that all resources of a cluster share (region, tags, labels).
-Each component sets it as a transformation, which its children inherit. `docs/decisions/defaults.md` explains why gpuinfra does not use an explicit provider.
+Each component sets it as a transformation, which its children inherit. `docs/internals/decisions/defaults.md` explains why gpuinfra does not use an explicit provider.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.planned import ResourceKind
 
@@ -26,7 +26,7 @@ class BaseScope:
     region: str
     """Region of all regional resources. Changing the region replaces them."""
     token: str
-    """Token of the stack, from `gpuinfra.naming.stack_token`."""
+    """Token of the stack, from `gpuinfra.base.naming.stack_token`."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags for every resource that supports tags."""
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from gpuinfra import naming
+from gpuinfra.base import naming
+from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.base.words import counted
 from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.plan.model import Plan, PoolPlan
-from gpuinfra.registry import has_module, module_of
-from gpuinfra.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpuinfra.errors import UsageError
-from gpuinfra.registry import has_module, module_of
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.registry import has_module, module_of
 
 MISSING_GPU, LINKS = frozenset({"P1", "G1"}), frozenset({"F2", "F3", "F4", "F5", "X2"})
-"""Checks that a missing GPU fails, and checks of NVLink and NVSwitch. docs/checks.md lists the names of all checks."""
+"""Checks that a missing GPU fails, and checks of NVLink and NVSwitch. docs/reference/checks.md lists the names of all checks."""
 SPEED = frozenset({"B2", "B3", "B5", "B7", "N5"})
 """Checks of the speed."""
 GPU_CHECKS = MISSING_GPU | LINKS | frozenset({"G5", "G6", "G10", "G11", "G13", "B1", "B6", "X1"})

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.catalog.records import CapacityKind, Price, ServicePrice
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, error
 from gpuinfra.spec.document import read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown

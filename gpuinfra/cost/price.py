@@ -8,15 +8,15 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.clouds.planned import Price as Counted
-from gpuinfra.clouds.second_region import second_region_of
+from gpuinfra.clouds.region.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line, Rate
 from gpuinfra.cost.usage import rates
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
-from gpuinfra.registry import has_module, module_of
 
 if TYPE_CHECKING:
     from gpuinfra.cost.file import PriceFile

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import error
+from gpuinfra.base.registry import CLOUDS, has_module, module_of
 from gpuinfra.catalog.public import NotUsable, PublicFile
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import error
-from gpuinfra.registry import CLOUDS, has_module, module_of
 
 
 def read_public(path: Path, today: date) -> PublicFile:

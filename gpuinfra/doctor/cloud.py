@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuinfra import naming
+from gpuinfra.base import naming
+from gpuinfra.base.day import now, today
+from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.base.stack_files import project_folder
 from gpuinfra.clouds import installed_version, profile_of, requirements_of
 from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, answers, not_asked, skipped, together
-from gpuinfra.day import now, today
 from gpuinfra.doctor import state
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import has_module, module_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack, project_name
-from gpuinfra.stack_files import project_folder
 
 PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image", "names")
 """Topics to list for a cloud without plan checks."""

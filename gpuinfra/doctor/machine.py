@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.clouds import install_hint, installed_version, requirements_of
 from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
 from gpuinfra.engine import find_engine, keep
 from gpuinfra.engine.build import FREE_GB as BUILD_GB
-from gpuinfra.errors import EnvironmentMissing
 
 BUILD = "python -m gpuinfra.engine"
 FREE_GB = 1.0

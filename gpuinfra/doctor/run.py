@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gpuinfra.base.day import today
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.preflight import Question, Row, answers
-from gpuinfra.day import today
 from gpuinfra.doctor import cloud, machine, state
-from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack
 

@@ -12,12 +12,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuinfra.base.errors import EnvironmentMissing
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
 from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
-from gpuinfra.errors import EnvironmentMissing
-from gpuinfra.json_text import parsed
-from gpuinfra.safe_text import one_line
 
 TIMEOUT_S = 15.0
 PHRASE, PHRASE_FILE = "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"

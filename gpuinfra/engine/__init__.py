@@ -2,7 +2,7 @@
 
 The engine is always the real Pulumi CLI. `find_engine` uses, in this order: a `pulumi` on PATH that is recent enough; the engine in the
 cache; an engine built from source with `engine/go.mod`, using the Go toolchain on PATH or from PyPI. Otherwise, the error lists what
-to install. `gpuinfra/rehearsal/` runs the engine.
+to install. `rehearsal/gpuinfra_rehearsal/` runs the engine.
 Read next: `find.py` for the search order, `keep.py` for the cache, and `build.py` for the build.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+from gpuinfra.base.errors import INTERRUPTED, GpuinfraError
 from gpuinfra.engine.find import find_engine
 from gpuinfra.engine.hosts import PROGRAMS, find_host
-from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
 
 def main() -> int:

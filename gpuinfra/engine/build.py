@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.engine import child, keep
 from gpuinfra.engine.module import CLI, HOST, Module
-from gpuinfra.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 

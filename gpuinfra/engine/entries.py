@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.engine.hosts import PROGRAMS, module_of
 from gpuinfra.engine.keep import IN_USE_S, MARKER, last_used
 from gpuinfra.engine.module import Module
-from gpuinfra.errors import UsageError
 
 ENGINE, TOOLCHAIN, BUNDLE = "engine", "toolchain", "bundle"
 IN_USE = "in use"

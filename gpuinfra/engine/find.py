@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuinfra.base.errors import EnvironmentMissing, reason_of
+from gpuinfra.base.heartbeat import heard
 from gpuinfra.engine import child, go, keep, release
 from gpuinfra.engine.build import FREE_GB, build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
-from gpuinfra.errors import EnvironmentMissing, reason_of
-from gpuinfra.heartbeat import heard
 
 Progress = Callable[[str], None]
 """Callback that prints one line of progress."""

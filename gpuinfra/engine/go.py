@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.engine import child
-from gpuinfra.shipped import shipped
 
 Progress = Callable[[str], None]
 

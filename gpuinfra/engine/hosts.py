@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from gpuinfra.base.errors import EnvironmentMissing, reason_of
+from gpuinfra.base.heartbeat import heard
+from gpuinfra.base.shipped import shipped
 from gpuinfra.engine import go, keep
 from gpuinfra.engine.build import build
 from gpuinfra.engine.find import QUIET_S, STILL, Engine
 from gpuinfra.engine.module import NODEJS, YAML, Module, read_module
-from gpuinfra.errors import EnvironmentMissing, reason_of
-from gpuinfra.heartbeat import heard
-from gpuinfra.shipped import shipped
 
 Progress = Callable[[str], None]
 

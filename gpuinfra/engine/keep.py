@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from gpuinfra.base.json_text import parsed
 from gpuinfra.engine.module import Module
-from gpuinfra.json_text import parsed
 
 MARKER = "complete.json"
 KEPT = 2

@@ -9,8 +9,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.errors import DeploymentError
-from gpuinfra.safe_text import one_line
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.safe_text import one_line
 
 
 class Locked(DeploymentError):

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 """The Go package of the Pulumi CLI."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import EnvironmentMissing
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.engine.find import Engine
-from gpuinfra.errors import EnvironmentMissing
-from gpuinfra.json_text import parsed
-from gpuinfra.safe_text import one_line
 
 MAX_VALUE = 200
 """Maximum length of a value in a report."""

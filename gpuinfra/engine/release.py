@@ -1,7 +1,7 @@
 """Downloads Pulumi's official release instead of building the engine.
 
 The archive is compared with the SHA-256 in the checksum file of the same release. Both come from the same host over TLS, so the comparison
-detects a damaged download, but not a host that serves different files (docs/decisions/engine.md). Names and addresses follow Pulumi's
+detects a damaged download, but not a host that serves different files (docs/internals/decisions/engine.md). Names and addresses follow Pulumi's
 own installer; retrieved 2026-11-23. The proxy settings in `HTTPS_PROXY` and `NO_PROXY` apply.
 """
 
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gpuinfra.base.errors import reason_of
 from gpuinfra.engine import child, keep
 from gpuinfra.engine.module import CLI, HOST, Module
-from gpuinfra.errors import reason_of
 
 Progress = Callable[[str], None]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import check_unlocked, locks_left
-from gpuinfra.errors import DeploymentError
-from gpuinfra.json_text import parsed
-from gpuinfra.safe_text import one_line
 
 NO_STACK = "no stack named"
 """Part of the message of the CLI for a stack that does not exist (`IsSelectStack404Error` in sdk/go/auto/errors.go of Pulumi v3.259.0)."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+from gpuinfra.base.registry import CLOUDS, has_module, module_of
 from gpuinfra.handover.ports import Ports, PortUnavailable
-from gpuinfra.registry import CLOUDS, has_module, module_of
 
 
 def ports_of(
@@ -33,14 +31,10 @@ def check_credentials(inputs: Mapping[str, object]) -> None:
 def module(cloud: str) -> Any:
     """Import the module that defines a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
 
-    The module is `gpuinfra.handover.<cloud>`, or `handover` in the cloud's package.
+    The module is `handover.ports` in the cloud's package.
     """
-    if cloud in CLOUDS:
-        name = f"{__package__}.{cloud}"
-        if importlib.util.find_spec(name):
-            return importlib.import_module(name)
-        if has_module(cloud, "handover"):
-            return module_of(cloud, "handover")
+    if cloud in CLOUDS and has_module(cloud, "handover.ports"):
+        return module_of(cloud, "handover.ports")
     raise PortUnavailable(
         f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
     )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gpuinfra.base.words import counted
 from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, UNTESTED, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome, never_reported
-from gpuinfra.words import counted
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""

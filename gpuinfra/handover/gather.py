@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from gpuinfra.base.json_text import parsed
 from gpuinfra.handover.documents import Documents
 from gpuinfra.handover.examine import Content, JudgeNode, examine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, Submission, is_outdated, judge_fleet, ranked
@@ -31,7 +32,6 @@ from gpuinfra.handover.ports import (
     folder_of,
 )
 from gpuinfra.handover.workers import Workers, workers_for
-from gpuinfra.json_text import parsed
 
 CONSOLE_LINES = 15
 MAX_EVIDENCE_SEARCHED = 20

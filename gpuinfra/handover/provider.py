@@ -28,8 +28,10 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from gpuinfra.handover import azure_images, trust, upload, wire
-from gpuinfra.handover.azure_rest import THROTTLED_S, Rest
+from gpuinfra.clouds.azure.handover import images as azure_images
+from gpuinfra.clouds.azure.handover import upload
+from gpuinfra.clouds.azure.rest import THROTTLED_S, Rest
+from gpuinfra.handover import trust, wire
 from gpuinfra.handover.connect import check_credentials, connect
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons

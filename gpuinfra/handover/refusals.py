@@ -1,7 +1,7 @@
 """Classifies the messages that a cloud returns when it does not launch nodes, and provides hints.
 
-Each cloud has a table `refusals_<cloud>.json` with the messages of its provider: a regular expression, the kind, and public reports or
-provider documentation that contain such a message, with the date. `docs/refusals.md` is generated from the tables. A message that matches no
+Each cloud has a table `clouds/<cloud>/handover/refusals.json` with the messages of its provider: a regular expression, the kind, and public reports or
+provider documentation that contain such a message, with the date. `docs/reference/refusals.md` is generated from the tables. A message that matches no
 row has the kind `unknown`. Commands show every message unmodified.
 """
 
@@ -16,8 +16,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.handover.ports import GroupProblem
-from gpuinfra.safe_text import one_line
 
 
 class Kind(StrEnum):

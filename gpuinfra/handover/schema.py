@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuinfra.handover.upload import TYPE as UPLOAD
+from gpuinfra.clouds.azure.handover.upload import TYPE as UPLOAD
 from gpuinfra.handover.wire import TYPE
 
 _STRING: dict[str, object] = {"type": "string"}

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.base.findings import Finding, Level, error
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clone.draft import put, route_of, value_at
 from gpuinfra.clouds import profile_of
-from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.findings import Finding, Level, error
-from gpuinfra.registry import CLOUDS
+from gpuinfra.region.clone.draft import put, route_of, value_at
 from gpuinfra.rules import check
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import Route, parse

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.clouds import profile_of
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
-from gpuinfra.errors import GpuinfraError
 from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, Answers, kind_needs, model_of
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.reference.fields import flow
-from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.load import parse_spec
 from gpuinfra.spec.storage import Lustre, Storage
 

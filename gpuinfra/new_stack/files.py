@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.shipped import shipped
+from gpuinfra.base.stack_files import project_folder
 from gpuinfra.clouds import profile_of
-from gpuinfra.errors import UsageError
 from gpuinfra.new_stack.answers import Answers
 from gpuinfra.new_stack.choices import about
 from gpuinfra.reference.fields import all_fields, flow
 from gpuinfra.reference.schema import FILE as SCHEMA
-from gpuinfra.shipped import shipped
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import read
 from gpuinfra.spec.load import KEY
 from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
-from gpuinfra.stack_files import project_folder
 
 PROJECT = "Pulumi.yaml"
 PROGRAM = "__main__.py"
@@ -57,7 +57,7 @@ def stack_path(name: str, project: Path | None) -> Path:
 
 
 RUNTIMES = ("python", "yaml", "nodejs")
-"""Runtimes whose programs can be rehearsed and deployed (docs/other-languages.md)."""
+"""Runtimes whose programs can be rehearsed and deployed (docs/guides/other-languages.md)."""
 
 
 def check_project(project: Path | None) -> None:

@@ -29,7 +29,7 @@ BY_CHECK = {
 }
 """Maps each check to the action for its failure. A check that is not listed concerns the installation, so its action is `configure`.
 
-For X1 (the Xid), G5, G6, G10, B1, B6 and tools that do not respond, `_action` selects the action from the result. docs/checks.md lists the
+For X1 (the Xid), G5, G6, G10, B1, B6 and tools that do not respond, `_action` selects the action from the result. docs/reference/checks.md lists the
 names of all checks.
 """
 

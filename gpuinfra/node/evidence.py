@@ -1,7 +1,7 @@
 """Evidence: size-limited probe output that is chained by hash, stored on disk, and then uploaded with the node's
 own identity.
 
-Format `gpuinfra.evidence/1` of docs/formats.md. Only the raw output is authoritative, because the operator's machine judges it again;
+Format `gpuinfra.evidence/1` of docs/reference/formats.md. Only the raw output is authoritative, because the operator's machine judges it again;
 the outcomes in the evidence are only the node's own judgement.
 """
 

@@ -1,6 +1,6 @@
 """The journal of the steps on a node. The file stays consistent even if the process is killed.
 
-Owns `state.json` (docs/formats.md, "Journal") and the lock against concurrent runs.
+Owns `state.json` (docs/reference/formats.md, "Journal") and the lock against concurrent runs.
 `steps.py` decides which steps run.
 """
 

@@ -1,6 +1,6 @@
 """Uploads evidence. Evidence is first stored on this node and then written once to the bucket. Its identity proof is renewed regularly.
 
-Section "Evidence" of docs/formats.md defines locations and names.
+Section "Evidence" of docs/reference/formats.md defines locations and names.
 """
 
 from __future__ import annotations

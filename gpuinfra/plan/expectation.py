@@ -1,4 +1,4 @@
-"""The values expected from a healthy node in a pool: the content of `expectation.json` (docs/formats.md).
+"""The values expected from a healthy node in a pool: the content of `expectation.json` (docs/reference/formats.md).
 
 The values come from the catalog record and the software lock. `REQUIRED` determines which checks a node runs. The checks are in `gpuinfra.node`.
 """

@@ -1,7 +1,7 @@
 """The data model of a plan. The components, the bundle, the cost calculation, and the report read it.
 
 A plan contains no Pulumi inputs and no cloud objects, so you can print, compare, and test it without a cloud.
-`gpuinfra/planning.py` creates a plan from a declaration.
+`gpuinfra/plan/make.py` creates a plan from a declaration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.software.images import ImageRelease, contents_text
 
@@ -190,7 +190,7 @@ class PoolPlan:
     disk: Disk
     steps: tuple[Step, ...]
     expectation: dict[str, object]
-    """Content of `expectation.json` (docs/formats.md). A mapping, because it is a file format."""
+    """Content of `expectation.json` (docs/reference/formats.md). A mapping, because it is a file format."""
     versions: dict[str, str]
     """Content of `versions.env`: the software lock as shell variables."""
     files: tuple[FilePlan, ...] = ()

@@ -18,12 +18,12 @@ from pulumi.output import Unknown
 from pulumi.provider import ConstructResult, Provider
 from pulumi.provider.server import ProviderServicer
 
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.registry import module_of
+from gpuinfra.clouds.existing import Existing
 from gpuinfra.clouds.operation import Operation, current_operation
 from gpuinfra.cluster import GpuCluster
-from gpuinfra.errors import GpuinfraError
-from gpuinfra.existing import Existing
 from gpuinfra.provider.schema import OUTPUTS, TYPE
-from gpuinfra.registry import module_of
 from gpuinfra.spec import ClusterSpec
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown

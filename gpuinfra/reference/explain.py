@@ -14,8 +14,8 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
-from gpuinfra.errors import UsageError
-from gpuinfra.findings import READING_RULES
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.findings import READING_RULES
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
@@ -87,7 +87,7 @@ def known_checks() -> dict[str, Entry]:
 @cache
 def known_steps() -> dict[str, Entry]:
     """Return the header of each bootstrap script by step name, with and without the number."""
-    from gpuinfra.shipped import shipped
+    from gpuinfra.base.shipped import shipped
 
     steps = {}
     for script in sorted(shipped("bootstrap").glob("[0-9]*.sh")):

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds import profile_of
-from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.model import ClusterSpec
 
 FILE = Path(__file__).parents[1] / "spec" / "schema.json"

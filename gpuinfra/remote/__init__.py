@@ -16,5 +16,5 @@
 | `record.py` | the record of a bootstrap run on the operator's machine, which lets a second run continue it |
 | `problem.py` | the errors that concern one host |
 
-The plan determines what is installed. docs/remote.md describes the commands.
+The plan determines what is installed. docs/guides/remote.md describes the commands.
 """

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.keys import default_keys, private_key, ssh_agent
 from gpuinfra.remote.known import HostTrust
 from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.remote.proxy import ProxyCommand, last_line
-from gpuinfra.safe_text import one_line
 
 WEAK = {
     "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],

@@ -1,7 +1,7 @@
 """Installs bundles on hosts, starts them and follows their journals.
 
 Each connection is short: it reads the host's status, and installs and starts the bundle if necessary. The journal on the host
-(docs/formats.md, "Journal") is authoritative: if the operator's machine fails, nothing is lost, and a second run continues.
+(docs/reference/formats.md, "Journal") is authoritative: if the operator's machine fails, nothing is lost, and a second run continues.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.bundle import Bundle
-from gpuinfra.json_text import parsed
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.remote import agent
 from gpuinfra.remote.connect import Connector
@@ -23,7 +24,6 @@ from gpuinfra.remote.connection import MAX_OUTPUT_BYTES, Connection
 from gpuinfra.remote.fleet import Reschedule
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.safe_text import one_line
 
 _SOURCE = Path(agent.__file__).read_bytes()
 # The source of agent.py is sent over standard input, so that a status request writes nothing to the host.

@@ -1,7 +1,7 @@
 """Stops the jobs on one node without a scheduler: jobs of `gpuinfra run -N`, and processes that use a GPU.
 
 A process that uses a GPU has an open `/dev/nvidiaN` device. Processes of system services are not stopped, such as the persistence daemon and DCGM.
-A job of `gpuinfra run -N` then also ends on its other nodes (docs/jobs.md). A process gets SIGTERM, and SIGKILL after 20 s.
+A job of `gpuinfra run -N` then also ends on its other nodes (docs/guides/jobs.md). A process gets SIGTERM, and SIGKILL after 20 s.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from gpuinfra.errors import DeploymentError, GpuinfraError
+from gpuinfra.base.errors import DeploymentError, GpuinfraError
+from gpuinfra.base.words import counted
 from gpuinfra.remote.problem import HostProblem
-from gpuinfra.words import counted
 
 if TYPE_CHECKING:
     from gpuinfra.remote.connect import Connector

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds.readiness import OK, SKIPPED, WARN, Line
-from gpuinfra.file_errors import naming
-from gpuinfra.json_text import parsed
+from gpuinfra.base.file_errors import naming
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.words import counted
+from gpuinfra.clouds.region.readiness import OK, SKIPPED, WARN, Line
 from gpuinfra.node.journal import write_whole
 from gpuinfra.remote.record import state_folder
 from gpuinfra.spec.load import LoadedStack
-from gpuinfra.words import counted
 
 SCHEMA = "gpuinfra.drill/1"
 OLD_DAYS = 30

@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import UsageError, reason_of
-from gpuinfra.json_text import parsed
-from gpuinfra.words import titled
+from gpuinfra.base.errors import UsageError, reason_of
+from gpuinfra.base.json_text import parsed
+from gpuinfra.base.words import titled
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._%-]{0,254}")
@@ -130,7 +130,7 @@ def _load(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"hosts file {path} cannot be read: {reason_of(error)}; docs/remote.md has an example"
+            f"hosts file {path} cannot be read: {reason_of(error)}; docs/guides/remote.md has an example"
         ) from None
     try:
         if path.suffix == ".json":
@@ -147,7 +147,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise UsageError(f"hosts file {path} is not {path.suffix.lstrip('.') or 'YAML'}: {error}") from None
     if not isinstance(content, dict):
         raise UsageError(
-            f"hosts file {path} is not a mapping; it requires at least `hosts:`; docs/remote.md has an example"
+            f"hosts file {path} is not a mapping; it requires at least `hosts:`; docs/guides/remote.md has an example"
         )
     return content
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import paramiko
 
-from gpuinfra.errors import reason_of
+from gpuinfra.base.errors import reason_of
 
 
 def ssh_agent() -> paramiko.Agent | None:

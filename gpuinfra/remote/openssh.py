@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpuinfra.private_files import write_private
+from gpuinfra.base.private_files import write_private
 from gpuinfra.remote.hosts import Host, Hosts
 
 

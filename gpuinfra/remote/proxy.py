@@ -9,9 +9,9 @@ import socket
 import subprocess
 import tempfile
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.safe_text import one_line
 
 
 class ProxyCommand:

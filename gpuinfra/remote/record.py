@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from gpuinfra.errors import GpuinfraError
-from gpuinfra.file_errors import naming
-from gpuinfra.json_text import parsed
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.file_errors import naming
+from gpuinfra.base.json_text import parsed
 from gpuinfra.node.journal import write_whole
 
 SCHEMA = "gpuinfra.bootstrap-run/1"

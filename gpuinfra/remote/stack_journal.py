@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpuinfra.errors import GpuinfraError
-from gpuinfra.file_errors import naming
-from gpuinfra.json_text import parsed
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.file_errors import naming
+from gpuinfra.base.json_text import parsed
 from gpuinfra.node.journal import write_whole
 from gpuinfra.remote.record import locked_file
 

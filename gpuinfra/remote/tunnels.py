@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.clouds.login import Login
-from gpuinfra.errors import UsageError
 from gpuinfra.inventory import Node
-from gpuinfra.registry import has_module, module_of
 from gpuinfra.remote.hosts import Host, Hosts
 
 
@@ -32,7 +32,7 @@ def hosts_of(
     `folder` receives the SSH key for this command and must exist as long as the hosts are used.
     """
     if not has_module(cloud, "tunnel"):
-        raise UsageError(f"gpuinfra has no login for the cloud {cloud}; use --hosts FILE (docs/remote.md)")
+        raise UsageError(f"gpuinfra has no login for the cloud {cloud}; use --hosts FILE (docs/guides/remote.md)")
     nodes = [node for node in nodes if node.address or not direct]
     if not nodes:
         raise UsageError("the stack has no node with an address; deploy the stack first, or specify --hosts FILE")

@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.bundle import node_program
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import call_agent
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.safe_text import one_line
 
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
 """Size limit for the uncompressed evidence: twice the maximum size that a node writes."""

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from gpuinfra.base.words import counted
 from gpuinfra.calendar import Calendar, Event, State
 from gpuinfra.clouds.offerings import Offering
 from gpuinfra.plan.window import rfc3339
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.words import counted
 
 SCHEMA = "gpuinfra.calendar/1"
 

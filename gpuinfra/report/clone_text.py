@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from gpuinfra.clone import Result
 from gpuinfra.cost import Cost
+from gpuinfra.region.clone import Result
 from gpuinfra.report import tables
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted, numbers
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.connections import NODES, connections
 from gpuinfra.plan.model import Group, NetworkPlan, Nic, Plan, PoolPlan, Subnet
 from gpuinfra.report.plan_tables import gpus_of
-from gpuinfra.safe_text import one_line
-from gpuinfra.words import counted, numbers
 
 CARDS = 8
 """Number of network cards that are listed individually if there are more than one more. The remaining cards are only counted."""

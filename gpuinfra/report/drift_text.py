@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted, titled
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.safe_text import one_line
 from gpuinfra.verification.drift import CLOUD, NODE, Difference
-from gpuinfra.words import counted, titled
 
 SCHEMA = "gpuinfra.drift/1"
 SHOWN = 40

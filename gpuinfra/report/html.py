@@ -12,8 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.base.safe_text import printable
 from gpuinfra.report.tables import tone
-from gpuinfra.safe_text import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment

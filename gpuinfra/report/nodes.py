@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpuinfra.base.words import counted
 from gpuinfra.report.tables import BAD, GOOD, QUIET, WARN, Cell, Column, Table, tone
-from gpuinfra.words import counted
 
 MOST_DRAWN = 256
 """Maximum number of nodes in a group that are drawn individually. In a larger group, only nodes with trouble are drawn."""

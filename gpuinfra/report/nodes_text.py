@@ -7,11 +7,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from gpuinfra.base.words import counted, titled
 from gpuinfra.report import tables
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.verification.nodes import ORDER, NodeRow
-from gpuinfra.words import counted, titled
 
 SCHEMA = "gpuinfra.nodes/1"
 

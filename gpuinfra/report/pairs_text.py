@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuinfra.safe_text import one_line
-from gpuinfra.words import counted
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted
 
 
 def text(document: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The effects of a change to a declaration: on the declaration, the resources, the price and the findings.
 
-The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`. `gpuinfra plan --diff` creates it.
+The JSON form is documented in `docs/reference/plan-json.md` and versioned by its `schema`. `gpuinfra plan --diff` creates it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.findings import Finding
+from gpuinfra.base.findings import Finding
 from gpuinfra.report.plan_json import PlanReport, plain
 from gpuinfra.spec.model import ClusterSpec
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gpuinfra.base.findings import Finding
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted
 from gpuinfra.cost import Cost
-from gpuinfra.findings import Finding
 from gpuinfra.report import tables
 from gpuinfra.report.plan_diff import REMOVED, REPLACED, RETAINED, PlanDiff, ResourceChange
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.safe_text import one_line
-from gpuinfra.words import counted
 
 MAX_VALUE = 60
 """Maximum length of a value."""

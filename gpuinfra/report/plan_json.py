@@ -1,6 +1,6 @@
 """The result of `gpuinfra plan` for one stack: findings and, if there are no errors, the plan, the software and the price.
 
-The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`.
+The JSON form is documented in `docs/reference/plan-json.md` and versioned by its `schema`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Finding, Level
 from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import Row, compare
 from gpuinfra.cost.file import PriceFile
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check_stack
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
@@ -79,7 +79,7 @@ def report_of(
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
         return PlanReport(stack=stack.name, path=stack.path, findings=found)
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
 
     plan = make_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)

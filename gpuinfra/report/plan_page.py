@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuinfra.base.words import counted
 from gpuinfra.plan.model import Group, Plan, PoolPlan
 from gpuinfra.report.diagram import svg
 from gpuinfra.report.html import render
@@ -24,7 +25,6 @@ from gpuinfra.report.plan_tables import (
 from gpuinfra.report.price_chart import chart
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
-from gpuinfra.words import counted
 
 MOST_DRAWN = 256
 """Maximum number of nodes in a group that are drawn individually. Larger groups are shown as a number."""

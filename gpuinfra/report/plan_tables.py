@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuinfra.base.words import counted
 from gpuinfra.clouds.timing import ChainPart, ReadyTime
 from gpuinfra.cost.compare import Row
 from gpuinfra.plan.model import (
@@ -18,7 +19,6 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.recovery_model import RecoveryImage, RecoveryPlan
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.words import counted
 
 
 def gpus_of(plan: Plan) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from gpuinfra.base.words import counted
 from gpuinfra.cost import Cost
 from gpuinfra.plan.model import Plan, PoolPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -24,7 +25,6 @@ from gpuinfra.report.plan_tables import (
 )
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
-from gpuinfra.words import counted
 
 LABEL = Column(width=8)
 SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VERSION"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TextIO
 
-from gpuinfra.heartbeat import Heartbeat
+from gpuinfra.base.heartbeat import Heartbeat
 
 PREFIX = "rehearsal: "
 LINE_INTERVAL_S = 2.0

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuinfra.clouds.readiness import FAIL, STATES, UNREAD, Line
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.clouds.region.readiness import FAIL, STATES, UNREAD, Line
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.safe_text import one_line
 
 SCHEMA = "gpuinfra.ready/1"
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.safe_text import one_line
+from gpuinfra.base.safe_text import one_line
 
 if TYPE_CHECKING:
     from rich.text import Text

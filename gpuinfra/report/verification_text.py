@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpuinfra.base.safe_text import one_line, printable
+from gpuinfra.base.words import titled
 from gpuinfra.node.advice import ACTIONS
 from gpuinfra.report import tables
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.safe_text import one_line, printable
 from gpuinfra.verification.judged import Judged
 from gpuinfra.verification.read import Absent, Found
-from gpuinfra.words import titled
 
 SCHEMA = "gpuinfra.verification/1"
 DO = {

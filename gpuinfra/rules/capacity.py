@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import entries_of, pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.window import declared, is_over, moment
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import date
 from fnmatch import fnmatchcase
 
+from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, warn
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.software import tables
 from gpuinfra.software.environment import SCRATCH_MOUNT

@@ -6,10 +6,10 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.base import defaults
 from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec

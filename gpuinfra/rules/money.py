@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.cost.price import node_price
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.window import declared, is_before, is_over
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.model import ClusterSpec

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar, zoning_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
 from gpuinfra.spec.kinds import capacity_not_offered
 from gpuinfra.spec.machines import described

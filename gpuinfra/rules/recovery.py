@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.dns import control_plane, zone_format
 from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
+from gpuinfra.clouds.region.dns import control_plane, zone_format
 from gpuinfra.clouds.timing import lustre_duration
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.recovery_model import RecoveryTarget

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 
+from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.registry import CLOUDS, module_of
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.findings import Finding, Level
-from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.rules import capacity, files, guard, money, places, recovery, shape, software, steps, storage, users
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown

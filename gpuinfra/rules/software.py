@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.catalog import mig
 from gpuinfra.clouds import images, profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error
 from gpuinfra.plan.fabric_test import obstacle, one_node_is_enough
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.image import CustomImage

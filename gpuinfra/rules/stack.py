@@ -8,16 +8,16 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Finding, Level, error, warn
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.base.stack_files import project_folder
 from gpuinfra.clouds import profile_of
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level, error, warn
-from gpuinfra.registry import CLOUDS
 from gpuinfra.rules.run import check
 from gpuinfra.spec.document import Document, read
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
-from gpuinfra.stack_files import project_folder
 
 
 def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:

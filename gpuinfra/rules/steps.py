@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import date
 from fnmatch import fnmatchcase
 
+from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, warn
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.spec.homes import SERVICE_SETTINGS, services_with, settings_of_services
 from gpuinfra.spec.messages import listed

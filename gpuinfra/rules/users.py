@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 
 RSA_BITS = 2048

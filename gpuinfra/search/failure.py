@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.search.placements import counts, read, text_without_nodes, write
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_in

@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuinfra.base.naming import logical
+from gpuinfra.base.registry import module_of
+from gpuinfra.base.words import counted
 from gpuinfra.clouds.planned import planned, priced, rows
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
@@ -14,11 +17,8 @@ from gpuinfra.handover.ports import GroupExpected, GroupProblem
 from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind
 from gpuinfra.handover.watch import DEADLINE_TEXT
 from gpuinfra.inventory import handovers_of
-from gpuinfra.naming import logical
 from gpuinfra.plan.model import Plan
-from gpuinfra.registry import module_of
 from gpuinfra.verification.store import Poll, polled
-from gpuinfra.words import counted
 
 Resources = Sequence[Mapping[str, Any]]
 

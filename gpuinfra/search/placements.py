@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clone.draft import put, value_at
-from gpuinfra.clone.write import edited
+from gpuinfra.base.errors import SpecError, UsageError, reason_of
+from gpuinfra.base.file_errors import cannot_write
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import zoning_of
-from gpuinfra.errors import SpecError, UsageError, reason_of
-from gpuinfra.file_errors import cannot_write
 from gpuinfra.node.journal import write_whole
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.region.clone.draft import put, value_at
+from gpuinfra.region.clone.write import edited
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.load import LoadedStack, stack_in

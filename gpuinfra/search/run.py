@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import Failure, UpFailed
-from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
@@ -230,7 +230,7 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
         )
     without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
-        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/declaring.md)"
+        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/declaring.md)"
 
 
 def _advance(one: Search, short: Shortage) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.errors import GpuinfraError
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.lock import Choice, Lock, lustre_release

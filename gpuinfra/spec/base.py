@@ -29,7 +29,7 @@ else:
             try:
                 return super().__call__(*args, **fields)
             except ValidationError as problem:
-                from gpuinfra.errors import SpecError
+                from gpuinfra.base.errors import SpecError
                 from gpuinfra.spec.messages import findings
 
                 found = findings(cls, fields, problem.errors(include_url=False))

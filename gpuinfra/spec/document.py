@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import error
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import error
 from gpuinfra.spec.shown import shown
 
 MAX_BYTES = 1_000_000

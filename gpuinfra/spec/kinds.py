@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from gpuinfra.base.findings import Finding, error
+from gpuinfra.base.registry import CLOUDS, module_of
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.findings import Finding, error
-from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.spec.messages import listed, nearest, value_at
 from gpuinfra.spec.shown import shown
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.findings import Finding, error
+from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.base.findings import Finding, error
+from gpuinfra.base.stack_files import SUFFIXES, known_stacks, project_folder, stack_name
 from gpuinfra.spec.document import Document, Route, read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
-from gpuinfra.stack_files import SUFFIXES, known_stacks, project_folder, stack_name
 
 KEY = "gpuinfra:cluster"
 

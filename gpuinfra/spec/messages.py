@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from pydantic import BaseModel
 
-from gpuinfra.findings import Finding, Level
+from gpuinfra.base.findings import Finding, Level
 from gpuinfra.spec import refused
 from gpuinfra.spec.formats import FORMATS, REASONS
 from gpuinfra.spec.meanings import meaning

@@ -62,9 +62,7 @@ _KINDS = {
 _RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
 """How the names of distributions with RPM packages begin."""
 _HOME_SETTINGS = "each service for home directories has its own settings"
-_AFTER = (
-    "a duration starts at the first deployment, whose time is not part of the declaration (docs/decisions/dates.md)"
-)
+_AFTER = "a duration starts at the first deployment, whose time is not part of the declaration (docs/internals/decisions/dates.md)"
 _EFA = (
     "the EFA installer contains libfabric and the NCCL plugin (aws-ofi-nccl), and the software lock pins the installer"
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, create_model
 
-from gpuinfra.registry import CLOUDS
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.spec.base import Line, SpecModel
 
 if TYPE_CHECKING:
@@ -97,6 +97,6 @@ else:
         )
 
     _TYPED = {"aws": Aws, "azure": Azure, "gcp": Gcp}
-    # A cloud that has no class above uses a generic class (docs/adding-a-cloud.md).
+    # A cloud that has no class above uses a generic class (docs/internals/adding-a-cloud.md).
     _ALL = [_TYPED.get(name) or _generic(name) for name in CLOUDS]
     Target = Annotated[functools.reduce(operator.or_, _ALL), Field(discriminator="cloud")]

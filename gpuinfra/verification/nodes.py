@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpuinfra.base.json_text import parsed
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
-from gpuinfra.json_text import parsed
 from gpuinfra.node.judge import verdict
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.store import Poll

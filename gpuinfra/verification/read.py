@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import UsageError
+from gpuinfra.base.errors import UsageError
 
 SCHEMA = "gpuinfra.evidence/1"
 MAX_BYTES = 8 * 1024 * 1024

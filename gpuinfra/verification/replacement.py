@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.private_files import private_folder, write_private
+from gpuinfra.base.words import titled
 from gpuinfra.clouds.vendor import Faulty, Vendor
-from gpuinfra.errors import UsageError
 from gpuinfra.handover import wire
 from gpuinfra.handover.explain import node_reason
 from gpuinfra.handover.judge import NodeVerdict
@@ -22,9 +24,7 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.inventory import handovers_of
 from gpuinfra.node.table import ABSENT
 from gpuinfra.node.xids import UNKNOWN, XIDS
-from gpuinfra.private_files import private_folder, write_private
 from gpuinfra.verification.store import Poll
-from gpuinfra.words import titled
 
 POLL_S = 15.0
 XID_CHECK = "X1"

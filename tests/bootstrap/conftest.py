@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 from .private_root.bench import Bench
 from .private_root.root import base

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 from .test_units import ANALYZE, OURS, verified
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.errors import GpuinfraError
+from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.base.shipped import shipped
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan, Step
-from gpuinfra.planning import make_plan
 from gpuinfra.rules import load_stack
-from gpuinfra.shipped import shipped
 
 TODAY = date(2026, 11, 21)
 UNITS = (
@@ -45,7 +45,7 @@ def members(pool: PoolPlan) -> dict[str, bytes]:
 
 
 def test_it_contains_exactly_the_pools_steps(pool: PoolPlan, members: dict[str, bytes]) -> None:
-    """The layout matches docs/formats.md."""
+    """The layout matches docs/reference/formats.md."""
     shared = {
         "lib.sh",
         "lib-downloads.sh",

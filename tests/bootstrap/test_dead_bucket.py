@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 MOUNT = """\
 import ctypes, os, subprocess, sys

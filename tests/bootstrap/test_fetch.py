@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 from .standin_s3 import Cloud, answer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 from tests.bootstrap.test_fetch import SHORT
 from tests.servers import Answering, serve
 

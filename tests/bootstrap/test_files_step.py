@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 from .conftest import Node
 

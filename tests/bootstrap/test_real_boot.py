@@ -26,10 +26,10 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
+from rehearsal.tests.nodes.every_machine import planned
 from tests.bootstrap.private_root.debs import Deb
 from tests.bootstrap.private_root.root import PRETTY
 from tests.bootstrap.test_boot_mounts import options
-from tests.rehearsal.nodes.every_machine import planned
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -67,9 +67,9 @@ ExecStart=/bin/bash -c 'until systemctl show gpuinfra-verify.service -p ExecMain
 [Install]
 WantedBy=multi-user.target
 """
-UNITS = json.loads((Path(__file__).parents[2] / "gpuinfra/rehearsal/tools/units.json").read_text(encoding="utf-8"))[
-    "units"
-]
+UNITS = json.loads(
+    (Path(__file__).parents[2] / "rehearsal/gpuinfra_rehearsal/tools/units.json").read_text(encoding="utf-8")
+)["units"]
 
 
 @pytest.fixture(scope="session")

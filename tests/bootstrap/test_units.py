@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.shipped import shipped
+from gpuinfra.base.shipped import shipped
 
 ROOT = Path(__file__).parents[2]
 OURS = sorted(path.name for path in (shipped("bootstrap") / "units").iterdir())
-UNITS = json.loads((Path(__file__).parents[2] / "gpuinfra/rehearsal/tools/units.json").read_text(encoding="utf-8"))[
-    "units"
-]
+UNITS = json.loads(
+    (Path(__file__).parents[2] / "rehearsal/gpuinfra_rehearsal/tools/units.json").read_text(encoding="utf-8")
+)["units"]
 ANALYZE = shutil.which("systemd-analyze")
 
 

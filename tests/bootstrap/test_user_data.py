@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.errors import GpuinfraError
+from gpuinfra.base.errors import GpuinfraError
 
 from .standin_s3 import SECRETS, Cloud
 

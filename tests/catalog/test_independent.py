@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds import profile_of
-from gpuinfra.registry import CLOUDS
 from tests.catalog.independent import FACTS, PAGE, Comparison, comparisons, list_price, page
 
 ALL = list(comparisons())
@@ -55,5 +55,5 @@ def test_corrected_price_stays_in_the_catalog() -> None:
 
 
 def test_page_is_current() -> None:
-    """`docs/catalog-check.md` equals the generated page (`python -m tests.catalog.independent` writes it)."""
+    """`docs/reference/catalog-check.md` equals the generated page (`python -m tests.catalog.independent` writes it)."""
     assert PAGE.read_text(encoding="utf-8") == page()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.cli import main
 from gpuinfra.cli.stacks import current_backend, stacks_of
 from gpuinfra.engine.find import Engine
-from gpuinfra.errors import EnvironmentMissing
 
 
 def use_engine(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

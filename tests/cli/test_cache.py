@@ -17,7 +17,7 @@ from gpuinfra.clouds.preflight import State
 from gpuinfra.engine import entries
 from gpuinfra.engine.keep import MARKER
 from gpuinfra.engine.module import CLI, HOST, read_module
-from gpuinfra.rehearsal import kept
+from gpuinfra_rehearsal import kept
 
 BOTH = (CLI, HOST)
 ENDING = read_module().ending(BOTH)

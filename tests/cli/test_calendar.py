@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.day import VARIABLE
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.cli import calendar as cli
 from gpuinfra.cli import stacks
 from gpuinfra.cli.stack_context import ActiveStack
@@ -19,8 +21,6 @@ from gpuinfra.clouds.aws import offerings
 from gpuinfra.clouds.aws.preflight import Preflight
 from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
-from gpuinfra.day import VARIABLE
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.remote.drain import NOT_STOPPED

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import COMMANDS, main
 from gpuinfra.cli.complete import COMPLETED, attach, completes
 from gpuinfra.cli.completion import BEGIN, END, SHELLS, script
@@ -24,7 +25,6 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.registry import CLOUDS
 
 ROOT = Path(__file__).parents[2]
 GOOGLE = """\

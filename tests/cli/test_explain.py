@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
 from gpuinfra.cli.explain import command
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.xids import XIDS
-from gpuinfra.shipped import shipped
 
 
 def _explained(word: str) -> str:

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli import failback as cli
-from gpuinfra.clone import readiness
-from gpuinfra.clouds import failover
-from gpuinfra.clouds.readiness import FAIL, Line
-from gpuinfra.errors import GpuinfraError, UsageError
-from gpuinfra.failover.journal import Journal
+from gpuinfra.clouds.region import failover
+from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.region import readiness
+from gpuinfra.region.failover.journal import Journal
 from tests.cli.test_failover import world as world
 from tests.cli.test_failover import written as written
-from tests.failover.returning import AHEAD, Returned
-from tests.failover.world import World
+from tests.region.failover.returning import AHEAD, Returned
+from tests.region.failover.world import World
 
 
 @pytest.fixture

@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
-from gpuinfra.clone.make import clone
-from gpuinfra.clone.model import Request
-from gpuinfra.clouds import failover, readiness
-from gpuinfra.clouds.readiness import OK, Line
+from gpuinfra.clouds.region import failover, readiness
+from gpuinfra.clouds.region.readiness import OK, Line
 from gpuinfra.engine.find import Engine
-from gpuinfra.errors import GpuinfraError, UsageError
-from gpuinfra.failover.journal import Journal
-from gpuinfra.failover.run import Result as FailoverResult
-from gpuinfra.failover.steps import Names, Step
-from gpuinfra.shipped import shipped
+from gpuinfra.region.clone.make import clone
+from gpuinfra.region.clone.model import Request
+from gpuinfra.region.failover.journal import Journal
+from gpuinfra.region.failover.run import Result as FailoverResult
+from gpuinfra.region.failover.steps import Names, Step
 from gpuinfra.spec.load import read_stack
 from tests.clouds.stacks import TODAY
 from tests.clouds.test_dns import NAMES
-from tests.failover.test_names import Zone
-from tests.failover.world import PAIR, World
+from tests.region.failover.test_names import Zone
+from tests.region.failover.world import PAIR, World
 
 REGION = ["--to", "us-west-2"]
 
@@ -78,7 +78,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)])  # fmt: skip
-    monkeypatch.setattr("gpuinfra.failover.steps.POLL_S", 0.0)
+    monkeypatch.setattr("gpuinfra.region.failover.steps.POLL_S", 0.0)
     return found
 
 
@@ -260,5 +260,5 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["project"] == Path.cwd()
     assert given["secrets"] == "awskms://alias/mine?region=eu-west-1"
     assert given["again"] is False
-    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
+    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/region/failover/*.lock")
     assert given["locked"] == lock.stat().st_ino

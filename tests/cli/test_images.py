@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuinfra.cli.images import command
-from gpuinfra.handover import gcp_credentials
+from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.software.images import changes
 from tests.doctor.test_gcp_live import PATHS, PROJECT, Google, google, image
 

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.findings import Level
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.base.shipped import shipped
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli import main
 from gpuinfra.clouds import profile_of
-from gpuinfra.findings import Level
 from gpuinfra.new_stack.answers import QUESTIONS, Answers, kind_needs, needed_fields
 from gpuinfra.new_stack.choices import choices
 from gpuinfra.new_stack.files import PROGRAM, PROJECT, stack_text
-from gpuinfra.registry import CLOUDS
-from gpuinfra.rehearsal.folder import find_program
-from gpuinfra.rehearsal.nodes import available
 from gpuinfra.rules import check_stack, load_stack
-from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack, stack_in
+from gpuinfra_rehearsal.folder import find_program
+from gpuinfra_rehearsal.nodes import available
 from tests.rules.cases import TODAY
 
 ROOT = Path(__file__).parents[2]
@@ -527,7 +527,7 @@ def test_an_unwritable_folder_is_one_error(tmp_path: Path, capsys: pytest.Captur
 
 ELSEWHERE = ("gpuinfra init", "gpuinfra completion install bash")
 """Commands of the page that other tests run."""
-START = re.findall(r"^gpuinfra .*$", (ROOT / "docs" / "start.md").read_text(), flags=re.MULTILINE)
+START = re.findall(r"^gpuinfra .*$", (ROOT / "docs" / "start" / "start.md").read_text(), flags=re.MULTILINE)
 
 
 def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

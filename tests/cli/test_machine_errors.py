@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, UsageError, reason_of
+from gpuinfra.base.file_errors import cannot_write, naming
+from gpuinfra.base.json_text import parsed
 from gpuinfra.cli import main
 from gpuinfra.cli.stacks import exported
 from gpuinfra.doctor.state import backend
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError, reason_of
-from gpuinfra.file_errors import cannot_write, naming
-from gpuinfra.json_text import parsed
-from gpuinfra.rehearsal.folder import find_program
-from gpuinfra.rehearsal.run import _require_nodes
+from gpuinfra_rehearsal.folder import find_program
+from gpuinfra_rehearsal.run import _require_nodes
 
 DEEP = b"[" * 3000
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import names as cli
 from gpuinfra.cli import ready
-from gpuinfra.clouds.dns import Key, Mounted, NameRecord
-from gpuinfra.clouds.failover import Unreachable
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
-from gpuinfra.failover.journal import FailbackJournal, Journal
-from gpuinfra.shipped import shipped
+from gpuinfra.clouds.region.dns import Key, Mounted, NameRecord
+from gpuinfra.clouds.region.failover import Unreachable
+from gpuinfra.region.failover.journal import FailbackJournal, Journal
 from tests.clouds.stacks import TODAY
 from tests.clouds.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 
@@ -27,7 +27,7 @@ DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 
 @dataclass
 class Zone:
-    """A zone. It implements `gpuinfra.clouds.dns.Dns`."""
+    """A zone. It implements `gpuinfra.clouds.region.dns.Dns`."""
 
     control_plane: str = "us-west-1"
     down: bool = False
@@ -68,7 +68,7 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
     monkeypatch.setattr(cli, "exported", lambda name, **_: [])
     monkeypatch.setattr(cli, "verdicts", lambda resources: fleet(node(1), node(2)) if resources else [])
-    monkeypatch.setattr("gpuinfra.clouds.dns.dns_of", lambda *_: found)
+    monkeypatch.setattr("gpuinfra.clouds.region.dns.dns_of", lambda *_: found)
     return found
 
 

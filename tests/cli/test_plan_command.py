@@ -103,7 +103,7 @@ def test_json_has_the_documented_keys() -> None:
     first, second = (_run("plan", "aws-p4d", "--json", "--on", "2026-11-21").stdout for _ in range(2))
     assert first == second
     answer = json.loads(first)
-    documented = (ROOT / "docs/plan-json.md").read_text()
+    documented = (ROOT / "docs/reference/plan-json.md").read_text()
     assert answer["schema"] == "gpuinfra.plan/1"
     for key in (*answer, *answer["plan"], *answer["cost"]):
         assert f"`{key}`" in documented, key

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.prices import command
-from gpuinfra.errors import UsageError
 from tests.cost import price_pairs
 
 PAIRS = [

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.stack_files import project_folder, stack_name
 from gpuinfra.cli import main
 from gpuinfra.cli.stack_context import commands_of
 from gpuinfra.cli.stacks import current_backend, exported, project_of, short_name, stacks_of
 from gpuinfra.engine import find_engine
-from gpuinfra.errors import DeploymentError
-from gpuinfra.stack_files import project_folder, stack_name
 
 
 @pytest.fixture

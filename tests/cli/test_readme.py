@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
+from gpuinfra.base.errors import INTERRUPTED, EnvironmentMissing, UsageError
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import COMMANDS
-from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, UsageError
-from gpuinfra.shipped import shipped
 from tests.clouds.recorder import record
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DEPLOYING = (ROOT / "docs" / "deploying.md").read_text()
-LIBRARY = (ROOT / "docs" / "library.md").read_text()
+DEPLOYING = (ROOT / "docs" / "guides" / "deploying.md").read_text()
+LIBRARY = (ROOT / "docs" / "guides" / "library.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STACKS = {path.name.split(".")[1] for path in shipped("stacks").glob("Pulumi.*.yaml")}
 
@@ -40,7 +40,7 @@ def test_readme_is_short_and_states_what_is_not_proven() -> None:
     """The README fits one and a half screens and links what is not proven."""
     assert len(README.splitlines()) <= 75
     assert "**Not proven:**" in README
-    assert "docs/proofs.md" in README
+    assert "docs/reference/proofs.md" in README
 
 
 def test_program_of_the_library_page_runs() -> None:
@@ -61,8 +61,8 @@ def test_relative_links_resolve(page: Path) -> None:
 
 
 def test_every_command_exit_code_and_page_is_documented() -> None:
-    """docs/commands.md has each command and exit code, and the index of the documentation each page."""
-    commands = (ROOT / "docs" / "commands.md").read_text()
+    """docs/reference/commands.md has each command and exit code, and the index of the documentation each page."""
+    commands = (ROOT / "docs" / "reference" / "commands.md").read_text()
     assert [name for name in COMMANDS if f"gpuinfra {name}" not in commands] == []
     codes = set(re.findall(r"^\| (\d+) \|", commands, flags=re.MULTILINE))
     assert codes == {

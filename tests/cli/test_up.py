@@ -13,11 +13,11 @@ import pytest
 from click import UsageError as UsageProblem
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import Locked
-from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.search import outcome

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Mapping
 
 from gpuinfra.clouds.timing import Duration, node_steps, timing_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.graph import Graph, Key, graph, longest, simulated
 from tests.clouds.required import REQUIRED

@@ -7,10 +7,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.shipped import shipped
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.rules import check
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
 from gpuinfra.spec.policy import Use
 from tests.clouds.recorder import Recording, record

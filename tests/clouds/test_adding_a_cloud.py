@@ -1,4 +1,4 @@
-"""The cloud of `docs/adding-a-cloud.md`: one folder and one line are enough to plan, price, check and build a cluster."""
+"""The cloud of `docs/internals/adding-a-cloud.md`: one folder and one line are enough to plan, price, check and build a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "adding-a-cloud.md"
+PAGE = ROOT / "docs" / "internals" / "adding-a-cloud.md"
 BLOCK = re.compile(r"^```python (\S+)\n(.*?)^```", re.M | re.S)
 
 STACK = """

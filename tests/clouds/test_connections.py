@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.connections import INTERNET, NODES, Connection, connections
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_stacks

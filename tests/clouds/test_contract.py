@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS, module_of
 from gpuinfra.handover.component import _OUTPUTS as NODES_READY
 from gpuinfra.plan.model import Lifetime
 from gpuinfra.provider.schema import OUTPUTS, TYPE
-from gpuinfra.registry import CLOUDS, module_of
 from tests.clouds.recorder import Registered, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shipped_stacks, spec_of
 
@@ -88,7 +88,7 @@ PROGRAMS = [
     pytest.param(program, id=f"{cloud}-{index}")
     for cloud in ("aws", "azure", "gcp")
     for index, program in enumerate(
-        re.findall(r"```python\n(.*?)```", (DOCS / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+        re.findall(r"```python\n(.*?)```", (DOCS / "reference" / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     )
 ]
 

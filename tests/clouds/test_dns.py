@@ -10,17 +10,17 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from gpuinfra.clouds import dns
-from gpuinfra.clouds.aws.dns import HOME as HOME_TYPE
-from gpuinfra.clouds.aws.dns import LUSTRE as LUSTRE_TYPE
-from gpuinfra.clouds.aws.dns import MOUNT_TARGET, AwsDns
-from gpuinfra.clouds.aws.dns import OPENZFS as OPENZFS_TYPE
-from gpuinfra.clouds.dns import Mounted
-from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region.dns import HOME as HOME_TYPE
+from gpuinfra.clouds.aws.region.dns import LUSTRE as LUSTRE_TYPE
+from gpuinfra.clouds.aws.region.dns import MOUNT_TARGET, AwsDns
+from gpuinfra.clouds.aws.region.dns import OPENZFS as OPENZFS_TYPE
+from gpuinfra.clouds.region import dns
+from gpuinfra.clouds.region.dns import Mounted
+from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import MountName, NamesPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.stacks import TODAY, spec_of
 

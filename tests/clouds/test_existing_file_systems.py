@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.cost import price
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_tables import existing_text
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gpuinfra.bundle import build
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_text import text
 from gpuinfra.spec import parse_spec

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.model import ClusterSpec
 from tests.clouds.stacks import TODAY, recording_of_spec, spec_of

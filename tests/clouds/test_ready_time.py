@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds import timing
 from gpuinfra.clouds.timing import ChainPart, Duration, ReadyTime, Timing, ready_time, timing_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_page import page
 from gpuinfra.report.plan_tables import time_table
 from gpuinfra.report.plan_text import text
 from gpuinfra.rules import check
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of
 from tests.rules.cases import declaration, lustre, pool

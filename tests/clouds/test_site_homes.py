@@ -14,8 +14,8 @@ import pytest
 
 from gpuinfra.clouds.homes import for_nodes
 from gpuinfra.node.steplist import node_environment
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds import recorder
 from tests.clouds.stacks import TODAY, recording_of_spec

@@ -16,10 +16,10 @@ from azure.mgmt.storage import models as storage
 from azure.mgmt.storage.operations import _operations as operations
 from botocore.stub import Stubber
 
-from gpuinfra.clouds.aws import readiness as aws
-from gpuinfra.clouds.azure import readiness as azure
-from gpuinfra.clouds.gcp import readiness as gcp
-from gpuinfra.clouds.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
+from gpuinfra.clouds.aws.region import readiness as aws
+from gpuinfra.clouds.azure.region import readiness as azure
+from gpuinfra.clouds.gcp.region import readiness as gcp
+from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
 from tests.clouds.gcp.discovery import document
 from tests.clouds.test_readiness import question
 from tests.doctor.test_azure_live import checked

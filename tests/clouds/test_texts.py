@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuinfra.errors import SpecError
-from gpuinfra.rehearsal.cloud.aws.texts import TEXTS as AWS
-from gpuinfra.rehearsal.cloud.core import registry
-from gpuinfra.rehearsal.cloud.core.texts import Text, row_of, texts_of
+from gpuinfra.base.errors import SpecError
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra_rehearsal.cloud.aws.texts import TEXTS as AWS
+from gpuinfra_rehearsal.cloud.core import registry
+from gpuinfra_rehearsal.cloud.core.texts import Text, row_of, texts_of
 from tests.clouds.aws.test_homes import recording as homes
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of, recording_of_spec, shipped_stacks, spec_of

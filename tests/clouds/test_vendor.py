@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.azure import vendor as azure
 from gpuinfra.clouds.gcp import vendor as gcp
 from gpuinfra.clouds.vendor import Faulty, vendor_of
 from gpuinfra.node.checks import ALL
-from gpuinfra.registry import CLOUDS
 from tests.clouds.gcp import discovery
 from tests.clouds.gcp.requests import Call
 

@@ -1,4 +1,4 @@
-"""Updates the table of prices in `docs/prices.md` from the price data: `python -m tests.cost.price_pairs`.
+"""Updates the table of prices in `docs/reference/prices.md` from the price data: `python -m tests.cost.price_pairs`.
 
 The first two columns of a row, machine type and region, select the price. The other columns are generated.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.cost.price import node_price
-from gpuinfra.registry import CLOUDS
 
-PAGE = Path(__file__).parents[2] / "docs" / "prices.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prices.md"
 ROW = re.compile(r"^\| `(?P<machine>[^`]+)` \| (?P<region>[a-z0-9-]+) \|.*$", re.M)
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.price_table import PriceTable
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.clouds import profile_of
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec, read_stack
 from tests.rules.cases import declaration
 
@@ -39,7 +39,7 @@ SERVICES = {
 }  # fmt: skip
 """Cloud -> price items that a plan of that cloud can use."""
 SHARE = {"aws": (0.15, 1.0), "azure": (0.25, 0.94), "gcp": (0.15, 0.98)}
-"""Cloud -> difference between a listed price and its estimate, and the share of prices within it. `docs/prices.md` states these figures."""
+"""Cloud -> difference between a listed price and its estimate, and the share of prices within it. `docs/reference/prices.md` states these figures."""
 
 SECOND = {
     "p4d.24xlarge": {"us-east-2": 21.95764, "us-west-2": 21.95764},

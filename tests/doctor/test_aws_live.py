@@ -27,8 +27,8 @@ from gpuinfra.clouds.aws.permissions import permissions, statements
 from gpuinfra.clouds.aws.simulation import denial
 from gpuinfra.clouds.preflight import Row, State, answers, ok
 from gpuinfra.plan.model import Plan
-from gpuinfra.rehearsal.cloud.aws.policy import decide
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.aws.policy import decide
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.stacks import plan_of
 from tests.doctor import aws as account
 from tests.doctor.aws import Account, Answer, refuse
@@ -607,7 +607,7 @@ def test_without_credentials_the_topics_are_skipped(
     )
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "doctor.md").read_text(encoding="utf-8")
 
 
 def test_read_permissions_are_documented() -> None:

@@ -379,6 +379,6 @@ def test_every_failed_request_is_a_row(arm: Arm, monkeypatch: pytest.MonkeyPatch
 
 def test_read_permissions_are_documented() -> None:
     """The page lists the permission of each request."""
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "doctor.md").read_text(encoding="utf-8")
     assert [one for names in preflight.READS.values() for one in names if f"`{one}`" not in page] == []
     assert all(re.fullmatch(r"Microsoft\.\w+/.*/read", one) for names in preflight.READS.values() for one in names)

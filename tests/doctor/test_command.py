@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS, has_module
 from gpuinfra.cli import main
 from gpuinfra.clouds import preflight as rows
 from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, ok
 from gpuinfra.doctor import cloud, machine, state
-from gpuinfra.registry import CLOUDS, has_module
 from tests.doctor import aws as account
 
 ROOT = Path(__file__).parents[2]

@@ -21,10 +21,10 @@ from typing import Any
 import googleapiclient
 import pytest
 
+from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import preflight
 from gpuinfra.clouds.gcp.permissions import permissions
 from gpuinfra.clouds.preflight import Row, State, answers
-from gpuinfra.handover import gcp_credentials
 from gpuinfra.plan.model import Plan
 from tests.clouds.stacks import plan_of
 from tests.servers import Answering
@@ -447,5 +447,5 @@ def test_no_connection_is_a_row(google: Google, monkeypatch: pytest.MonkeyPatch)
 
 def test_read_permissions_are_documented() -> None:
     """The page lists the permission of each request."""
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "doctor.md").read_text(encoding="utf-8")
     assert [one for names in preflight.READS.values() for one in names if f"`{one}`" not in page] == []

@@ -11,9 +11,9 @@ import pytest
 
 from gpuinfra.clouds.aws import preflight as aws
 from gpuinfra.clouds.azure import preflight as azure
+from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import preflight as gcp
 from gpuinfra.clouds.preflight import Row, State, Unanswered
-from gpuinfra.handover import gcp_credentials
 from tests.doctor import aws as account
 from tests.doctor.arm import Arm, Credential
 

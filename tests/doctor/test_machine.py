@@ -12,7 +12,7 @@ from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.doctor import machine
 from gpuinfra.engine import Engine, build, keep
 from gpuinfra.engine.module import CLI, HOST, read_module
-from gpuinfra.rehearsal import prerequisites
+from gpuinfra_rehearsal import prerequisites
 
 
 def _states(rows: list[Row]) -> list[State]:

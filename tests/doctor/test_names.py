@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import adopt as aws_adopt
 from gpuinfra.clouds.gcp import adopt as gcp_adopt
 from gpuinfra.clouds.preflight import Row, State, ok, problem

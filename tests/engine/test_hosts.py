@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.errors import EnvironmentMissing
+from gpuinfra.base.shipped import shipped
 from gpuinfra.engine import Engine, hosts, keep
 from gpuinfra.engine.go import NoGo
 from gpuinfra.engine.module import CLI, read_module
-from gpuinfra.errors import EnvironmentMissing
-from gpuinfra.shipped import shipped
 
 
 def script(path: Path) -> Path:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.refresh import MAX_VALUE, CloudChange, Property, changes_in, preview_refresh
-from gpuinfra.errors import EnvironmentMissing
 
 RECORDED = json.loads((Path(__file__).parent / "recordings" / "refresh-3.259.0.json").read_text())
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.engine import find, keep, release
 from gpuinfra.engine.module import read_module
-from gpuinfra.errors import EnvironmentMissing
 from tests.servers import Answering
 
 MODULE = read_module()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import Failure, UpFailed, destroy, remove, up
-from gpuinfra.errors import DeploymentError
 
 if TYPE_CHECKING:
     from .conftest import Stack

@@ -20,9 +20,9 @@ import pytest
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.handover import provider as module
 from gpuinfra.handover import wire
-from gpuinfra.shipped import shipped
 
 from .fleet import BUNDLE, LAUNCHED, OWNER, ROLE, Fleet, instance, judge
 

@@ -1,4 +1,4 @@
-"""The tables of refusals: recorded messages of the providers, variations of them, and `docs/refusals.md`."""
+"""The tables of refusals: recorded messages of the providers, variations of them, and `docs/reference/refusals.md`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.handover import aws, azure, gcp
+from gpuinfra.clouds.aws.handover import ports as aws
+from gpuinfra.clouds.azure.handover import ports as azure
+from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind, Refusals, summary
 from gpuinfra.handover.watch import Outcome
 
-PAGE = Path(__file__).parents[2] / "docs" / "refusals.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
 TABLES: dict[str, tuple[str, Refusals]] = {
     "aws": ("AWS", aws.REFUSALS),
     "azure": ("Azure", azure.REFUSALS),
@@ -139,7 +141,7 @@ def page() -> str:
 
 
 def test_page_lists_every_message() -> None:
-    """The tables of docs/refusals.md are generated from the code; run this file as a program to write them."""
+    """The tables of docs/reference/refusals.md are generated from the code; run this file as a program to write them."""
     found = re.search(r"<!-- refusals -->\n(.*?)<!-- /refusals -->", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert found.group(1).strip() == page()

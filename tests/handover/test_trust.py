@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.handover import aws, gcp, trust
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.aws.handover import ports as aws
+from gpuinfra.clouds.gcp.handover import ports as gcp
+from gpuinfra.handover import trust
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.registry import CLOUDS
 from tests.servers import Answering, serve
 
 

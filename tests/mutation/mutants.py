@@ -1,7 +1,7 @@
 """Makes the mutants of a module: copies of its syntax tree with one change each.
 
 A mutant's name holds the function, the changed code and the new code, without line numbers, so that it stays the same when other
-code of the module changes. `docs/decisions/mutation.md` explains the choice of the changes.
+code of the module changes. `docs/internals/decisions/mutation.md` explains the choice of the changes.
 """
 
 from __future__ import annotations

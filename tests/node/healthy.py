@@ -22,9 +22,9 @@ from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import FilePlan
-from gpuinfra.rehearsal import devices
-from gpuinfra.rehearsal.nodes.state import hardware_of
 from gpuinfra.software.lock import LockRequest, lock
+from gpuinfra_rehearsal import devices
+from gpuinfra_rehearsal.nodes.state import hardware_of
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "nvidia-smi"
 KERNEL = "6.8.0-1040-aws"

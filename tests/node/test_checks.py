@@ -690,7 +690,7 @@ def test_missing_gpu_is_counted_by_checks_over_all_gpus() -> None:
 
 
 def test_outcomes_have_exactly_the_documented_fields() -> None:
-    """Outcomes match docs/formats.md and consist of JSON scalars and lists of them."""
+    """Outcomes match docs/reference/formats.md and consist of JSON scalars and lists of them."""
     for check in judged(node()).values():
         assert list(check) == [
             "id",

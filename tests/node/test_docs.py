@@ -8,7 +8,7 @@ import pytest
 from gpuinfra.node.checks import ALL
 from tests.node.real import tried
 
-PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
 
 
 def table() -> str:
@@ -27,7 +27,7 @@ def table() -> str:
 
 
 def test_page_lists_every_check() -> None:
-    """The table of docs/checks.md is generated from the code; run this file as a program to write it."""
+    """The table of docs/reference/checks.md is generated from the code; run this file as a program to write it."""
     found = re.search(r"<!-- checks -->\n(.*?)<!-- /checks -->", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert found.group(1).strip() == table()

@@ -40,7 +40,7 @@ def made(seq: int = 1, previous: str | None = None, boot: str = BOOT, **probes: 
 
 
 def test_evidence_has_exactly_the_documented_fields() -> None:
-    """The document has the fields of docs/formats.md: raw output, outcomes, GPUs, host keys, journal, and the hash of the previous document."""
+    """The document has the fields of docs/reference/formats.md: raw output, outcomes, GPUs, host keys, journal, and the hash of the previous document."""
     document = made()
     assert list(document) == [
         "schema", "cloud", "cluster", "pool", "region", "machine", "instance_id", "boot_id", "seq", "measured_in",
@@ -112,7 +112,7 @@ def test_old_evidence_does_not_fill_the_disk(tmp_path: Path) -> None:
 
 
 def test_evidence_and_proof_are_stored_under_the_nodes_folder(cloud: Cloud, tmp_path: Path) -> None:
-    """Both documents are at the location of docs/formats.md, and the proof contains the hash of the evidence."""
+    """Both documents are at the location of docs/reference/formats.md, and the proof contains the hash of the evidence."""
     kept = evidence.EvidenceFolder(tmp_path)
     upload.deliver(NODE, made(), kept, of(NODE))
     assert set(cloud.objects) == {f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"}

@@ -14,16 +14,16 @@ from cfnlint.api import lint_all
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.rehearsal.cloud.aws import operator as judge
-from gpuinfra.rehearsal.cloud.aws.policy import decide
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
-from gpuinfra.rehearsal.cloud.core.operator import Operator
-from gpuinfra.rehearsal.cloud.core.store import Resource
-from gpuinfra.rehearsal.least_privilege import compare
 from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra_rehearsal.cloud.aws import operator as judge
+from gpuinfra_rehearsal.cloud.aws.policy import decide
+from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.core.operator import Operator
+from gpuinfra_rehearsal.cloud.core.store import Resource
+from gpuinfra_rehearsal.least_privilege import compare
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
 

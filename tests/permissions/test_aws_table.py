@@ -10,7 +10,7 @@ import pytest
 
 from gpuinfra.clouds.aws.permissions import ACTIONS as BY_TYPE
 from gpuinfra.clouds.permissions import OPERATIONS
-from gpuinfra.rehearsal.cloud.aws.derive import _counterpart, _schemas
+from gpuinfra_rehearsal.cloud.aws.derive import _counterpart, _schemas
 from tests.clouds.aws import requests, requests_ec2, requests_other
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 

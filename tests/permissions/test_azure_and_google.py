@@ -16,12 +16,12 @@ import pytest
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions, permissions_of
-from gpuinfra.rehearsal.cloud.azure import operator as operator_azure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
-from gpuinfra.rehearsal.cloud.core.operator import Operator
-from gpuinfra.rehearsal.cloud.core.store import Resource
-from gpuinfra.rehearsal.cloud.gcp import operator as operator_gcp
+from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
+from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
+from gpuinfra_rehearsal.cloud.core.operator import Operator
+from gpuinfra_rehearsal.cloud.core.store import Resource
+from gpuinfra_rehearsal.cloud.gcp import operator as operator_gcp
 from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
 
 STACKS = [*shipped_stacks("azure"), *shipped_stacks("gcp")]

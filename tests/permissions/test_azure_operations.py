@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.permissions import ACTIONS, ASKED
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra_rehearsal.cloud.core import wire
 from tests.clouds.stacks import recording_of, shipped_stacks
 
 FACTS = json.loads((Path(__file__).parents[1] / "providers" / "answers" / "azure-operations.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 
 from gpuinfra.clouds.gcp.permissions import ASKED, PROJECT
 from gpuinfra.clouds.gcp.resources import RESOURCES
-from gpuinfra.rehearsal.cloud.gcp import calls
+from gpuinfra_rehearsal.cloud.gcp import calls
 
 ROWS = {row.type: [one for one in RESOURCES if one.type == row.type] for row in RESOURCES}
 CASES = [(type_, operation) for type_ in calls.types() for operation in ("create", "delete")]

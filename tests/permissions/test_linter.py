@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws.instances import buckets
 from gpuinfra.clouds.permissions import permissions_of
 from tests.clouds.stacks import plan_of, shipped_aws_stacks

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.clouds.permissions import OPERATIONS
-from gpuinfra.rehearsal.cloud.aws.operator import required
+from gpuinfra_rehearsal.cloud.aws.operator import required
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
 CALLS: dict[str, dict[str, list[str]]] = YAML(typ="safe").load(

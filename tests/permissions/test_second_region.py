@@ -9,16 +9,16 @@ from pathlib import Path
 import boto3
 import pytest
 
+from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.clouds.aws import requests as aws
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra.clouds.readiness import PREFLIGHT
+from gpuinfra.clouds.region.readiness import PREFLIGHT
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import has_module, module_of
-from gpuinfra.rehearsal.cloud.aws import operator
-from gpuinfra.rehearsal.cloud.azure import operator as azure_operator
 from gpuinfra.spec.recovery import RecoveryNames
+from gpuinfra_rehearsal.cloud.aws import operator
+from gpuinfra_rehearsal.cloud.azure import operator as azure_operator
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.aws.policy import decide
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.aws.policy import decide
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.spec import parse_spec, read_stack
 from gpuinfra.spec.load import stack_name

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds import profile_of
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.rules.cases import BASES
@@ -34,7 +34,7 @@ SMALLEST = {"aws": 28, "azure": 29, "gcp": 29}
 """The longest prefix of a subnet: AWS, VPC user guide, subnet sizing; Azure, virtual network FAQ; Google Cloud, VPC subnets, valid ranges
 (2026-11-24)."""
 SERVICE_ADDRESSES = 1024
-"""Addresses of the range of Managed Lustre or Filestore (docs/gcp.md)."""
+"""Addresses of the range of Managed Lustre or Filestore (docs/reference/gcp.md)."""
 
 
 @st.composite

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gpuinfra import day
+from gpuinfra.base import day
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.instances import schedule
 from gpuinfra.plan.expectation import REQUIRED
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import check
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.plan.goldens import CASES, FOLDER, plans, text
 from tests.rules.cases import ACCEPTED, TODAY, block, declaration, lustre, pool, reserved

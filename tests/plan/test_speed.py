@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.findings import Level
+from gpuinfra.base.findings import Level
+from gpuinfra.base.registry import module_of
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import PROBES
-from gpuinfra.registry import module_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
+from rehearsal.tests.nodes.every_machine import CAPACITY, REGIONS, TODAY, declared, machines, planned
 from tests.node.healthy import JOURNAL, machine, probes, state
-from tests.rehearsal.nodes.every_machine import CAPACITY, REGIONS, TODAY, declared, machines, planned
 
 CLOUDS = ("aws", "azure", "gcp")
 SPEEDS = {"N5", "B2", "B3", "B5"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import KEYS, TODAY, declaration, user
 

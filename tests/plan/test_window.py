@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.instances import schedule
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Group, Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_tables import dates
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, block, declaration, reserved

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.rules.nodes import local_zone_is_named
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.zones import Zoning, choose
-from gpuinfra.planning import make_plan
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.engine import find_engine
-from tests.rehearsal.cloud.test_engine import Rehearsal
+from rehearsal.tests.cloud.test_engine import Rehearsal
 
 POLICY = Path(__file__).parents[2] / "policy"
 

@@ -187,7 +187,7 @@ def test_each_rule_has_a_case_and_a_description() -> None:
     rules = [*OF_RESOURCE, *OF_STACK]
     assert {rule.__name__ for rule in rules} == {case[0] for case in CASES}
     assert set(CONFIG) <= {rule.__name__ for rule in rules}
-    page = (Path(gpu_rules.__file__).parents[1] / "docs" / "policy.md").read_text()
+    page = (Path(gpu_rules.__file__).parents[1] / "docs" / "guides" / "policy.md").read_text()
     for rule in rules:
         assert rule.__doc__
         assert "\n" not in rule.__doc__

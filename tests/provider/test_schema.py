@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS, module_of
 from gpuinfra.provider.schema import OUTPUTS, TYPE, package_schema
-from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.spec.model import ClusterSpec
 
 GOLDEN = Path(__file__).with_name("schema.json")

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import registry, wire
-from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields
+from gpuinfra_rehearsal.cloud.core import registry, wire
+from gpuinfra_rehearsal.cloud.core.sdk import Property, Type, fields
 
 ACCOUNT = "123456789012"
 SHORT = "IyEvYmluL2Jhc2gK"

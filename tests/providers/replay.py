@@ -13,9 +13,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from gpuinfra.rehearsal.cloud import compare
-from gpuinfra.rehearsal.cloud.compare import Difference, Recorded
-from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra_rehearsal.cloud import compare
+from gpuinfra_rehearsal.cloud.compare import Difference, Recorded
+from gpuinfra_rehearsal.cloud.core import registry
 
 HERE = Path(__file__).parent
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.json"))

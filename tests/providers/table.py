@@ -1,14 +1,14 @@
-"""The part of `docs/proofs.md` about recorded traffic: counts by cloud, and the differences that remain."""
+"""The part of `docs/reference/proofs.md` about recorded traffic: counts by cloud, and the differences that remain."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra_rehearsal.cloud.core import registry
 from tests.providers import replay
 
-PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "proofs.md"
 BEGIN, END = "<!-- recorded traffic: begin -->", "<!-- recorded traffic: end -->"
 TITLES = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud"}
 

@@ -18,14 +18,14 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from gpuinfra.clouds.aws import file_systems
-from gpuinfra.handover.aws import AutoScalingMembership, Ec2Console, parse_caller, stopped_at_canary
+from gpuinfra.clouds.aws.handover.ports import AutoScalingMembership, Ec2Console, parse_caller, stopped_at_canary
 from gpuinfra.handover.ports import GroupExpected, IdentityRefused
-from gpuinfra.rehearsal import endpoints
-from gpuinfra.rehearsal.cloud.aws import credentials, refreshes
-from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-from gpuinfra.rehearsal.cloud.core.server import Server
-from tests.rehearsal.cloud import stacks
-from tests.rehearsal.cloud.conftest import Client, cloud, connect
+from gpuinfra_rehearsal import endpoints
+from gpuinfra_rehearsal.cloud.aws import credentials, refreshes
+from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.server import Server
+from rehearsal.tests.cloud import stacks
+from rehearsal.tests.cloud.conftest import Client, cloud, connect
 
 __all__ = ["cloud", "connect"]
 

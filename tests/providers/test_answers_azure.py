@@ -1,7 +1,7 @@
 """Examples of the answers of Azure's own services (`answers/azure.json`): our code reads them.
 
 The examples are those that Azure publishes with its APIs, for the API versions that our code requests.
-`tests/rehearsal/cloud/test_azure_http.py` compares the answers of the stand-in with them.
+`rehearsal/tests/cloud/test_azure_http.py` compares the answers of the stand-in with them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.handover.azure import API_COMPUTE, BootDiagnostics, ScaleSets
+from gpuinfra.clouds.azure.handover.ports import API_COMPUTE, BootDiagnostics, ScaleSets
 from gpuinfra.handover.ports import GroupExpected
 from gpuinfra.node.azure import API_INSTANCE
 

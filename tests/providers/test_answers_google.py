@@ -1,4 +1,4 @@
-"""Answers of Compute Engine (`answers/gcp.json`): our code reads them. `tests/handover/test_gcp.py` compares the answers of the stand-in with Google's discovery documents."""
+"""Answers of Compute Engine (`answers/gcp.json`): our code reads them. `tests/clouds/gcp/test_handover_ports.py` compares the answers of the stand-in with Google's discovery documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.handover import gcp
+from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.handover.ports import GroupExpected
 from tests.clouds.gcp import discovery
 

@@ -9,9 +9,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuinfra.clouds.aws.resources import RESOURCES
-from gpuinfra.rehearsal.cloud.core.diff import diff
-from gpuinfra.rehearsal.cloud.core.replace import inputs
-from gpuinfra.rehearsal.cloud.core.sdk import sdk
+from gpuinfra_rehearsal.cloud.core.diff import diff
+from gpuinfra_rehearsal.cloud.core.replace import inputs
+from gpuinfra_rehearsal.cloud.core.sdk import sdk
 
 FACTS: dict[str, dict[str, Any]] = YAML(typ="safe").load(
     (Path(__file__).parent / "replacements.yaml").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra_rehearsal.cloud.core import registry
 from tests.providers import replay, table
 from tests.providers.replay import RECORDINGS
 
@@ -57,6 +57,6 @@ def test_every_package_can_be_rehearsed() -> None:
 
 
 def test_the_page_has_the_counts_of_the_replay() -> None:
-    """`docs/proofs.md` lists for each cloud how many recorded exchanges were replayed and which differences remain. Run
+    """`docs/reference/proofs.md` lists for each cloud how many recorded exchanges were replayed and which differences remain. Run
     `python -m tests.providers` to write it."""
     assert table.written() == table.PAGE.read_text(encoding="utf-8")

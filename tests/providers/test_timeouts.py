@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gpuinfra.registry import CLOUDS
+from gpuinfra.base.registry import CLOUDS
 from tests.clouds.gcp.variants import BASE, VARIANTS
 from tests.clouds.recorder import Registered
 from tests.clouds.stacks import recording_of, recording_of_spec, shipped_stacks

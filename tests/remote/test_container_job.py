@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.job import container_of
-from gpuinfra.errors import UsageError
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.remote import container, job, supervisor
 from gpuinfra.remote.container import Container
 from gpuinfra.spec import parse_spec

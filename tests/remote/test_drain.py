@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.remote.drain import SCRIPT, drain_all, stopped
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.clouds.readiness import OK, SKIPPED, WARN
+from gpuinfra.clouds.region.readiness import OK, SKIPPED, WARN
 from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack
-from tests.clone.stacks import file_of
+from tests.region.clone.stacks import file_of
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.errors import UsageError
+from gpuinfra.base.errors import UsageError
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import read_hosts
 from gpuinfra.remote.tunnels import hosts_of
@@ -128,8 +128,8 @@ def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover(tmp_path:
 
 
 def test_hosts_file_example_in_the_docs_is_valid(tmp_path: Path) -> None:
-    """The example in docs/remote.md sets what its comments state."""
-    text = (Path(__file__).parents[2] / "docs" / "remote.md").read_text()
+    """The example in docs/guides/remote.md sets what its comments state."""
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
     hosts = read_hosts(write(tmp_path, text.split("```yaml\n")[1].split("```")[0]))
     assert [(host.name, host.jump, host.sudo) for host in hosts.hosts] == [
         ("gpu-1", "bastion", True),

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gpuinfra.errors import UsageError
+from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
 from gpuinfra.remote.problem import HostProblem, Kind

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
 from gpuinfra.remote.fleet import Fleet
@@ -21,8 +21,8 @@ from gpuinfra.remote.verify import Verify
 from gpuinfra.rules import load_stack
 from gpuinfra.verification.judged import judge_all
 from gpuinfra.verification.over_ssh import found_of
-from tests.rehearsal.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401
-from tests.rehearsal.nodes.test_ssh_ports import key_of
+from rehearsal.tests.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401
+from rehearsal.tests.nodes.test_ssh_ports import key_of
 
 from .servers import needed
 
@@ -126,7 +126,7 @@ def test_node_with_an_untrusted_host_key_is_absent(node: tuple[Nodes, Host], pla
 @pytest.mark.long
 def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:  # noqa: F811
     """The node reboots into the requested kernel under its systemd, and the same run follows it to the end."""
-    from tests.rehearsal.nodes.test_steps import STACK
+    from rehearsal.tests.nodes.test_steps import STACK
 
     today = date(2026, 11, 21)
     file = tmp_path / "Pulumi.plain.yaml"

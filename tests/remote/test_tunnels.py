@@ -12,8 +12,8 @@ from typing import Any
 import paramiko
 import pytest
 
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.clouds.azure.tunnel import placeholder_key
-from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.report import plan_page, rehearsal_page, verification_page
 from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import plan_report
-from gpuinfra.shipped import shipped
 from tests.report.samples import check, node, report, verification
 from tests.report.test_pages import DAY, PAGES
 

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import main
 from gpuinfra.clouds.connections import connections
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS
 from gpuinfra.report import diagram
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_page import page

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from gpuinfra.report.document import node_entry, report_schema, totals
 from gpuinfra.report.nodes import checks_text
-from tests.rehearsal.validate import violations
+from rehearsal.tests.validate import violations
 from tests.report.samples import check, node, report
 
 

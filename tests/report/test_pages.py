@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.findings import Finding, Level
+from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.shipped import shipped
 from gpuinfra.report import nodes, plan_page, rehearsal_page, verification_page
 from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import PlanReport, plan_report
-from gpuinfra.shipped import shipped
 from tests.report.samples import HOSTILE, check, node, report, tags, verification
 
 DAY = date(2026, 11, 21)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
 from gpuinfra.cli.plan import compared
-from gpuinfra.rehearsal import changes
 from gpuinfra.report import plan_diff_text, tables
 from gpuinfra.report.plan_diff import ACTIONS, PlanDiff, PropertyChange, ResourceChange, field_changes
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
+from gpuinfra_rehearsal import changes
 from tests.clouds.stacks import TODAY
 
 FILE = shipped("stacks") / "Pulumi.aws-p4d.yaml"
@@ -44,7 +44,7 @@ def diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanDiff:
 def test_a_comparison_has_the_documented_keys(diff: PlanDiff) -> None:
     """The JSON document has the documented keys, both prices, and the findings that only one declaration has."""
     answer = diff.as_dict()
-    text = (ROOT / "docs/plan-json.md").read_text().partition("## `--diff --json`")[2]
+    text = (ROOT / "docs/reference/plan-json.md").read_text().partition("## `--diff --json`")[2]
     assert json.loads(json.dumps(answer)) == answer
     for key in (
         *answer,

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cost.compare import Row
 from gpuinfra.report import price_chart
 from gpuinfra.report.plan_json import plan_report
-from gpuinfra.shipped import shipped
 
 SVG = "{http://www.w3.org/2000/svg}"
 

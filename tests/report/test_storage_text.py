@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, declaration, lustre

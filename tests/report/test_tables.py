@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from gpuinfra.base.safe_text import one_line, printable
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.safe_text import one_line, printable
 from tests.report.samples import HOSTILE
 
 ID = "i-" + "0" * 60

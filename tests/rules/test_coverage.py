@@ -3,13 +3,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds import profile_of
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.registry import CLOUDS
 from gpuinfra.rules.run import all_rules
 from gpuinfra.rules.shape import OF_SOME_CLOUDS
 
-PAGE = Path(__file__).parents[2] / "docs/rules.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/rules.md"
 REFUSALS = {
     "AWS": [str(n) for n in range(1, 59)],
     "Azure": [str(n) for n in range(1, 51)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.findings import Level
+from gpuinfra.base.findings import Level
 from gpuinfra.rules import check
 from gpuinfra.spec.load import parse_spec
 

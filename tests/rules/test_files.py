@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.rules.files import file_path_is_free, variable_name_is_free
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import declaration, node_file
 

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
+from gpuinfra.base.findings import Finding, Level
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.findings import Finding, Level
 from gpuinfra.rules import check
 from gpuinfra.rules.run import COMMON, all_rules, cloud_rules
 from gpuinfra.spec import parse_spec

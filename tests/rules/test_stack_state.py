@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.clone import Request, clone
-from gpuinfra.findings import Level
+from gpuinfra.base.findings import Level
+from gpuinfra.base.shipped import shipped
+from gpuinfra.region.clone import Request, clone
 from gpuinfra.rules.stack import check_stack
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import read_stack
 from tests.rules.cases import TODAY
 

@@ -17,8 +17,8 @@ from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, Member
 from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.rules import load_stack
 from gpuinfra.search import outcome
 from gpuinfra.search.outcome import group_types, groups_in, running_groups, shortage, summary

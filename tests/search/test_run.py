@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.naming import logical
 from gpuinfra.engine.locked import Locked
 from gpuinfra.engine.up import UpFailed
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
-from gpuinfra.naming import logical
 from gpuinfra.node.journal import write_whole
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import Journal
 from gpuinfra.search.placements import check_editable, stack_for

@@ -1,10 +1,10 @@
-"""The list of scenarios, their recorded results, and the tables in `docs/scenarios.md`."""
+"""The list of scenarios, their recorded results, and the tables in `docs/reference/scenarios.md`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.rehearsal.scenarios import PAGE, PLACES, READY, SCENARIOS, page, recorded
+from rehearsal.tests.scenarios import PAGE, PLACES, READY, SCENARIOS, page, recorded
 
 CASES = (
     "no capacity in the first zone",
@@ -43,6 +43,6 @@ def test_each_scenario_has_a_result() -> None:
 
 
 def test_the_page_has_the_results() -> None:
-    """The tables on the page are generated from the results. `python -m tests.rehearsal.scenarios` writes them."""
+    """The tables on the page are generated from the results. `python -m rehearsal.tests.scenarios` writes them."""
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text

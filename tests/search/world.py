@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gpuinfra.base.naming import logical
+from gpuinfra.clouds.aws.handover.ports import REFUSALS
 from gpuinfra.engine.up import Failure, UpFailed
-from gpuinfra.handover.aws import REFUSALS
 from gpuinfra.handover.ports import GroupProblem
-from gpuinfra.naming import logical
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.search.journal import Journal
 from gpuinfra.search.outcome import Resources, Shortage, shortage
 from gpuinfra.search.run import Search

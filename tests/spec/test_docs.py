@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.errors import SpecError
 from gpuinfra.cost.file import load
-from gpuinfra.errors import SpecError
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import parse

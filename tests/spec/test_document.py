@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.errors import SpecError
+from gpuinfra.base.errors import SpecError
 from gpuinfra.spec.document import parse, read
 
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import gpuinfra
-from gpuinfra.findings import READING_RULES
+from gpuinfra.base.findings import READING_RULES
 from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.reference.schema import FILE

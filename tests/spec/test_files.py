@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gpuinfra import bundle
+from gpuinfra.base.errors import SpecError
 from gpuinfra.clouds import profile_of
-from gpuinfra.errors import SpecError
 from gpuinfra.plan.files import VARIABLES
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.remote import container
 from gpuinfra.report.plan_diff import field_changes
 from gpuinfra.rules import check, load_stack

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuinfra.base.errors import SpecError
 from gpuinfra.cost import price
-from gpuinfra.errors import SpecError
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import Field, create_model
 
-from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.findings import Level
+from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.base.findings import Level
 from gpuinfra.reference.schema import FILE, text
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.base import SpecModel

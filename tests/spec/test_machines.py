@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import machines_of
-from gpuinfra.planning import make_plan
-from gpuinfra.registry import CLOUDS
+from gpuinfra.plan.make import make_plan
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, declaration

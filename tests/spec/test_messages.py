@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.errors import SpecError
+from gpuinfra.base.errors import SpecError
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.base import SpecModel
 from gpuinfra.spec.capacity import OnDemand

@@ -12,8 +12,8 @@ import pytest
 from ruamel.yaml import YAML, YAMLError
 
 from gpuinfra import Aws, Azure, Block, ClusterSpec, Flex, Gcp, Home, Lustre, OnDemand, Pool, Reserved, Spot, check
-from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
+from gpuinfra.base.errors import SpecError
+from gpuinfra.base.findings import Finding, Level
 from gpuinfra.rules import load_stack
 from tests.rules.cases import TODAY
 from tests.spec.mistakes import MISTAKES, TEXTS, Mistake

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.errors import SpecError
+from gpuinfra.base.errors import SpecError
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import OwnStep, PoolPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_page import page
 from gpuinfra.report.plan_text import text

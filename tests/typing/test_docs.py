@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def programs() -> dict[str, str]:
-    """Page and line -> program. A block with a path, such as those in `docs/adding-a-cloud.md`, is a part of a package and no program."""
+    """Page and line -> program. A block with a path, such as those in `docs/internals/adding-a-cloud.md`, is a part of a package and no program."""
     found = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -37,10 +37,10 @@ def test_programs_in_the_documentation_pass_the_type_checker(tmp_path: Path) -> 
         file.write_text(program, encoding="utf-8")
         names[file.name] = place
     assert {place.partition(":")[0] for place in names.values()} >= {
-        "docs/declaring.md",
-        "docs/aws.md",
-        "docs/azure.md",
-        "docs/gcp.md",
+        "docs/reference/declaring.md",
+        "docs/reference/aws.md",
+        "docs/reference/azure.md",
+        "docs/reference/gcp.md",
     }
     words = [checker, "--outputjson", "--level", "error", *(str(tmp_path / name) for name in names)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -79,7 +79,7 @@ def test_valid_declarations_run() -> None:
 @pytest.mark.parametrize("kind", ["reserved", "spot", "flex"])
 def test_a3_mega_cluster_is_short(kind: str) -> None:
     """An A3 Mega cluster with Lustre takes at most 40 lines of Python for each kind of capacity."""
-    from gpuinfra.planning import make_plan
+    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import check
     from tests.rules.cases import TODAY
     from tests.typing import a3mega

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing
 from gpuinfra.cli import drift as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.engine import refresh
 from gpuinfra.engine.refresh import CloudChange, Property
-from gpuinfra.errors import DeploymentError, EnvironmentMissing
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.node.checks import ALL
 from gpuinfra.verification import store

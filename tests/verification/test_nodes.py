@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.cli import nodes as cli
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.report import nodes_text

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.cli import replace as cli
 from gpuinfra.cli import stack_context
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable

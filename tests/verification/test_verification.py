@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.verify import command
-from gpuinfra.errors import UsageError
 from gpuinfra.node import evidence
 from gpuinfra.verification.read import read_folder
 from tests.node.healthy import JOURNAL, P4D, probes, state

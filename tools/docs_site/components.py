@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gpuinfra.base.registry import CLOUDS, folder_of
 from gpuinfra.clouds import profile_of
-from gpuinfra.registry import CLOUDS, folder_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 

@@ -2,7 +2,7 @@
 """Writes the sources of the documentation site: `python tools/docs_site/stage.py FOLDER`.
 
 The sources are the pages of this checkout and the reference from `generated.py`. `conf.py` configures Sphinx, which builds
-the site from the sources. The navigation of the site follows `docs/README.md` and `docs/decisions/README.md`.
+the site from the sources. The navigation of the site follows `docs/README.md` and `docs/internals/decisions/README.md`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def stage(folder: Path) -> None:
     }
     home = commands_as_bash((ROOT / "README.md").read_text(encoding="utf-8"))
     (folder / "index.md").write_text(home + "".join(map(tree, sections, sections.values())), encoding="utf-8")
-    decisions = folder / "docs" / "decisions" / "README.md"
-    listed = [page for section in sections_of("docs/decisions/README.md").values() for page in section]
+    decisions = folder / "docs" / "internals" / "decisions" / "README.md"
+    listed = [page for section in sections_of("docs/internals/decisions/README.md").values() for page in section]
     decisions.write_text(decisions.read_text(encoding="utf-8") + tree("", listed), encoding="utf-8")
 
 

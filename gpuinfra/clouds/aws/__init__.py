@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuinfra.lazy import lazy_exports
+from gpuinfra.base.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.audit import (

@@ -1,6 +1,6 @@
 """Find the AWS resources that `destroy` retained, for `gpuinfra adopt`.
 
-Names are derived from the account, region and stack (`gpuinfra.naming`), so no saved state is needed. This module makes only read requests; Pulumi imports the resources.
+Names are derived from the account, region and stack (`gpuinfra.base.naming`), so no saved state is needed. This module makes only read requests; Pulumi imports the resources.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
@@ -125,7 +125,7 @@ def buckets(plan: Plan, account: str, token: str) -> list[str]:
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
-    from gpuinfra.errors import EnvironmentMissing
+    from gpuinfra.base.errors import EnvironmentMissing
 
     try:
         import boto3

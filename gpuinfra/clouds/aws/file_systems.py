@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 
 IDENTITY = "gpuinfra:file-system"
 """Key of the tag that identifies an FSx for OpenZFS file system, which has no log group. Its value is the unique name of the file system."""

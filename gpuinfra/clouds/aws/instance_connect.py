@@ -15,8 +15,8 @@ import socket
 import subprocess
 import sys
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.relay import relay
-from gpuinfra.safe_text import one_line
 
 CONNECT_S = 20.0
 

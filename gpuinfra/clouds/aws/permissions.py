@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
@@ -19,7 +20,6 @@ from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, NAMES, SSH, STO
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.planned import PlannedResource
-from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.recovery_model import NamesPlan
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import adopt, quotas
 from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
@@ -34,7 +35,6 @@ from gpuinfra.clouds.preflight import (
 )
 from gpuinfra.plan.model import Group, Image, Plan, PoolPlan
 from gpuinfra.software.images import ImageFamily
-from gpuinfra.words import counted
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID",)
 """Environment variables that contain credentials."""
@@ -58,7 +58,7 @@ READS: dict[str, tuple[str, ...]] = {
     "image": ("ssm:GetParameter", "ec2:DescribeImages"),
     "names": ("s3:ListBucket",),
 }  # fmt: skip
-"""Maps a topic to the permissions that its requests require. `docs/doctor.md` contains them as a policy."""
+"""Maps a topic to the permissions that its requests require. `docs/guides/doctor.md` contains them as a policy."""
 
 
 class Preflight:
@@ -158,7 +158,7 @@ class Preflight:
         names = [f"{action}{reason}" for action, reason in sorted(missing.items())]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = f"{len(missing)} of {counted(len(total), 'action')} denied: {', '.join(names[:SHOWN])}{more}"
-        fix = f"run `gpuinfra permissions STACK`, and attach the policies that it prints to {source} (docs/permissions.md)"
+        fix = f"run `gpuinfra permissions STACK`, and attach the policies that it prints to {source} (docs/reference/permissions.md)"
         yield problem("permissions", where, what, "the policies that `gpuinfra permissions` prints", fix)
 
     def _principal(self) -> str:

@@ -12,7 +12,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
-from gpuinfra.clouds.aws.recovery import REPLICATION
+from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (

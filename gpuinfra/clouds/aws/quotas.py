@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpuinfra.clouds.aws.api_errors import asked, code_of
-from gpuinfra.clouds.aws.recovery import quota_request
+from gpuinfra.clouds.aws.region.recovery import quota_request
 from gpuinfra.clouds.preflight import Question, Row, Unanswered, failed, quota_row
 from gpuinfra.plan.model import FileSystemPlan, Plan
 

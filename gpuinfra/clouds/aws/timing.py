@@ -1,6 +1,6 @@
 """How long AWS needs to create resources, and which resources wait for which. Pure.
 
-The figures are from public logs of the provider that this program uses, terraform-provider-aws, or from AWS. `docs/time-to-nodes.md` explains the estimate.
+The figures are from public logs of the provider that this program uses, terraform-provider-aws, or from AWS. `docs/reference/time-to-nodes.md` explains the estimate.
 """
 
 from __future__ import annotations

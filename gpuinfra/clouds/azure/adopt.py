@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuinfra import naming
+from gpuinfra.base import naming
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.instances import Lookup
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.planned import Found, find_retained
-from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
@@ -135,7 +135,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
         raise UsageError(
             "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"
         )
-    from gpuinfra.handover.azure_rest import Refused, Rest
+    from gpuinfra.clouds.azure.rest import Refused, Rest
     from gpuinfra.handover.ports import PortUnavailable
 
     rest = Rest()

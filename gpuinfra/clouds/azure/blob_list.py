@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlencode
 from xml.etree import ElementTree as Xml
 
-from gpuinfra.errors import DeploymentError
-from gpuinfra.handover.azure_rest import raise_for
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.azure.rest import raise_for
 
 if TYPE_CHECKING:
-    from gpuinfra.handover.azure_rest import Rest
+    from gpuinfra.clouds.azure.rest import Rest
 
 COPY_OF = "gpuinfra_copy_of"
 """Metadata key of a blob that a failback copied, with the ETag in the replica. Metadata keys must be C# identifiers."""

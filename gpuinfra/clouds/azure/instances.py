@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.planned import Instance, retained_subnets

@@ -1,6 +1,6 @@
 """Names and resource IDs on Azure. Pure.
 
-Most names consist of the cluster name, the purpose and the stack token (`gpuinfra.naming.unique_name`).
+Most names consist of the cluster name, the purpose and the stack token (`gpuinfra.base.naming.unique_name`).
 Names of storage accounts and key vaults are global and have short limits. They contain a token derived from the subscription and stack, and the readable part
 is shortened. An Azure resource ID is a path that consists of names, so `gpuinfra adopt` finds retained resources without stored IDs.
 """
@@ -12,7 +12,7 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 
 GLOBAL_TOKEN_LENGTH = 10
 """Hexadecimal digits of the token in global names (40 bits). A collision causes an error at creation."""

@@ -17,6 +17,7 @@ from typing import Any
 from gpuinfra.clouds.azure import adopt, quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
+from gpuinfra.clouds.azure.rest import Refused, Rest
 from gpuinfra.clouds.preflight import (
     Owner,
     Question,
@@ -32,7 +33,6 @@ from gpuinfra.clouds.preflight import (
     unreachable,
     warning,
 )
-from gpuinfra.handover.azure_rest import Refused, Rest
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Group, Plan, PoolPlan
 from gpuinfra.software.images import ImageFamily
@@ -49,7 +49,7 @@ TIMEOUT_S = 10.0
 SUBSCRIPTIONS = "2022-12-01"
 """Version of the API of subscriptions."""
 ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
-"""The feature that all nodes use (docs/azure.md)."""
+"""The feature that all nodes use (docs/reference/azure.md)."""
 SHOWN = 12
 """Maximum number of missing actions that a row lists."""
 
@@ -175,7 +175,7 @@ class Preflight:
             return
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
-        fix = f"run `gpuinfra permissions STACK`, create the role that it prints, and assign the role to the identity with the scope {scope} (docs/permissions.md)"
+        fix = f"run `gpuinfra permissions STACK`, create the role that it prints, and assign the role to the identity with the scope {scope} (docs/reference/permissions.md)"
         yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
 
     def providers(self, plan: Plan) -> Iterator[Row]:

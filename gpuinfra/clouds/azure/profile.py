@@ -15,7 +15,7 @@ from gpuinfra.clouds.azure import catalog, names, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, NETAPP, NETAPP_SUBNET, REGIONAL
-from gpuinfra.clouds.azure.recovery import REPLICATION
+from gpuinfra.clouds.azure.region.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
@@ -368,7 +368,7 @@ def _plain(os: str, machine: MachineType) -> Image:
 
 
 def _fault_domains(zone: str, *, fabric: bool) -> int | None:
-    """Return the fault domain count. 1 spreads nodes as widely as possible. A single placement group requires 5 in a zone, or Azure's choice in a regional set (docs/azure.md)."""
+    """Return the fault domain count. 1 spreads nodes as widely as possible. A single placement group requires 5 in a zone, or Azure's choice in a regional set (docs/reference/azure.md)."""
     if not fabric:
         return 1
     return None if zone == REGIONAL else 5

@@ -14,9 +14,9 @@ from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
-from gpuinfra.clouds.azure.second_region import SECOND_REGION
+from gpuinfra.clouds.azure.region.second_region import SECOND_REGION
 from gpuinfra.clouds.preflight import Question, Row, failed, quota_needs, quota_row
-from gpuinfra.clouds.second_region import Quota
+from gpuinfra.clouds.region.second_region import Quota
 from gpuinfra.plan.model import Plan, PoolPlan
 
 COMPUTE, STORAGE_CACHE, NETAPP = "2024-07-01", "2026-01-01", "2025-06-01"

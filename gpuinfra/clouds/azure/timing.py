@@ -1,7 +1,7 @@
 """How long Azure needs to create resources, and which resources wait for which. Pure.
 
 The figures are from public logs of `terraform apply`, whose provider sends the same requests and waits for the same operations, or from issues.
-`docs/time-to-nodes.md` explains the estimate.
+`docs/reference/time-to-nodes.md` explains the estimate.
 """
 
 from __future__ import annotations

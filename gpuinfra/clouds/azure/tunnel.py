@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import UsageError
 from gpuinfra.clouds.login import Login
-from gpuinfra.errors import UsageError
 from gpuinfra.inventory import Node
 
 USER = "gpuinfra"
@@ -38,7 +38,7 @@ def proxy_command(
     bastion = _bastion(resources)
     if bastion is None:
         raise UsageError(
-            "the stack has no Bastion; use --direct if the private addresses of the nodes are reachable, or --hosts FILE (docs/remote.md)"
+            "the stack has no Bastion; use --direct if the private addresses of the nodes are reachable, or --hosts FILE (docs/guides/remote.md)"
         )
     if not node.resource:
         raise UsageError(f"the state has no resource ID for {node.id}; run `pulumi refresh` first")

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from gpuinfra import naming
+from gpuinfra.base import naming
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
+from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.planned import Found, bucket_names, find_retained
-from gpuinfra.errors import EnvironmentMissing, UsageError
-from gpuinfra.handover import gcp_credentials
 from gpuinfra.plan.model import Plan
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

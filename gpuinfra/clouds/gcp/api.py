@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from gpuinfra.clouds.failover import Unreachable
-from gpuinfra.clouds.gcp.readiness import ENDPOINTS
-from gpuinfra.errors import DeploymentError
-from gpuinfra.handover.gcp import COMPUTE, Client, RequestFailed
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.clouds.gcp.handover.ports import COMPUTE, Client, RequestFailed
+from gpuinfra.clouds.gcp.region.readiness import ENDPOINTS
+from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.trust import checked_address
-from gpuinfra.safe_text import one_line
 
 COMPUTE_ENGINE, DNS, LUSTRE, STORAGE, TRANSFER = "compute", "dns", "lustre", "storage", "storagetransfer"
 ADDRESSES = {
@@ -32,7 +32,7 @@ NOT_FOUND, CHANGED, BUSY = 404, 412, (408, 429)
 
 
 class Sender(Protocol):
-    """Sends a request. `gpuinfra.handover.gcp.Client.json` describes the parameters."""
+    """Sends a request. `gpuinfra.clouds.gcp.handover.ports.Client.json` describes the parameters."""
 
     def json(
         self,

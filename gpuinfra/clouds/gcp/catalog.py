@@ -106,7 +106,7 @@ A3_HIGH = MachineType(
     quotas=_quota("NVIDIA_H100"),
     floors=(
         Floor(check="B3", what="all-gather of 512 MiB across two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
-        # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/decisions/network-plugin.md).
+        # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/internals/decisions/network-plugin.md).
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=330, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1455: 365 to 370 with rings on eight H100", read=date(2026, 11, 23)),
         _PCIE_5_HOST,
     ),

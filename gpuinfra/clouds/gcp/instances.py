@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
-from gpuinfra.clouds.gcp.recovery import APIS as REPLICATION_APIS
+from gpuinfra.clouds.gcp.region.recovery import APIS as REPLICATION_APIS
 from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 
 NAME_LIMIT = 63
 """Maximum length of most names (RFC 1035)."""

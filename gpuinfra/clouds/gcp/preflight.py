@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.gcp import adopt, instances, quotas
+from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
 from gpuinfra.clouds.gcp.permissions import BILLING
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
@@ -34,11 +36,9 @@ from gpuinfra.clouds.preflight import (
     unreachable,
     warning,
 )
-from gpuinfra.handover import gcp_credentials
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.trust import checked_address
 from gpuinfra.plan.model import Group, Plan, PoolPlan
-from gpuinfra.safe_text import one_line
 from gpuinfra.software.images import ImageFamily
 
 LOGIN = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
@@ -72,7 +72,7 @@ READS: dict[str, tuple[str, ...]] = {
 """Maps a topic to the permissions that its requests require. Testing your own permissions requires none."""
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
-"""APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/gcp.md)."""
+"""APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/reference/gcp.md)."""
 _OVERRIDES = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 _APIS = {
     "compute": (f"{_OVERRIDES}COMPUTE", "https://compute.googleapis.com/compute/v1/"),
@@ -222,7 +222,7 @@ class Preflight:
         if missing:
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
             what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
-            fix = "run `gpuinfra permissions STACK`, create the role that it prints, and grant the role on the project (docs/permissions.md)"
+            fix = "run `gpuinfra permissions STACK`, create the role that it prints, and grant the role on the project (docs/reference/permissions.md)"
             yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
         else:
             yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")

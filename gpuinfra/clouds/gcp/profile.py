@@ -14,7 +14,7 @@ from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.images import IMAGES
 from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
-from gpuinfra.clouds.gcp.recovery import REPLICATION
+from gpuinfra.clouds.gcp.region.recovery import REPLICATION
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
@@ -321,7 +321,7 @@ PROFILE = GcpProfile()
 
 
 def _provisioning(machine: MachineType, kind: str) -> str:
-    """Return `RESERVATION_BOUND` for families that are available only with dense reservations. Other reservations are set in the template (docs/gcp.md)."""
+    """Return `RESERVATION_BOUND` for families that are available only with dense reservations. Other reservations are set in the template (docs/reference/gcp.md)."""
     if kind == "reserved":
         return "STANDARD" if CapacityKind.ON_DEMAND in machine.capacity else "RESERVATION_BOUND"
     return {"spot": "SPOT", "flex": "FLEX_START"}.get(kind, "STANDARD")

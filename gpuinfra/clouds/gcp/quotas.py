@@ -18,7 +18,7 @@ from typing import Any
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
 from gpuinfra.clouds.gcp.catalog import MACHINES
-from gpuinfra.clouds.gcp.recovery import quota_preference, quota_request
+from gpuinfra.clouds.gcp.region.recovery import quota_preference, quota_request
 from gpuinfra.clouds.preflight import Question, Row, failed, quota_needs, quota_row, skipped
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 

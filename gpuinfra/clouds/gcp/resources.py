@@ -64,7 +64,7 @@ _FIREWALL_ACTIONS = _crud("compute.firewalls", _UPDATE_POLICY, wait=_GLOBAL)
 _KEY_GRANT_ACTIONS = _iam_policy("cloudkms.cryptoKeys")
 _BUCKET_GRANT_ACTIONS = _iam_policy("storage.buckets")
 # A log bucket has no lookup: a create operation acquires an existing bucket. An import sets `project` to `projects/P`, so the next `up` would replace and
-# delete the bucket (docs/decisions/gcp-log-buckets.md).
+# delete the bucket (docs/internals/decisions/gcp-log-buckets.md).
 _LOG_BUCKET_ACTIONS = Actions(
     "logging.buckets.create logging.buckets.update logging.operations.get",
     "logging.buckets.get",

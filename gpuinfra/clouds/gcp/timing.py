@@ -1,6 +1,6 @@
 """How long Google Cloud needs to create resources, and which resources wait for which. Pure.
 
-The figures are from a public log of the provider that this program uses, terraform-provider-google, or from issues. `docs/time-to-nodes.md` explains the estimate.
+The figures are from a public log of the provider that this program uses, terraform-provider-google, or from issues. `docs/reference/time-to-nodes.md` explains the estimate.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.json_text import parsed
 from gpuinfra.clouds.login import Login, answer_of, new_key
-from gpuinfra.errors import DeploymentError
 from gpuinfra.inventory import Node
-from gpuinfra.json_text import parsed
 
 KEY_LIFETIME = "3h"
 """Lifetime of a key. It is longer than the default time limit of `gpuinfra bootstrap`, which opens connections until it ends."""

@@ -3,7 +3,7 @@
 To add a check, write a `Check` class in the module for its subject, and add the machines that must pass the check to `REQUIRED` in
 `gpuinfra/plan/expectation.py`. A class with an ID registers itself when this package imports its module.
 If the check requires output that no probe collects, add a probe to `gpuinfra/node/probes.py`. If a failed check requires an action other
-than `configure`, add the ID to `gpuinfra/node/advice.py`. `python -m tests.node.test_docs` regenerates the table in `docs/checks.md`.
+than `configure`, add the ID to `gpuinfra/node/advice.py`. `python -m tests.node.test_docs` regenerates the table in `docs/reference/checks.md`.
 """
 
 from __future__ import annotations

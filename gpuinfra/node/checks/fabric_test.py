@@ -32,7 +32,7 @@ class FabricTest(Check):
         "compare N1, N2, N5 and N7 with a fast node, and terminate the instance so that its group replaces it; to hand over without this test, set "
         "handover.fabric_test to off"
     )
-    source = "the floors of B3; docs/decisions/pairs.md describes the rounds"
+    source = "the floors of B3; docs/internals/decisions/pairs.md describes the rounds"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         if answers.raw("fabric-result").exit != 0:

@@ -7,8 +7,8 @@ import os
 from datetime import date
 from pathlib import Path
 
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 
 from .root import PrivateRoot, base

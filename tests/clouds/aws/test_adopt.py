@@ -14,15 +14,15 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from gpuinfra import naming
-from gpuinfra.adopt import import_file, retained
+from gpuinfra.base import naming
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists
+from gpuinfra.clouds.adopt import import_file, retained
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.adopt import Account, retained_in
 from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
 

@@ -1,4 +1,4 @@
-"""The programs in docs/aws.md are short and run."""
+"""The programs in docs/reference/aws.md are short and run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.clouds.recorder import record
 
-PAGE = Path(__file__).parents[3] / "docs" / "aws.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "aws.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 

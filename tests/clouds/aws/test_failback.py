@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from gpuinfra.clouds.aws import failback as aws
-from gpuinfra.clouds.failover import Copy, Pair, failback_of
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region import failback as aws
+from gpuinfra.clouds.region.failover import Copy, Pair, failback_of
 
 START = datetime(2026, 11, 26, tzinfo=UTC)
 PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
@@ -196,5 +196,5 @@ def test_replication_and_launches_are_enabled() -> None:
 def test_a_cloud_without_the_module_has_no_failback(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cloud supports a failback. A cloud whose package has no `failback` module does not."""
     assert failback_of(cloud, "first", "second", {}) is not None
-    monkeypatch.setattr("gpuinfra.clouds.failover.has_module", lambda cloud, module: False)
+    monkeypatch.setattr("gpuinfra.clouds.region.failover.has_module", lambda cloud, module: False)
     assert failback_of(cloud, "first", "second", {}) is None

@@ -18,9 +18,9 @@ from botocore.exceptions import (
 )
 from botocore.stub import Stubber
 
-from gpuinfra.clouds.aws import failover as aws
-from gpuinfra.clouds.failover import Pair, Unreachable, failover_of
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region import failover as aws
+from gpuinfra.clouds.region.failover import Pair, Unreachable, failover_of
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
@@ -212,7 +212,7 @@ def test_refused_requests_are_not_unreachable(code: str, expected: type[Exceptio
 def test_a_cloud_without_the_module_has_no_failover(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cloud supports a failover. A cloud whose package has no `failover` module does not."""
     assert failover_of(cloud, "first", "second", {}) is not None
-    monkeypatch.setattr("gpuinfra.clouds.failover.has_module", lambda cloud, module: False)
+    monkeypatch.setattr("gpuinfra.clouds.region.failover.has_module", lambda cloud, module: False)
     assert failover_of(cloud, "first", "second", {}) is None
 
 

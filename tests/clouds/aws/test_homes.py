@@ -6,8 +6,8 @@ import functools
 import json
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.aws import policy
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.aws import policy
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.aws.reach import Out, holes, outwards
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec

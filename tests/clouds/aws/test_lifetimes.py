@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.resources import resources
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Lifetime, Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery import replicated
-from gpuinfra.planning import make_plan
-from gpuinfra.rehearsal.cloud.aws import policy
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra.spec import parse_spec
+from gpuinfra_rehearsal.cloud.aws import policy
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.aws.test_homes import SPEC
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of_spec

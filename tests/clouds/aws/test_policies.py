@@ -11,12 +11,12 @@ import pytest
 from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws import resources
-from gpuinfra.rehearsal.cloud.aws import policy
-from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.aws import policy
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
 
-PAGE = Path(__file__).parents[3] / "docs/aws.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/aws.md"
 STACKS = shipped_aws_stacks()
 SESSIONS = {"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
             "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}  # fmt: skip

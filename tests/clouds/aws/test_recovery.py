@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.naming import bucket_name
 from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
-from gpuinfra.naming import bucket_name
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPart, RecoveryPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
 from gpuinfra.spec import ClusterSpec, parse_spec
@@ -216,7 +216,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "aws.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "aws.md"
 (PROGRAM,) = [
     one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
 ]

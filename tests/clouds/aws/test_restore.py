@@ -13,12 +13,12 @@ from botocore.exceptions import ClientError
 from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.timing import ready_time
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import FileSystemPlan, Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
+from rehearsal.tests.nodes.machines import TODAY
 from tests.clouds.stacks import recording_of_spec
-from tests.rehearsal.nodes.machines import TODAY
 from tests.rules.cases import declaration, lustre
 
 BACKUP = "backup-0123456789abcdef0"

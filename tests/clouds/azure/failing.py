@@ -16,7 +16,7 @@ from azure.mgmt.storage.operations import _operations as storage
 from azure.mgmt.storagecache.operations import _operations as cache
 
 from gpuinfra.clouds.azure.blob_list import Blob
-from gpuinfra.handover.azure_rest import Answer, NotReached, Rest
+from gpuinfra.clouds.azure.rest import Answer, NotReached, Rest
 from tests.clouds.azure.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID, SOURCES
 from tests.doctor.arm import Credential
 

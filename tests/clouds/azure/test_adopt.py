@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuinfra import naming
-from gpuinfra.adopt import import_file, retained
+from gpuinfra.base import naming
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
+from gpuinfra.clouds.adopt import import_file, retained
 from gpuinfra.clouds.azure import adopt
 from gpuinfra.clouds.azure.adopt import Found, Subscription, look, retained_resources
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.errors import EnvironmentMissing, UsageError
-from gpuinfra.handover.azure_rest import Refused
-from gpuinfra.planning import make_plan
+from gpuinfra.clouds.azure.rest import Refused
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
 from tests.clouds.azure.variants import BASE, LUSTRE, spec_of_variant, variant
@@ -130,7 +130,7 @@ def test_a_missing_permission_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
             raise Refused(403, "AuthorizationFailed", "the client has no permission to read")
 
     monkeypatch.setenv(adopt.SUBSCRIPTION_VARIABLE, SUBSCRIPTION)
-    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Forbidden)
+    monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Forbidden)
     with pytest.raises(EnvironmentMissing, match="AuthorizationFailed"):
         look(PLAN, "0a1b2c3d", None)
 
@@ -144,7 +144,7 @@ def test_the_subscription_must_be_unique(monkeypatch: pytest.MonkeyPatch, seen: 
             return [{"subscriptionId": one} for one in seen]
 
     monkeypatch.delenv(adopt.SUBSCRIPTION_VARIABLE, raising=False)
-    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Visible)
+    monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Visible)
     with pytest.raises(EnvironmentMissing, match=f"have access to {len(seen)} subscriptions; set ARM_SUBSCRIPTION_ID"):
         look(PLAN, "0a1b2c3d", None)
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from azure.mgmt.privatedns import models
 
-from gpuinfra.clouds.azure.dns import AzureDns
-from gpuinfra.clouds.dns import Mounted, NameRecord, lines, look
-from gpuinfra.clouds.readiness import UNREAD, WARN, Question
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.azure.region.dns import AzureDns
+from gpuinfra.clouds.region.dns import Mounted, NameRecord, lines, look
+from gpuinfra.clouds.region.readiness import UNREAD, WARN, Question
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import NamesPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.azure.failing import SCOPE, Regions
 from tests.clouds.stacks import TODAY, plan_of, spec_of
@@ -90,7 +90,7 @@ def test_a_login_that_does_not_exist_is_unread(monkeypatch: pytest.MonkeyPatch) 
     def refused(*_: object) -> None:
         raise DeploymentError("no login")
 
-    monkeypatch.setattr("gpuinfra.clouds.dns.dns_of", refused)
+    monkeypatch.setattr("gpuinfra.clouds.region.dns.dns_of", refused)
     names = NamesPlan(zone=ZONE, domain=DOMAIN, login=f"login.{DOMAIN}", mounts=())
     recovery = plan_of("azure-recovery").recovery
     assert recovery is not None

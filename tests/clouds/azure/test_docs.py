@@ -1,4 +1,4 @@
-"""The programs in docs/azure.md are short and run."""
+"""The programs in docs/reference/azure.md are short and run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import read_stack
 from tests.clouds.azure.models import WITHOUT
 from tests.clouds.azure.variants import VARIANTS
 from tests.clouds.recorder import record
 from tests.clouds.stacks import TODAY
 
-PAGE = Path(__file__).parents[3] / "docs" / "azure.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "azure.md"
 LAYERS = re.findall(r"```yaml\n(# Pulumi\..*?)```", PAGE.read_text(), flags=re.DOTALL)
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.components.security import LUSTRE_PORTS
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, variant
 from tests.clouds.azure.variants import EXISTING as NETWORK

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from azure.storage.blob._generated.operations import _block_blob_operations as client
 
-from gpuinfra.clouds.azure import failback as azure
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.blob_list import COPY_OF, Blob
-from gpuinfra.clouds.azure.failback import AzureFailback
-from gpuinfra.clouds.azure.failover import STOPPED
-from gpuinfra.clouds.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable, failback_of
-from gpuinfra.errors import DeploymentError
+from gpuinfra.clouds.azure.region import failback as azure
+from gpuinfra.clouds.azure.region.failback import AzureFailback
+from gpuinfra.clouds.azure.region.failover import STOPPED
+from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable, failback_of
 from tests.clouds.azure.failing import ACCOUNTS, MARK, Regions, account, blob
 from tests.clouds.azure.test_failover import DONE, PAIR, REPLICA, SOURCE
 from tests.clouds.azure.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID

@@ -10,11 +10,11 @@ from azure.mgmt.compute import models as compute
 from azure.mgmt.storage import models as storage
 from azure.mgmt.storagecache import models as cache
 
-from gpuinfra.clouds.azure import failover as azure
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.blob_list import Blob
-from gpuinfra.clouds.azure.failover import AzureFailover, container_id
-from gpuinfra.clouds.failover import Pair, ReadOnlyReplicas, Unreachable, failover_of
-from gpuinfra.errors import DeploymentError
+from gpuinfra.clouds.azure.region import failover as azure
+from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
+from gpuinfra.clouds.region.failover import Pair, ReadOnlyReplicas, Unreachable, failover_of
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
 from tests.clouds.azure.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
 from tests.doctor.test_azure_live import checked

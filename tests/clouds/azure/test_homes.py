@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
 from tests.clouds.recorder import Recording, Registered

@@ -10,10 +10,10 @@ import re
 import pytest
 
 from gpuinfra.clouds.build import SiteRefs, site_bucket
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery import replicated
-from gpuinfra.planning import make_plan
-from gpuinfra.rehearsal.cloud.azure.builtin_roles import of_inputs
 from gpuinfra.spec import parse_spec
+from gpuinfra_rehearsal.cloud.azure.builtin_roles import of_inputs
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, recording_of_spec
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
 from tests.clouds.recorder import Recording

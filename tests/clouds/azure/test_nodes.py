@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from gpuinfra.clouds.azure.components.model import placeholder_key
 from gpuinfra.clouds.azure.renew import renewal
-from gpuinfra.planning import make_plan
+from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, POOL, spec_of_variant, variant
 from tests.clouds.recorder import Registered

@@ -18,8 +18,8 @@ from azure.mgmt.monitor.operations import _metrics_operations as metrics
 from azure.mgmt.storage import models as storage
 from azure.storage.blob._deserialize import deserialize_ors_policies
 
-from gpuinfra.clouds.azure import readiness as azure
-from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Unread
+from gpuinfra.clouds.azure.region import readiness as azure
+from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Line, Unread
 from tests.clouds.test_readiness import problems, question
 from tests.doctor.test_azure_live import checked
 
@@ -244,7 +244,7 @@ class _Rest:
         return container
 
     def blob(self, method: str, url: str) -> Any:
-        from gpuinfra.handover.azure_rest import Answer
+        from gpuinfra.clouds.azure.rest import Answer
 
         return Answer(status=self.status, headers={"x-ms-error-code": "AuthorizationFailure"}, body=b"")
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import fixed, names
 from gpuinfra.clouds.azure.adopt import Subscription, retained_resources
-from gpuinfra.clouds.azure.recovery import BUCKETS, early_buckets
+from gpuinfra.clouds.azure.region.recovery import BUCKETS, early_buckets
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
 from tests.clouds.recorder import Recording, Registered, record
@@ -198,7 +198,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "azure.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "azure.md"
 (PROGRAM,) = [
     one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
 ]

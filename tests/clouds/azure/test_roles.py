@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.azure.builtin_roles import ROLES, Role, of_inputs
+from gpuinfra_rehearsal.cloud.azure.builtin_roles import ROLES, Role, of_inputs
 from tests.clouds.azure.variants import VARIANTS, variant
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuinfra.clouds.gcp.api import Api
-from gpuinfra.handover.gcp import RequestFailed
+from gpuinfra.clouds.gcp.handover.ports import RequestFailed
 from tests.clouds.gcp.discovery import answer_findings, document, findings
 from tests.clouds.gcp.requests import Call
 

@@ -11,15 +11,15 @@ from urllib.parse import quote_plus
 import pytest
 from click.testing import CliRunner
 
-from gpuinfra import naming
-from gpuinfra.adopt import is_imported
+from gpuinfra.base import naming
+from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.cli.adopt import command
+from gpuinfra.clouds.adopt import is_imported
 from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, retained_in
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.errors import EnvironmentMissing, UsageError
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
 from tests.clouds.gcp.variants import LUSTRE, variant

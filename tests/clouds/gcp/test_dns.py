@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.dns import Mounted, NameRecord
-from gpuinfra.clouds.gcp.dns import GcpDns
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.gcp.region.dns import GcpDns
+from gpuinfra.clouds.region.dns import Mounted, NameRecord
 from tests.clouds.gcp.asked import Google
 
 API, ZONE, DOMAIN = "dns.v1", "projects/my-project/managedZones/train", "train.example.internal"

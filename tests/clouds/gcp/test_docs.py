@@ -1,4 +1,4 @@
-"""The programs of docs/gcp.md run: one component on existing resources, in at most fifteen lines."""
+"""The programs of docs/reference/gcp.md run: one component on existing resources, in at most fifteen lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.clouds.recorder import record
 
 assert requests_compute, requests_other
 
-PAGE = Path(__file__).parents[3] / "docs/gcp.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/gcp.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 EXPECTED = (
     {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.failover import Copy, Pair, failback_of
-from gpuinfra.clouds.gcp import failback as gcp
-from gpuinfra.clouds.gcp import failover
-from gpuinfra.clouds.gcp.failback import GcpFailback
-from gpuinfra.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.gcp.region import failback as gcp
+from gpuinfra.clouds.gcp.region import failover
+from gpuinfra.clouds.gcp.region.failback import GcpFailback
+from gpuinfra.clouds.region.failover import Copy, Pair, failback_of
 from tests.clouds.gcp.asked import Google
 
 COMPUTE, STORAGE, TRANSFER = "compute.v1", "storage.v1", "storagetransfer.v1"

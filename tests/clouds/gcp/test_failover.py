@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.failover import Pair, Unreachable, failover_of
-from gpuinfra.clouds.gcp import failover as gcp
-from gpuinfra.clouds.gcp.failover import GcpFailover
-from gpuinfra.errors import DeploymentError
-from gpuinfra.handover.gcp import GROUP as PATH
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.gcp.handover.ports import GROUP as PATH
+from gpuinfra.clouds.gcp.region import failover as gcp
+from gpuinfra.clouds.gcp.region.failover import GcpFailover
+from gpuinfra.clouds.region.failover import Pair, Unreachable, failover_of
 from gpuinfra.handover.ports import PortUnavailable
 from tests.clouds.gcp import answers
 from tests.clouds.gcp.asked import Google

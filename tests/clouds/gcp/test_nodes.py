@@ -10,8 +10,8 @@ import pytest
 
 from gpuinfra.clouds.gcp.components.nodes import _update_policy
 from gpuinfra.clouds.gcp.components.template import scheduling
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Group
-from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.variants import BASE, SHIPPED, ULTRA, VARIANTS, recorded, variant
 from tests.clouds.recorder import Recording, Registered

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.findings import Level
 from gpuinfra.clouds.gcp.adopt import Project
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.names import bucket
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
-from gpuinfra.findings import Level
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
-from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
 from gpuinfra.rules.recovery import recovery_covers_all_data
@@ -212,7 +212,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "gcp.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "gcp.md"
 (PROGRAM,) = [
     one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
 ]

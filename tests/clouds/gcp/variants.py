@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from gpuinfra.base.shipped import shipped
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
-from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of_spec

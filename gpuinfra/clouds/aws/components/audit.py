@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies

@@ -14,7 +14,7 @@ import pulumi_aws as aws
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.aws.recovery import OLD_VERSIONS_DAYS
+from gpuinfra.clouds.aws.region.recovery import OLD_VERSIONS_DAYS
 from gpuinfra.clouds.ready_after import ready_after
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import bundle, naming
+from gpuinfra import bundle
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.components.template import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws.components.scope import Scope
 
 Statement = Mapping[str, Any]

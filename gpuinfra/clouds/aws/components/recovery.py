@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.instances import Lookup
-from gpuinfra.clouds.aws.recovery import COMMITMENT
+from gpuinfra.clouds.aws.region.recovery import COMMITMENT
 from gpuinfra.clouds.planned import ResourceKind
 
 RULE = "all"

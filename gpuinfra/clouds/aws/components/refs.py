@@ -8,9 +8,8 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import existing
-from gpuinfra.clouds import build
-from gpuinfra.existing import PROGRAM_ONLY
+from gpuinfra.clouds import build, existing
+from gpuinfra.clouds.existing import PROGRAM_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)

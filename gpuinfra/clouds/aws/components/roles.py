@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from gpuinfra.base.naming import text_token
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.naming import text_token
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.scope import BaseScope, child, of_stack, with_defaults
 
 __all__ = ["Scope", "child", "partition_of"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.one_file_system import before_create

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.plan.model import Group, Nic, PoolPlan

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved, Spot
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 
 FABRIC_KINDS = frozenset({"efa", "efa-only", "rdma"})

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import images
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES, partition
 from gpuinfra.clouds.machines import machines_of, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

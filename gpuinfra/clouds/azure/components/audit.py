@@ -13,7 +13,7 @@ from datetime import date
 import pulumi
 from pulumi_azure_native import consumption, monitor, operationalinsights
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.groups import resource_group

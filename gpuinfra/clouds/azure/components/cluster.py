@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs, private_endpoint

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import DNS_ZONES

@@ -16,7 +16,7 @@ from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, private_account
 from gpuinfra.clouds.azure.instances import HOMES
-from gpuinfra.clouds.azure.recovery import OLD_VERSIONS_DAYS
+from gpuinfra.clouds.azure.region.recovery import OLD_VERSIONS_DAYS
 from gpuinfra.plan.model import FileSystemPlan
 
 

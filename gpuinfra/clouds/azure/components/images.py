@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi.stash import Stash, StashArgs
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure.components.scope import Scope
-from gpuinfra.handover.azure_images import TOKEN
+from gpuinfra.clouds.azure.handover.images import TOKEN
 from gpuinfra.plan.model import PoolPlan
 
 

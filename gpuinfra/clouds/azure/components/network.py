@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import managedidentity, network
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import compute
 
-from gpuinfra import bundle, naming
+from gpuinfra import bundle
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.images import pinned_version
 from gpuinfra.clouds.azure.components.model import ModelArgs, machine_model, template_hash
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.fixed import SCALE_SET
+from gpuinfra.clouds.azure.handover.upload import Upload, UploadArgs
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, REGIONAL
 from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
-from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
 MOST_UNHEALTHY_PERCENT = 20

@@ -38,7 +38,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
 IMPORTER_WAIT_S = 300.0
 """Seconds between the latest role assignment of the importing service and the creation of its file system."""
 IMPORTER_WAIT = "GPUINFRA_AZURE_ROLE_WAIT_S"
-"""Environment variable that replaces `IMPORTER_WAIT_S` (docs/azure.md)."""
+"""Environment variable that replaces `IMPORTER_WAIT_S` (docs/reference/azure.md)."""
 
 _hooks: weakref.WeakKeyDictionary[object, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
 _importers: weakref.WeakKeyDictionary[object, ImporterHooks] = weakref.WeakKeyDictionary()

@@ -1,6 +1,6 @@
 """The resources that must exist in a second region before the first region fails: a vault with a key, replicas of the containers, and their replication.
 
-A container is replicated to a second storage account with object replication (docs/decisions/second-region.md). Each account is encrypted with a key in its
+A container is replicated to a second storage account with object replication (docs/internals/decisions/second-region.md). Each account is encrypted with a key in its
 own region. Role assignments, marketplace images and the budget are global, and the Activity Log covers all regions.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pulumi
 from pulumi_azure_native import monitor, storage
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.groups import resource_group
@@ -22,7 +22,7 @@ from gpuinfra.clouds.azure.components.stores import PrivateStore, PrivateStoreAr
 from gpuinfra.clouds.azure.fixed import REPLICATION_POLICY
 from gpuinfra.clouds.azure.instances import in_region, replica_container
 from gpuinfra.clouds.azure.names import ContainerId
-from gpuinfra.clouds.azure.recovery import PENDING, early_buckets
+from gpuinfra.clouds.azure.region.recovery import PENDING, early_buckets
 
 ALL_BLOBS = "1601-01-01T00:00:00Z"
 """The earliest creation time, so that existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, retrieved 2026-11-22)."""

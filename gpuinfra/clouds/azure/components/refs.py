@@ -8,11 +8,10 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import existing
-from gpuinfra.clouds import build
+from gpuinfra.clouds import build, existing
 from gpuinfra.clouds.azure.components.storage import FileSystemKey
 from gpuinfra.clouds.azure.components.stores import EncryptionKey
-from gpuinfra.existing import PROGRAM_ONLY
+from gpuinfra.clouds.existing import PROGRAM_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)

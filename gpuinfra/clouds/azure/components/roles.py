@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child

@@ -12,7 +12,7 @@ import pulumi
 from pulumi_azure_native import storage as blobs
 from pulumi_azure_native import storagecache
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
 from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant

@@ -15,7 +15,7 @@ from pulumi_azure_native import monitor, storage
 
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.recovery import OLD_VERSIONS_DAYS
+from gpuinfra.clouds.azure.region.recovery import OLD_VERSIONS_DAYS
 from gpuinfra.clouds.azure.regions import PAIRS
 from gpuinfra.clouds.ready_after import ready_after
 

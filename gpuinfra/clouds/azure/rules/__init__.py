@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import images
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, URN, file_system_limit
@@ -13,7 +14,6 @@ from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RD
 from gpuinfra.clouds.azure.rules import access, homes
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.image import CustomImage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuinfra.findings import Finding, error
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.spec.storage import ExistingFileSystem
 
 

@@ -6,11 +6,11 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error
 from gpuinfra.clouds.azure.names import is_netapp_volume, share_parts
 from gpuinfra.clouds.azure.profile import netapp
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home

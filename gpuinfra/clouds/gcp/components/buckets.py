@@ -9,7 +9,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.recovery import OLD_VERSIONS_DAYS
+from gpuinfra.clouds.gcp.region.recovery import OLD_VERSIONS_DAYS
 
 DAY_S = 86_400
 

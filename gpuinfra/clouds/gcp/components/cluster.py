@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import bundle, naming
+from gpuinfra import bundle
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child

@@ -1,7 +1,7 @@
 """The resources that must exist in a second region before the first region fails: a key, replicas of the buckets, and their replication.
 
 The location of a bucket cannot be changed, so a regional bucket is replicated to a second bucket with cross-bucket replication, a job of Storage
-Transfer Service (docs/decisions/second-region.md). Cloud Storage encrypts each replica with the key of the second region. IAM, images and the
+Transfer Service (docs/internals/decisions/second-region.md). Cloud Storage encrypts each replica with the key of the second region. IAM, images and the
 budget are global, and the audit configuration covers all regions.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.audit import storage_agent

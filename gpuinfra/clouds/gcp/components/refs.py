@@ -8,9 +8,8 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra import existing
-from gpuinfra.clouds import build
-from gpuinfra.existing import NO_OUTPUT
+from gpuinfra.clouds import build, existing
+from gpuinfra.clouds.existing import NO_OUTPUT
 
 
 @dataclass(frozen=True, kw_only=True)

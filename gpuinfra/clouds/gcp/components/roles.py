@@ -24,7 +24,7 @@ from gpuinfra.plan.model import NodeRolePlan
 PROOF = ".proof.json"
 """Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
-"""Objects of other nodes that a node can read, which are used for pair measurements (docs/decisions/pairs.md)."""
+"""Objects of other nodes that a node can read, which are used for pair measurements (docs/internals/decisions/pairs.md)."""
 
 
 LIST_PREFIX = 'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'

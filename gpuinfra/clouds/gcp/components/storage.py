@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs

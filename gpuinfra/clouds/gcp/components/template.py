@@ -14,7 +14,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi.stash import Stash, StashArgs
 
-from gpuinfra import naming
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import images
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, IMAGE_PATH, PROFILE, SERVICE_ADDRESSES
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.machines import nearest_value, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.image import CustomImage

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error, info
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.machines import machines_of, similar
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

@@ -1,0 +1,94 @@
+"""Finds the resources that `pulumi destroy` retained and writes the file for `pulumi import --file`.
+
+Each cloud's `adopt` module looks the resources up by name with read-only calls. The engine performs the import.
+Resources that are already in the stack's state are skipped, so you can resume an interrupted adoption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from gpuinfra.base.errors import UsageError
+from gpuinfra.base.registry import CLOUDS, has_module, module_of
+from gpuinfra.plan.model import Plan
+
+Key = tuple[str, str]
+"""Type and logical name of a resource, which identify it within a stack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retained:
+    """A retained resource that exists in the account."""
+
+    type: str
+    name: str
+    parents: Sequence[Key]
+    """Components that contain the resource, outermost first."""
+    id: str
+    """ID that the engine uses to import the resource."""
+
+
+def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:
+    """Return the retained resources of the stack that exist in the account. `token` is the stack's `naming.stack_token`."""
+    if not has_module(plan.cloud, "adopt"):
+        raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
+    return retained(module_of(plan.cloud, "adopt").look(plan, token, profile))
+
+
+def retained(found: Iterable[Any]) -> list[Retained]:
+    """Convert the results of a cloud's `adopt` module to rows for `import_file`."""
+    return [
+        Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
+        for one in found
+    ]
+
+
+def is_imported(type_: str) -> bool:
+    """Return whether `adopt` imports resources of this type. The other resources are created again, which does not change anything in the account."""
+    rows = [
+        row for cloud in CLOUDS if has_module(cloud, "resources") for row in module_of(cloud, "resources").RESOURCES
+    ]
+    lookups = [row.lookup for row in rows if row.type == type_]
+    return any(lookups) or not lookups
+
+
+def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:
+    """Return the URN of each resource in the output of `pulumi stack export`."""
+    resources = (export.get("deployment") or {}).get("resources") or []
+    return {(str(one["type"]), str(one["urn"]).split("::", 3)[3]): str(one["urn"]) for one in resources}
+
+
+def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = None) -> dict[str, Any]:
+    """Return the document for `pulumi import --file`, with each resource under the component in which the program creates it.
+
+    `state` contains the URNs of the resources that are already in the stack's state.
+    """
+    known = state or {}
+    table: dict[str, str] = {}
+    rows: dict[Key, dict[str, Any]] = {}
+    for one in retained:
+        key = (one.type, one.name)
+        if key in known:
+            continue
+        parent = ""
+        for above in one.parents:
+            if above in known:
+                table[_tag(above)] = known[above]
+            elif above not in rows:
+                rows[above] = _row(above, parent) | {"component": True}
+            parent = _tag(above)
+        rows[key] = _row(key, parent) | {"id": one.id, "version": version(f"pulumi-{one.type.partition(':')[0]}")}
+    return {"nameTable": table, "resources": list(rows.values())}
+
+
+def _row(key: Key, parent: str) -> dict[str, Any]:
+    # `name` links rows within the file and must be unique in it. `logicalName` is the name of the resource.
+    row: dict[str, Any] = {"type": key[0], "name": _tag(key), "logicalName": key[1]}
+    return row | {"parent": parent} if parent else row
+
+
+def _tag(key: Key) -> str:
+    return f"{key[1]}-{key[0].rpartition(':')[2].lower()}"

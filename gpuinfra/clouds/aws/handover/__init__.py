@@ -1,0 +1,1 @@
+"""The handover on AWS: membership, evidence, identity and console, and the texts with which the cloud refuses capacity."""

@@ -1,0 +1,181 @@
+"""Failover requests: stop Auto Scaling groups and the replication of buckets, and import a replica into a file system.
+
+Requests and responses: the API references of EC2 Auto Scaling (UpdateAutoScalingGroup, SuspendProcesses, DescribeAutoScalingGroups),
+S3 (ListObjectVersions, GetBucketReplication, PutBucketReplication, HeadBucket) and FSx (CreateDataRepositoryTask, DescribeDataRepositoryTasks),
+and the service models of botocore. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of
+awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted
+from gpuinfra.clouds.region.failover import Pair, Resource, Unreachable
+
+GROUP = "aws:autoscaling/group:Group"
+REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
+LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+IMPORT = "IMPORT_METADATA_FROM_REPOSITORY"
+NO_REPLICATION = frozenset({"ReplicationConfigurationNotFoundError", "NoSuchBucket"})
+CONNECT_S, READ_S = 10, 30
+
+Client = Callable[[str, str], Any]
+"""Returns the client of a service in a Region."""
+
+
+def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailover:
+    """Use the credentials from the environment, or from the profile `aws:profile`."""
+    return AwsFailover(client_of(config), region, second)
+
+
+def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
+    """Return the clients with these credentials. A request fails if its response takes longer than `read_s`."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    limits = Config(connect_timeout=CONNECT_S, read_timeout=read_s, retries={"total_max_attempts": 3, "mode": "standard"})  # fmt: skip
+    try:
+        session = boto3.session.Session(profile_name=str(config.get("aws:profile") or "") or None)
+    except BotoCoreError as problem:
+        raise DeploymentError(f"{one_line(problem)}; run `aws configure list-profiles`") from None
+
+    def client(service: str, where: str) -> Any:
+        return session.client(service, region_name=where, config=limits)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    return client
+
+
+class AwsFailover:
+    """The requests for one failover. `gpuinfra.clouds.region.failover.Failover` describes the methods."""
+
+    global_replication = False
+
+    def __init__(self, client: Client, region: str, second: str) -> None:
+        self._client, self._first, self._second = client, region, second
+
+    def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        return tuple(str(one.get("id")) for one in resources if one.get("type") == GROUP)
+
+    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+        return tuple(_pairs(resources))
+
+    def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        links = [one.get("outputs") or {} for one in resources if one.get("type") == LINK]
+        return tuple(dict.fromkeys(str(one.get("fileSystemId")) for one in links))
+
+    def answers(self, pair: Pair) -> None:
+        ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
+
+    def stop_group(self, group: str) -> None:
+        client = self._client("autoscaling", self._first)
+        if self._described(group) is None:
+            return
+        # Scheduled actions and instance refreshes set a size again, but they cannot launch instances.
+        ask(client.suspend_processes, AutoScalingGroupName=group, ScalingProcesses=["Launch"])
+        ask(client.update_auto_scaling_group, AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
+
+    def running(self, group: str) -> int:
+        return len((self._described(group) or {}).get("Instances") or [])
+
+    def _described(self, group: str) -> Mapping[str, Any] | None:
+        client = self._client("autoscaling", self._first)
+        found = ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return found[0] if found else None
+
+    def not_replicated(self, pair: Pair) -> list[str]:
+        copied = {(key, one["VersionId"]) for key, one in self._versions(self._second, pair.replica)}
+        missing = []
+        for key, versions in groupby(self._versions(self._first, pair.source), key=lambda one: one[0]):
+            newest = next((one for _, one in versions if one.get("IsLatest")), None)
+            # S3 does not document whether a replicated delete marker keeps its version ID. If the marker is missing, the replica keeps a file that was deleted.
+            if newest is not None and "Size" in newest and (key, newest["VersionId"]) not in copied:
+                missing.append(key)
+        return missing
+
+    def _versions(self, region: str, bucket: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the key and version of each object and each delete marker in a bucket, in key order."""
+        client, more = self._client("s3", region), {}
+        while True:
+            page = ask(client.list_object_versions, Bucket=bucket, **more)
+            found = [(str(one["Key"]), one) for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))]
+            yield from sorted(found, key=lambda one: one[0].encode())
+            if not page.get("IsTruncated"):
+                return
+            # S3 rejects an empty marker.
+            markers = {"KeyMarker": page.get("NextKeyMarker"), "VersionIdMarker": page.get("NextVersionIdMarker")}
+            more = {name: value for name, value in markers.items() if value}
+
+    def stop_replication(self, pair: Pair) -> None:
+        self._set_replication(pair, "Disabled")
+
+    def _set_replication(self, pair: Pair, status: str) -> None:
+        client = self._client("s3", self._first)
+        found = ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
+        if not found:
+            return
+        configuration = found["ReplicationConfiguration"]
+        rules = [{**rule, "Status": status} for rule in configuration["Rules"]]
+        if rules != configuration["Rules"]:
+            ask(client.put_bucket_replication, Bucket=pair.source, ReplicationConfiguration={**configuration, "Rules": rules})  # fmt: skip
+
+    def start_import(self, file_system: str) -> str:
+        client = self._client("fsx", self._second)
+        filters = [{"Name": "file-system-id", "Values": [file_system]}, {"Name": "task-lifecycle", "Values": ["PENDING", "EXECUTING"]}]  # fmt: skip
+        for one in ask(client.describe_data_repository_tasks, Filters=filters)["DataRepositoryTasks"]:
+            if one["Type"] == IMPORT:
+                return str(one["TaskId"])
+        made = ask(client.create_data_repository_task, Type=IMPORT, FileSystemId=file_system, Report={"Enabled": False})  # fmt: skip
+        return str(made["DataRepositoryTask"]["TaskId"])
+
+    def import_ended(self, task: str) -> bool:
+        client = self._client("fsx", self._second)
+        (found,) = ask(client.describe_data_repository_tasks, TaskIds=[task])["DataRepositoryTasks"]
+        failed = int((found.get("Status") or {}).get("FailedCount") or 0)
+        if found["Lifecycle"] in ("FAILED", "CANCELED") or (found["Lifecycle"] == "SUCCEEDED" and failed):
+            reason = (found.get("FailureDetails") or {}).get("Message") or f"{counted(failed, 'object')} failed"
+            show = f"aws fsx describe-data-repository-tasks --task-ids {task} --region {self._second}"
+            raise DeploymentError(f"the import {task} is {found['Lifecycle']}: {one_line(reason)}; see `{show}`")
+        return bool(found["Lifecycle"] == "SUCCEEDED")
+
+
+def _pairs(resources: Iterable[Resource]) -> Iterator[Pair]:
+    for one in resources:
+        if one.get("type") == REPLICATION:
+            outputs = one.get("outputs") or {}
+            arn = str(((outputs.get("rules") or [{}])[0].get("destination") or {}).get("bucket") or "")
+            yield Pair(source=str(outputs.get("bucket")), replica=arn.rpartition(":")[2])
+
+
+def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:
+    """Send a request. Returns an empty response for an error code in `missing`."""
+    from botocore.exceptions import (  # fmt: skip
+        BotoCoreError,
+        ClientError,
+        ConnectionError,
+        HTTPClientError,
+        ProxyConnectionError,
+        SSLError,
+    )
+
+    try:
+        answer: dict[str, Any] = request(**arguments)
+    except ClientError as problem:
+        if str(problem.response.get("Error", {}).get("Code")) in missing:
+            return {}
+        status = int(problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+        if status >= 500:
+            raise Unreachable(one_line(problem)) from None
+        raise DeploymentError(one_line(problem)) from None
+    except (SSLError, ProxyConnectionError) as problem:
+        raise DeploymentError(f"{one_line(problem)}; fix this machine's network connection") from None
+    except (ConnectionError, HTTPClientError) as problem:
+        raise Unreachable(one_line(problem)) from None
+    except BotoCoreError as problem:
+        raise DeploymentError(f"{one_line(problem)}; log in to AWS, and run the command again") from None
+    return answer

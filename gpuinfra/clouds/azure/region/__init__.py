@@ -1,0 +1,1 @@
+"""The second region of a stack on Azure: facts, replication, readiness, failover and failback."""

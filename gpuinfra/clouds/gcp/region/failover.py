@@ -1,0 +1,208 @@
+"""Failover requests: stop managed instance groups and replication jobs, and import a replica into Managed Lustre.
+
+Requests and responses: the REST references of Compute Engine (instanceGroupManagers.get, resize, listManagedInstances, resizeRequests.list and
+cancel), Cloud Storage (objects.list, objects.get), Storage Transfer (transferJobs.get, patch) and Managed Lustre (instances.importData,
+operations.list and get), and Google's discovery documents. Managed Lustre has no bundled discovery document; its messages are those of
+`packages/google-cloud-lustre` in googleapis/google-cloud-python. All retrieved 2026-11-26.
+
+A replica has its own generation numbers and times, and Storage Transfer Service compares checksums to decide whether an object is different
+(`TransferOptions.overwriteWhen` in the discovery document of Storage Transfer; https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication,
+retrieved 2026-11-26). An object is therefore replicated if the replica has the same size and the same checksums. A list does not contain the
+checksums of objects that are encrypted with a customer-managed key, so those are read one by one
+(https://cloud.google.com/storage/docs/encryption/customer-managed-keys#restrictions, as quoted in apache/airflow issue 34980, retrieved 2026-11-26).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.base.words import counted
+from gpuinfra.clouds.gcp.api import COMPUTE_ENGINE, LUSTRE, STORAGE, TRANSFER, Api
+from gpuinfra.clouds.region.failover import Pair, Resource, not_copied
+
+GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
+JOB = "gcp:storage/transferJob:TransferJob"
+FILE_SYSTEM = "gpuinfra:gcp:SharedFilesystem"
+REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+DISABLED = "DISABLED"
+"""Status of a replication job that copies nothing."""
+QUEUED = ("ACCEPTED", "CREATING")
+"""States of a resize request that can still add instances to its group."""
+THREADS = 16
+FIELDS = "name,size,generation,crc32c,md5Hash,timeCreated,timeDeleted"
+
+Object = Mapping[str, Any]
+Content = tuple[str, str, str]
+"""Size, CRC32C and MD5 of an object. The MD5 of a composite object is empty (https://cloud.google.com/storage/docs/composite-objects, retrieved 2026-11-26)."""
+
+
+def connect(region: str, second: str, config: Mapping[str, object]) -> GcpFailover:
+    """Use the credentials from the environment. Addresses of Google's APIs do not contain a region."""
+    return GcpFailover(Api())
+
+
+class GcpFailover:
+    """The requests for one failover. `gpuinfra.clouds.region.failover.Failover` describes the methods."""
+
+    global_replication = True
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._contents: dict[tuple[str, str, str], Content] = {}
+        """Bucket, name and generation -> content, which never changes."""
+        self._queued: dict[str, list[str]] = {}
+        """Group -> names of the resize requests in the states of the stacks."""
+        self._imports: dict[str, str] = {}
+        """File system -> path in Cloud Storage."""
+
+    def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        found = [*resources]
+        for one in found:
+            group, _, request = str(one.get("id")).partition("/resizeRequests/")
+            if one.get("type") == REQUEST and request:
+                self._queued.setdefault(group, []).append(request)
+        return tuple(str(one.get("id")) for one in found if one.get("type") == GROUP)
+
+    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+        return tuple(_pairs(resources))
+
+    def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        found = dict(_imports(resources))
+        self._imports |= found
+        return tuple(found)
+
+    def answers(self, pair: Pair) -> None:
+        self._api.sent("GET", STORAGE, objects_of(pair.replica), {"maxResults": "1", "fields": "items(name)"})
+
+    def stop_group(self, group: str) -> None:
+        for request in self._requests(group):
+            if request.get("state") in QUEUED:
+                self._api.sent("POST", COMPUTE_ENGINE, f"{group}/resizeRequests/{request['name']}/cancel")
+        self._api.ask("POST", COMPUTE_ENGINE, f"{group}/resize", {"size": "0"})
+
+    def _requests(self, group: str) -> Iterator[dict[str, Any]]:
+        for page in self._api.pages("GET", COMPUTE_ENGINE, f"{group}/resizeRequests", {"maxResults": "500"}):
+            yield from page.get("items") or []
+
+    def running(self, group: str) -> int:
+        pages = self._api.pages("POST", COMPUTE_ENGINE, f"{group}/listManagedInstances", {"maxResults": "500"})
+        return sum(len(page.get("managedInstances") or []) for page in pages)
+
+    def not_replicated(self, pair: Pair) -> list[str]:
+        copies = {str(one["name"]): one for one in self._listed(pair.replica)}
+        missing, same_size = [], []
+        for one in self._listed(pair.source):
+            copy = copies.get(str(one["name"]))
+            if copy is None or copy["size"] != one["size"]:
+                missing.append(str(one["name"]))
+            else:
+                same_size.append((one, copy))
+        with ThreadPoolExecutor(THREADS) as pool:
+            first = pool.map(lambda both: self.content(pair.source, both[0]), same_size)
+            second = pool.map(lambda both: self.content(pair.replica, both[1]), same_size)
+            for (one, _), ours, theirs in zip(same_size, first, second, strict=True):
+                if ours is None or theirs is None or not same(ours, theirs):
+                    missing.append(str(one["name"]))
+        missing.sort(key=str.encode)
+        if missing and (self._job(pair) or {}).get("status") == DISABLED:
+            # A resumed failover, after the first region did not respond.
+            raise not_copied(pair.source, missing, "its replication job is disabled")
+        return missing
+
+    def _listed(self, bucket: str, **more: str) -> Iterator[Object]:
+        asked = {"fields": f"items({FIELDS}),nextPageToken", **more}
+        for page in self._api.pages("GET", STORAGE, objects_of(bucket), asked):
+            yield from page.get("items") or []
+
+    def content(self, bucket: str, one: Object) -> Content | None:
+        """Return the content of a version, or None if the version was deleted after it was listed."""
+        key = bucket, str(one["name"]), str(one["generation"])
+        if key not in self._contents:
+            found: Object | None = one
+            if not one.get("crc32c"):
+                path = f"{objects_of(bucket)}/{quote(key[1], safe='')}"
+                found = self._api.ask("GET", STORAGE, path, {"generation": key[2], "fields": FIELDS})
+            if found is None:
+                return None
+            self._contents[key] = str(found["size"]), str(found.get("crc32c") or ""), str(found.get("md5Hash") or "")
+        return self._contents[key]
+
+    def stop_replication(self, pair: Pair) -> None:
+        self._set_replication(pair, DISABLED)
+
+    def _job(self, pair: Pair) -> Object | None:
+        project, _, job = pair.job.partition("/")
+        return self._api.ask("GET", TRANSFER, f"v1/{job}", {"projectId": project})
+
+    def _set_replication(self, pair: Pair, status: str) -> None:
+        project, _, job = pair.job.partition("/")
+        found = self._job(pair)
+        if found is not None and found.get("status") not in (status, "DELETED"):
+            body = {"projectId": project, "transferJob": {"status": status}, "updateTransferJobFieldMask": "status"}
+            self._api.sent("PATCH", TRANSFER, f"v1/{job}", body=body)
+
+    def start_import(self, file_system: str) -> str:
+        location, _, instance = file_system.partition("/instances/")
+        for page in self._api.pages("GET", LUSTRE, f"v1/{location}/operations", {"pageSize": "500"}):
+            for one in page.get("operations") or []:
+                if not one.get("done") and _imports_into(one, instance):
+                    return str(one["name"])
+        body = {"gcsPath": {"uri": self._imports[file_system]}, "lustrePath": {"path": "/"}, "requestId": str(uuid4())}
+        return str(self._api.sent("POST", LUSTRE, f"v1/{file_system}:importData", body=body)["name"])
+
+    def import_ended(self, task: str) -> bool:
+        found = self._api.sent("GET", LUSTRE, f"v1/{task}")
+        if not found.get("done"):
+            return False
+        failed = int(_transfer(found).get("counters", {}).get("objectsFailedCount") or 0)
+        error = found.get("error")
+        if error or failed:
+            reason = str((error or {}).get("message") or f"{counted(failed, 'object')} failed")
+            raise DeploymentError(f"the import {task} failed: {one_line(reason)}; see `gcloud lustre operations describe {task}`")  # fmt: skip
+        return True
+
+
+def same(one: Content, other: Content) -> bool:
+    """Return whether two contents are equal. MD5 values are compared if both objects have one."""
+    return bool(one[1]) and one[:2] == other[:2] and (not one[2] or not other[2] or one[2] == other[2])
+
+
+def objects_of(bucket: str) -> str:
+    """Return the path of the objects of a bucket."""
+    return f"storage/v1/b/{quote(bucket, safe='')}/o"
+
+
+def _pairs(resources: Iterable[Resource]) -> Iterator[Pair]:
+    for one in resources:
+        outputs = (one.get("outputs") or {}) if one.get("type") == JOB else {}
+        if spec := outputs.get("replicationSpec"):
+            source, replica = (str((spec.get(key) or {}).get("bucketName")) for key in ("gcsDataSource", "gcsDataSink"))
+            yield Pair(source=source, replica=replica, job=f"{outputs.get('project')}/{outputs.get('name')}")
+
+
+def _imports(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
+    """Return each file system with a bucket, and the path from which its `import_command` imports."""
+    for one in resources:
+        if one.get("type") == FILE_SYSTEM and (command := (one.get("outputs") or {}).get("import_command")):
+            words = shlex.split(str(command))
+            options = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
+            place = f"projects/{options['project']}/locations/{options['location']}"
+            yield f"{place}/instances/{words[words.index('import-data') + 1]}", options["gcs-path-uri"]
+
+
+def _imports_into(operation: Mapping[str, Any], instance: str) -> bool:
+    """Return whether an operation imports files into an instance. The target can contain the number of the project instead of its ID."""
+    target = str((operation.get("metadata") or {}).get("target") or "")
+    return target.endswith(f"/instances/{instance}") and _transfer(operation).get("transferType") == "IMPORT"
+
+
+def _transfer(operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (operation.get("metadata") or {}).get("operationMetadata") or {}
+    return found

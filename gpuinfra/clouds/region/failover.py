@@ -1,0 +1,196 @@
+"""The requests to a cloud during a failover or a failback.
+
+Each cloud that supports `gpuinfra failover` has a `failover` module with a `connect` function, and each cloud that supports `gpuinfra failback` has
+a `failback` module with one.
+
+Each request can be repeated: the interrupted step runs again after an interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.base.words import counted
+
+Resource = Mapping[str, Any]
+
+
+class Unreachable(Exception):
+    """A region did not respond. The message contains the reason. A refused request is a `DeploymentError`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A bucket in the first region and its replica."""
+
+    source: str
+    replica: str
+    job: str = ""
+    """Replication job, on clouds where a job replicates the bucket."""
+
+
+SHOWN = 5
+
+
+def not_copied(where: str, keys: Sequence[str], why: str) -> DeploymentError:
+    """Return the error about objects that are not in the replica and that the cloud no longer copies, after a failover continued without the first region."""
+    names = ", ".join(keys[:SHOWN]) + (" ..." if len(keys) > SHOWN else "")
+    are = "is" if len(keys) == 1 else "are"
+    return DeploymentError(
+        f"{counted(len(keys), 'object')} of {where} {are} not in the replica, or the replica has a different version, and {why}: {names}; copy these objects yourself if the second region needs them"
+    )
+
+
+def label(name: str) -> str:
+    """Return a name for messages: a resource ID without the subscription and the resource group, or another name unchanged."""
+    return name.rpartition("/providers/")[2]
+
+
+class Failover(Protocol):
+    """Requests to one cloud. All methods except those that take resources raise `Unreachable` and `DeploymentError`."""
+
+    global_replication: bool
+    """Whether a global service stops the replication, so that it can be stopped while the first region does not respond."""
+
+    def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        """Return the node groups in a stack's state."""
+        ...
+
+    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+        """Return the replicated buckets in a stack's state."""
+        ...
+
+    def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        """Return the file systems in a stack's state that import from a bucket."""
+        ...
+
+    def answers(self, pair: Pair) -> None:
+        """Raise `Unreachable` if the second region does not respond."""
+        ...
+
+    def stop_group(self, group: str) -> None:
+        """Scale a group in the first region to zero, and prevent it from launching nodes."""
+        ...
+
+    def running(self, group: str) -> int:
+        """Return the number of nodes in a group, including nodes that are being terminated."""
+        ...
+
+    def not_replicated(self, pair: Pair) -> list[str]:
+        """Return the sorted keys of the objects whose newest version is not in the replica."""
+        ...
+
+    def stop_replication(self, pair: Pair) -> None:
+        """Disable the replication of a bucket, so that nothing is written to its replica after the failover."""
+        ...
+
+    def start_import(self, file_system: str) -> str:
+        """Start the import from the bucket into a file system in the second region, or find the running import. Returns its ID."""
+        ...
+
+    def import_ended(self, task: str) -> bool:
+        """Return whether an import has finished. Raises `DeploymentError` if it failed."""
+        ...
+
+
+@runtime_checkable
+class ReadOnlyReplicas(Protocol):
+    """Requests to a cloud whose replicas are read-only while the second region has a replication policy."""
+
+    def open_replica(self, pair: Pair) -> None:
+        """Allow the second region to write to a replica. Sends requests to the second region only."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """An object to copy from a replica to the bucket in the first region."""
+
+    key: str
+    version: str
+    """Version in the replica."""
+    size: int
+    """Size in bytes."""
+    replaces: str | None
+    """ETag or generation of the current version in the first region, or None if the bucket has no current version. The copy fails if it changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """An object whose version in the first region is not an earlier version of the one in the replica."""
+
+    key: str
+    reason: str
+    copy: Copy | None
+    """The copy to make if the conflict is ignored. None if the version in the first region is the later one, which stays current."""
+
+
+def changed_in_both(key: str, copy: Copy | None) -> Conflict:
+    """Return the conflict about an object that both regions changed. `copy` is None if the version in the first region is the later one."""
+    return Conflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How a bucket in the first region differs from its replica."""
+
+    copies: tuple[Copy, ...]
+    conflicts: tuple[Conflict, ...]
+    deleted: int
+    """Number of objects that were deleted in the replica and exist in the first region."""
+
+
+class Failback(Failover, Protocol):
+    """Requests to one cloud for a failback. Regions are named as in the failover."""
+
+    def compare(self, pair: Pair) -> Comparison:
+        """Compare a bucket in the first region with its replica."""
+        ...
+
+    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+        """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
+        ...
+
+    def start_command(self, group: str) -> str:
+        """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
+
+        `groups` was called with the resources of the group's stack."""
+        ...
+
+
+@runtime_checkable
+class DisabledReplication(Protocol):
+    """Requests to a cloud where a failover disables the replication and keeps its configuration."""
+
+    def start_replication(self, pair: Pair) -> None:
+        """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
+        ...
+
+
+@runtime_checkable
+class SuspendedGroups(Protocol):
+    """Requests to a cloud where a failover suspends launches in the groups."""
+
+    def start_group(self, group: str) -> None:
+        """Allow a group in the first region to launch nodes. Its size does not change."""
+        ...
+
+
+def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
+    """Return the requests to a cloud, or None if the cloud's package has no `failover` module. `config` contains the provider settings."""
+    if not has_module(cloud, "region.failover"):
+        return None
+    found: Failover = module_of(cloud, "region.failover").connect(region, second, config)
+    return found
+
+
+def failback_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failback | None:
+    """Return the requests to a cloud for a failback, or None if the cloud's package has no `failback` module."""
+    if not has_module(cloud, "region.failback"):
+        return None
+    found: Failback = module_of(cloud, "region.failback").connect(region, second, config)
+    return found

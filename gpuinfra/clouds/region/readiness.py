@@ -1,0 +1,205 @@
+"""Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
+
+Each cloud that supports `recovery` has a `readiness` module with a `look` function, which reads the replication, the replicas, the keys and
+the roles that the stack's state lists. The `preflight` questions about the second region's stack are also lines. All requests
+are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.clouds.preflight import Row, State
+from gpuinfra.plan.recovery_model import RecoveryPlan
+
+if TYPE_CHECKING:
+    from gpuinfra.handover.judge import FleetVerdict
+
+OK, WARN, FAIL, UNREAD, SKIPPED = "ok", "warn", "fail", "unread", "not checked"
+STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
+"""States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
+TOPICS = (
+    "replication", "replica", "lag", "failures", "key", "role", "bundle", "quota", "machine", "reservation", "image", "stack file", "difference",
+    "addresses", "data", "state", "names",
+)  # fmt: skip
+"""Topics of lines that can have the state `fail`."""
+PREFLIGHT = ("quota", "machine", "reservation", "image")
+"""Topics of `preflight` that are lines."""
+Resource = Mapping[str, Any]
+
+
+class Unread(Exception):
+    """The cloud did not answer a question. The message contains the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One property that the second region must have."""
+
+    topic: str
+    """What is checked, such as `replication`, `replica`, `lag`, `key`, `role` or `bundle`."""
+    name: str
+    """Bucket, key, role or field."""
+    state: str
+    reason: str = ""
+    """What was found."""
+    fix: str = ""
+    """Command that fixes the problem. Empty on a line that is not `ok` if redeploying the stack fixes the problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The second region of a deployed stack."""
+
+    region: str
+    """Region of the stack."""
+    recovery: RecoveryPlan
+    rpo_minutes: int
+    resources: Sequence[Resource]
+    """The resources in the state."""
+    config: Mapping[str, object]
+    """Provider settings of the stack file, which can select the credentials."""
+    images: tuple[str, ...] = ()
+    """IDs of the images that the nodes in the second region use."""
+    backend: tuple[str, str] = ("", "")
+    """The setting that selects the state backend, and its URL if the URL does not specify a region."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Settings that select the secrets providers of the stacks in both regions, and their URLs if the URLs do not specify a region."""
+    verdicts: Callable[[], Sequence[FleetVerdict]] = tuple
+    """Reads which nodes of the stack are verified now. Raises `DeploymentError`."""
+
+    def of_type(self, token: str) -> list[Resource]:
+        """Return the resources of one type in the state."""
+        return [one for one in self.resources if one.get("type") == token]
+
+
+def look(cloud: str, question: Question) -> Iterator[Line]:
+    """Return the lines for a cloud. A cloud without the module has one line with the state `unread`, so its second region is never ready."""
+    if not has_module(cloud, "region.readiness"):
+        reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
+        yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
+        return
+    yield from module_of(cloud, "region.readiness").look(question)
+
+
+def of_preflight(rows: Iterable[Row]) -> Iterator[Line]:
+    """Return the lines for rows of `preflight`. Without an identity, the only line is the reason why the cloud cannot be read."""
+    for row in rows:
+        reason = f"{row.found}; needed: {row.needed}" if row.needed else row.found
+        if row.topic == "identity" and row.state is not State.OK:
+            yield Line(topic="login", name=row.where, state=UNREAD, reason=reason, fix=row.fix)
+        elif row.topic in PREFLIGHT:
+            state = _STATES[row.state] if row.answered else UNREAD
+            yield Line(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
+
+
+_STATES = {State.OK: OK, State.WARN: WARN, State.ERROR: FAIL, State.SKIPPED: SKIPPED}
+
+
+def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:
+    """Return the lines for a question, or one line with the reason if the cloud does not respond."""
+    try:
+        yield from list(answers())
+    except Unread as problem:
+        yield Line(
+            topic=topic,
+            name=name,
+            state=UNREAD,
+            reason=str(problem),
+            fix="log in to the cloud, and run the command again",
+        )
+
+
+class Replicated(Protocol):
+    """A bucket or container and its replica. Each method returns lines, or raises `Unread`."""
+
+    def replication(self) -> Iterable[Line]: ...
+
+    def exists(self) -> Iterable[Line]: ...
+
+    def lag(self) -> Iterable[Line]: ...
+
+
+def of_pair(source: str, replica: str, pair: Replicated) -> Iterator[Line]:
+    """Return the lines for a replication, its replica and its lag."""
+    yield from asked("replication", source, pair.replication)
+    yield from asked("replica", replica, pair.exists)
+    yield from asked("lag", source, pair.lag)
+
+
+def lag(question: Question, name: str, seconds: float | None, fix: str, shown: str = "") -> Line:
+    """Evaluate the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the cloud's terms."""
+    if seconds is None:
+        return Line(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
+    shown = shown or (f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s")
+    if seconds > question.rpo_minutes * 60:
+        reason = f"the replica is {shown} behind, but recovery.rpo_minutes is {question.rpo_minutes}"
+        return Line(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)
+    if seconds > question.recovery.alert_after_s:
+        reason = f"the replica is {shown} behind, more than the {question.recovery.alert_after_s / 60:.0f} minutes in the plan"
+        return Line(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
+    return Line(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
+
+
+def state(question: Question, location: str | None) -> Line:
+    """Evaluate the location of the bucket that contains the Pulumi state. The location is None if the bucket does not exist."""
+    name, url = question.backend
+    if location is None:
+        raise Unread(f"the bucket of the state backend {url} was not found")
+    if location == question.region:
+        reason = f"is in {location}, so a failover cannot read the state when this region fails"
+        return Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE)
+    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+
+
+def secrets(question: Question, name: str, location: str) -> Line:
+    """Evaluate the location of a key that encrypts the secrets of a stack. `name` ends with the name of the stack: `secretsprovider of train`."""
+    if location == question.region:
+        reason = f"is in {location}, so a failover cannot decrypt the secrets when this region fails"
+        return Line(
+            topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE.replace("STACK", name.rpartition(" of ")[2])
+        )
+    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+
+
+CHANGE = "with a key in another region as URL: pulumi stack change-secrets-provider --stack STACK URL"
+"""Encrypts the secrets of the stack `STACK` with another key (https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
+MOVE = "with a backend in another region as URL: pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
+"""Moves the state to a backend in another region. `gpuinfra ready` replaces `STACK` (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
+
+
+def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
+    """Compare the numbers of replicated buckets and second-region keys in the state with the plan."""
+    wanted, second = len(question.recovery.replicas), question.recovery.region
+    if replicated < wanted:
+        reason = f"the state contains replication to {second} for {replicated} of {wanted} buckets"
+        yield Line(topic="replication", name="stack", state=FAIL, reason=reason)
+    if not keys:
+        yield Line(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")
+
+
+def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Line:
+    """Evaluate whether the replica contains a bundle."""
+    if exists:
+        return Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+    reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
+    return Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
+
+
+def role(name: str, reason: str, *, exists: bool) -> Line:
+    """Evaluate whether a role exists. `reason` describes the consequence if it does not."""
+    return Line(topic="role", name=name, state=OK if exists else FAIL, reason="exists" if exists else reason)
+
+
+def key(name: str, state: str | None, fix: str) -> Line:
+    """Evaluate the state of a key, given in the cloud's terms. The state is None if the key does not exist."""
+    if state is None:
+        return Line(topic="key", name=name, state=FAIL, reason="the key does not exist")
+    if state.upper() == "ENABLED":
+        return Line(topic="key", name=name, state=OK, reason="is enabled")
+    return Line(
+        topic="key", name=name, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
+    )

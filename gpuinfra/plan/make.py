@@ -1,0 +1,312 @@
+"""Creates a plan from a declaration.
+
+The cloud's profile makes the decisions that differ between clouds. The order of pools, file systems, and tags in the declaration
+does not affect the plan. Adding a pool does not change the names or addresses of other pools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date, datetime
+
+from gpuinfra.base.words import counted
+from gpuinfra.catalog.records import MachineType
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of, zoning_of
+from gpuinfra.clouds.profile import CloudProfile
+from gpuinfra.cost import Cost, price
+from gpuinfra.plan.expectation import expectation
+from gpuinfra.plan.fabric_test import fabric_test
+from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.plan.model import (
+    AuditPlan,
+    BudgetPlan,
+    Decision,
+    EvidencePlan,
+    ExistingFileSystemPlan,
+    FileSystemPlan,
+    HandoverPlan,
+    IngressPlan,
+    NetworkPlan,
+    NodeRolePlan,
+    Plan,
+    PoolPlan,
+    RolesPlan,
+)
+from gpuinfra.plan.recovery import recovery_plan
+from gpuinfra.plan.steps import own_steps, steps
+from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib, users_home
+from gpuinfra.plan.window import moment, until
+from gpuinfra.plan.zones import Zoning
+from gpuinfra.software import environment
+from gpuinfra.software.pool import pool_lock
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.storage import ObjectMount
+
+
+def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
+    """Return the plan for a declaration that has no findings of level error.
+
+    `now` is the time, which determines whether a capacity window that starts today is open. If it is None, the window is open.
+    """
+    cloud = profile_of(spec.cloud)
+    known = machines_of(spec)
+    machines = {pool.machine: known[pool.machine] for pool in spec.pools}
+    zoning = zoning_of(spec)
+    decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
+    file_systems = _file_systems(spec, cloud, zoning, decisions)
+    existing = _existing(spec, cloud)
+    pools = tuple(
+        _pool(
+            spec,
+            cloud,
+            pool,
+            machines[pool.machine],
+            zoning.by_pool[pool.name],
+            file_systems,
+            existing,
+            now or today,
+            decisions,
+        )
+        for pool in sorted(spec.pools, key=lambda pool: pool.name)
+    )
+    layers = spec.made_layers
+    plan = Plan(
+        name=spec.name,
+        cloud=spec.cloud,
+        region=spec.where.region,
+        zones=tuple(sorted({zoning.default, *zoning.by_pool.values()})),
+        layers=layers,
+        network=_network(spec, cloud.network(spec, zoning, today)) if "site" in layers else None,
+        own_networks=cloud.own_networks(spec, zoning) if "cluster" in layers else (),
+        pools=pools,
+        file_systems=file_systems if "site" in layers else (),
+        audit=AuditPlan(
+            trail=spec.audit.trail == "create" and "foundation" in layers,
+            existing_bucket=spec.audit.bucket,
+            lock_days=spec.audit.lock_days,
+            lock_mode=spec.audit.lock_mode.upper(),
+            data_events=spec.audit.data_events,
+            recorded_buckets=None if spec.audit.all_buckets else _recorded(file_systems if "site" in layers else ()),
+            second_region=spec.recovery.region if spec.recovery else None,
+            log_retention_days=spec.audit.log_retention_days,
+        ),
+        budget=None,
+        handover=HandoverPlan(
+            wait=spec.handover.wait, floor=spec.handover.floor, deadline_s=spec.handover.deadline_minutes * 60
+        ),
+        evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
+        roles=RolesPlan(
+            permissions_boundary=spec.access.permissions_boundary,
+            node_policies=spec.access.node_policies,
+            node_role_in_site=spec.access.node_role_in_site,
+            node_roles=tuple(NodeRolePlan(role=one.role, scope=one.scope) for one in spec.access.node_roles),
+        ),
+        tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
+        mounted_buckets=tuple(one for one in file_systems if one.kind == "object")
+        if "cluster" in layers or spec.access.node_role_in_site
+        else (),
+        existing_file_systems=existing if {"site", "cluster"} & set(layers) else (),
+        recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
+        registry=spec.software.registry,
+        project=getattr(spec.where, "project", None),
+        today=today,
+    )
+    plan = replace(plan, budget=_budget(spec, plan, today), decisions=tuple(decisions))
+    return replace(plan, resources=cloud.resources(plan), kept=cloud.kept(plan))
+
+
+def _network(spec: ClusterSpec, network: NetworkPlan) -> NetworkPlan:
+    """Return the network with the declared connections from other networks."""
+    declared = spec.access.ingress
+    accepted = tuple(IngressPlan(sources=one.sources, ports=one.ports, protocol=one.protocol) for one in declared)
+    return replace(network, ingress=accepted)
+
+
+def _recorded(file_systems: Iterable[FileSystemPlan]) -> tuple[str, ...]:
+    """Return the purposes of the buckets whose objects the audit trail records: evidence, and created buckets of file systems."""
+    return ("evidence", *(one.name for one in file_systems if one.bucket == "auto"))
+
+
+def _pool(
+    spec: ClusterSpec,
+    cloud: CloudProfile,
+    pool: Pool,
+    machine: MachineType,
+    zone: str,
+    file_systems: tuple[FileSystemPlan, ...],
+    existing: tuple[ExistingFileSystemPlan, ...],
+    today: date,
+    decisions: list[Decision],
+) -> PoolPlan:
+    fabric = machine.fabric is not None and pool.fabric != "none"
+    image, why = cloud.image(spec, pool, machine)
+    decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
+    decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))
+    groups, placed = cloud.groups(pool, machine, zone, today)
+    if spec.expires_at:
+        groups = tuple(until(group, today, moment(spec.expires_at)) for group in groups)
+    decisions.extend(placed)
+    if fabric and len(groups) > 1:
+        reason = "the fabric does not span zones, so all capacity in the pool is in one zone"
+        decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
+    chosen = pool_lock(spec, pool, machine, cloud.software, image)
+    decisions.extend(
+        Decision(path=f"{pool.name}.software.{choice.name}", chosen=choice.version, why=choice.why)
+        for choice in chosen.choices
+    )
+    mounts = sorted((entry.kind, entry.mount) for entry in (*file_systems, *existing))
+    lustre = tuple(mount for kind, mount in mounts if kind == "lustre")
+    homes = tuple(mount for kind, mount in mounts if kind == "home")
+    lnet = lnet_efa_devices((*file_systems, *existing), machine, fabric=fabric)
+    buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.buckets else ()
+    guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
+    client = cloud.software.buckets.step if buckets and cloud.software.buckets else None
+    decisions.extend(
+        Decision(
+            path=f"{pool.name}.users.{user.name}",
+            chosen=f"{user.uid}, {users_home(homes)}/{user.name}{', sudo' if user.sudo else ''}",
+            why=f"the declaration lists the user with {counted(len(user.ssh_keys), 'key')}",
+        )
+        for user in spec.access.users
+    )
+    tested = fabric_test(spec, pool, machine)
+    decisions.append(Decision(path=f"{pool.name}.fabric_test", chosen=tested.mode, why=tested.why))
+    files = of_pool(spec, pool)
+    decisions.extend(
+        Decision(
+            path=f"{pool.name}.files.{one.path}", chosen=f"{one.owner}:{one.group} {one.mode}", why=f"from {one.source}"
+        )
+        for one in files
+    )
+    todo = (
+        *steps(
+            machine,
+            chosen,
+            lustre=bool(lustre),
+            home=bool(homes),
+            mig=bool(pool.mig),
+            metadata=bool(cloud.metadata_to_guard),
+            packages=bool(spec.software.packages),
+            buckets=client,
+            users=bool(spec.access.users),
+            files=bool(files),
+        ),
+        *own_steps(spec.software.steps, pool.name),
+    )
+    return PoolPlan(
+        name=pool.name,
+        machine=pool.machine,
+        count=sum(group.count for group in groups),
+        groups=groups,
+        nics=cloud.nics(machine, fabric=fabric),
+        image=image,
+        disk=cloud.disk(pool, machine, image),
+        steps=todo,
+        expectation=expectation(
+            machine,
+            chosen,
+            cloud=spec.cloud,
+            fabric=fabric,
+            file_systems=lustre,
+            lustre=bool(lustre),
+            lnet_efa=lnet,
+            homes=homes,
+            buckets=tuple((entry.mount, entry.read_only) for entry in buckets),
+            steps=todo,
+            mig=tuple(sorted(pool.mig, reverse=True)),
+            burn_in=spec.handover.burn_in,
+            fabric_test=tested.required,
+            energy=pool.idle_stop is not None,
+            guarded=guarded,
+            files=files,
+            variables=variables(spec, pool),
+        ),
+        versions=environment(
+            machine,
+            chosen,
+            cloud=cloud.software,
+            mirror_url=spec.software.mirror_url,
+            homes=tuple((one.mount, one.service) for one in (*file_systems, *existing) if one.kind == "home"),
+            other_homes="site" not in spec.made_layers,
+            lnet_efa=lnet,
+            guarded=guarded,
+            buckets=tuple(
+                f"{entry.name} {entry.mount} {'ro' if entry.read_only else 'rw'} {object_cache_gib(entry, machine)}"
+                for entry in buckets
+            ),
+            packages=spec.software.packages,
+            users=spec.access.users,
+            users_home=users_home(homes),
+            files=tuple(f"{one.sha256} {one.mode} {one.owner} {one.group} {one.path}" for one in files),
+        ),
+        files=files,
+        metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
+        subnet=cloud.subnet(zone),
+        ssh_keys=spec.access.ssh_keys,
+        canary=pool.renew.canary,
+        at_once_percent=pool.renew.at_once_percent,
+        tags=dict(sorted(pool.tags.items())),
+    )
+
+
+def _file_systems(
+    spec: ClusterSpec, cloud: CloudProfile, zoning: Zoning, decisions: list[Decision]
+) -> tuple[FileSystemPlan, ...]:
+    """Return the file systems, sorted by mount."""
+    plans: list[FileSystemPlan] = []
+    for name, entry in created(spec.storage):
+        zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
+        plan = cloud.file_system(entry, name, zone, spec.where.region)
+        plans.append(plan)
+        if entry.kind == "lustre":
+            capacity = cloud.lustre(entry)
+            decisions.append(
+                Decision(path=f"{plan.name}.capacity_gib", chosen=str(capacity.billed), why=capacity.reason)
+            )
+    return tuple(plans)
+
+
+def _existing(spec: ClusterSpec, cloud: CloudProfile) -> tuple[ExistingFileSystemPlan, ...]:
+    """Return the existing file systems, sorted by mount."""
+    return tuple(
+        cloud.existing_file_system(entry, one, name, spec.where.region)
+        for name, entry in named(spec.storage)
+        if not isinstance(entry, ObjectMount) and (one := existing_of(entry))
+    )
+
+
+def _second_region(plan: Plan, today: date) -> float:
+    """Return the monthly price of the stack in the second region before a failover. Its resources have the cluster's tag, so the budget counts them."""
+    if plan.recovery is None or plan.recovery.mode == "cold":
+        return 0.0
+    pools = plan.pools if plan.recovery.mode == "hot" else ()
+    same = replace(plan, recovery=None, pools=pools)
+    there = price(replace(same, region=plan.recovery.region), today)
+    return (there if there.complete else price(same, today)).usd_per_month
+
+
+def derived_limit(plan: Plan, cost: Cost, today: date) -> float:
+    """Return the monthly limit of a budget in USD: `cost` and the price of the second region plus 10 percent, rounded up to a multiple of 100."""
+    month = cost.usd_per_month + _second_region(plan, today)
+    return float(max(100, math.ceil(month * 1.1 / 100) * 100))
+
+
+def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
+    if "foundation" not in spec.made_layers:
+        return None
+    if spec.budget.limit_usd_per_month is not None:
+        limit, derived = spec.budget.limit_usd_per_month, False
+    else:
+        limit, derived = derived_limit(plan, price(plan, today), today), True
+    return BudgetPlan(
+        limit_usd_per_month=limit,
+        recipients=tuple(sorted(spec.budget.recipients)),
+        thresholds_percent=tuple(sorted(spec.budget.thresholds_percent)),
+        derived=derived,
+        currency=spec.budget.currency,
+        amount_per_month=round(limit * (spec.budget.units_per_usd or 1), 2),
+    )

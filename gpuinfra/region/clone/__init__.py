@@ -1,0 +1,6 @@
+"""Clones a declaration to a second region, and writes its stack file (docs/guides/second-region.md)."""
+
+from gpuinfra.region.clone.make import clone
+from gpuinfra.region.clone.model import MODES, Alternative, Change, ClonedFile, Request, Result, Transfer
+
+__all__ = ["MODES", "Alternative", "Change", "ClonedFile", "Request", "Result", "Transfer", "clone"]

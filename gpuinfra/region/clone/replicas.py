@@ -1,0 +1,103 @@
+"""What the state of a stack contains for its second region: the replicas of its buckets, their key, and the copies of its images.
+
+`gpuinfra ready`, `gpuinfra failover` and the drill read the state here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from shlex import join
+from typing import Any
+
+from gpuinfra.clouds.region.readiness import FAIL, OK, Line
+from gpuinfra.plan.recovery_model import RecoveryPlan
+from gpuinfra.spec.image import CustomImage
+from gpuinfra.spec.load import LoadedStack
+
+SET = "--set"
+COMPONENT = ":RegionClone"
+"""End of the type of the component in the state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """The outputs of `RegionClone` in the state of a stack. Empty if the state has none."""
+
+    buckets: Mapping[str, str] = field(default_factory=dict)
+    """Names of the replicas by purpose, such as `evidence` or `scratch-0`."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """IDs of the image copies, by the ID of the image in the first region."""
+    key_arn: str | None = None
+    """Key of the replicas, on clouds whose nodes need its name to read a bucket."""
+
+
+def replicas_of(resources: Iterable[Mapping[str, Any]]) -> Replicas:
+    """Return the replicas and image copies in the state of a stack."""
+    for one in resources:
+        if str(one.get("type", "")).endswith(COMPONENT):
+            found = one.get("outputs") or {}
+            key = found.get("data_key_arn")
+            return Replicas(
+                buckets=found.get("buckets") or {},
+                images=found.get("images") or {},
+                key_arn=key if isinstance(key, str) else None,
+            )
+    return Replicas()
+
+
+def declared_images(stack: LoadedStack) -> Iterator[tuple[str, CustomImage]]:
+    """Yield the path and the value of each image that the declaration selects by its ID."""
+    for index, pool in enumerate(stack.spec.pools):
+        if isinstance(pool.image, CustomImage):
+            yield f"pools[{index}].image", pool.image
+    if isinstance(stack.spec.software.image, CustomImage):
+        yield "software.image", stack.spec.software.image
+
+
+def image_values(stack: LoadedStack, copies: Mapping[str, str]) -> tuple[tuple[str, object], ...]:
+    """Return the values of `--set` that make a clone of the stack use the copies of its images."""
+    return tuple((f"{path}.ref", copies[image.ref]) for path, image in declared_images(stack) if image.ref in copies)
+
+
+def image_lines(
+    stack: LoadedStack, recovery: RecoveryPlan, files: Sequence[LoadedStack], replicas: Replicas, rewrite: Sequence[str]
+) -> Iterator[Line]:
+    """Check that the stack file of the second region uses the copies of the images that the stack uses now.
+
+    `files` are the stack files of the second region, and `rewrite` is the command that writes them again. `preflight` checks that the
+    images in these files exist.
+    """
+    copied = [one.ref for one in recovery.images if one.copied]
+    for ref in copied:
+        if ref not in replicas.images:
+            reason = f"the state contains no copy of {ref} in {recovery.region}"
+            yield Line(topic="image", name=ref, state=FAIL, reason=reason)
+    nodes = [one for one in files if one.spec.pools]
+    for file in nodes[-1:]:
+        used = dict(declared_images(file))
+        for path, image in declared_images(stack):
+            copy = replicas.images.get(image.ref)
+            if image.ref not in copied or copy is None:
+                continue
+            found = used[path].ref if path in used else "not set"
+            if found == copy:
+                yield Line(topic="image", name=f"{path}.ref", state=OK, reason=f"is {copy}, the copy of {image.ref}")
+                continue
+            reason = f"is {found} in {file.path.name}, but the copy of {image.ref} is {copy}"
+            fix = join(with_values(rewrite, {f"{path}.ref": copy}))
+            yield Line(topic="image", name=f"{path}.ref", state=FAIL, reason=reason, fix=fix)
+
+
+def with_values(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
+    """Return a `gpuinfra clone` command with values of `--set`, which replace its values for the same paths. Each path can be set only once."""
+    found: list[str] = []
+    for word in command:
+        if found and found[-1] == SET and word.partition("=")[0] in values:
+            found.pop()
+        else:
+            found.append(word)
+    for path, value in values.items():
+        found += [SET, f"{path}={json.dumps(value) if isinstance(value, bool) else value}"]
+    return found

@@ -1,0 +1,113 @@
+"""The journal of a failover or a failback: a file in the user's state folder that records which steps are done.
+
+It is written before and after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuinfra.base.errors import UsageError
+from gpuinfra.remote.stack_journal import StackJournal, now
+
+SCHEMA = "gpuinfra.region.failover-journal/1"
+FAILBACK_SCHEMA = "gpuinfra.failback-journal/1"
+DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
+"""States of a step. A step without an entry has not started."""
+
+
+class Journal(StackJournal):
+    """The journal of one stack, locked until `close`."""
+
+    SCHEMA = SCHEMA
+    FOLDER = "failover"
+    COMMAND = "a failover"
+    MOVE = "failover"
+    """The move in words, for messages."""
+    ENTRIES = "steps"
+    ENTRIES_TYPE = dict
+    AGAIN = "remove the file and start again; each step can be repeated"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the move was started."""
+        return bool(self._body)
+
+    @property
+    def ended(self) -> str | None:
+        """Time at which the last step finished, or None."""
+        return self._body.get("ended")
+
+    @property
+    def region(self) -> str:
+        """Region to which the stack moves."""
+        return str(self._body.get("to") or "")
+
+    @property
+    def began(self) -> str:
+        """Time at which the first step started, or an empty string."""
+        return str(self._body.get("began") or "")
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Steps for which the first region did not respond."""
+        return tuple(name for name in self._body.get("steps") or {} if self.state(name) == UNREACHABLE)
+
+    def begin(self, stack: str, region: str, files: Mapping[str, str]) -> None:
+        """Start a journal. `files` contains the checksum of each declaration, keyed by stack name."""
+        self._body = {
+            "schema": self.SCHEMA, "stack": stack, "file": str(self.stack_file), "to": region, "files": dict(files),
+            "began": now(), "ended": None, "steps": {},
+        }  # fmt: skip
+        self._write()
+
+    def check(self, region: str, files: Mapping[str, str]) -> None:
+        """Check that the journal has the same region and the same declarations. Raises `UsageError` otherwise."""
+        again = f"or remove {self.path} and start again; each step can be repeated"
+        if self.region != region:
+            raise UsageError(
+                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}, {again}"
+            )
+        recorded = self._body.get("files") or {}
+        if changed := sorted(name for name in {*recorded, *files} if recorded.get(name) != files.get(name)):
+            raise UsageError(
+                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change, {again}"
+            )
+
+    def state(self, step: str) -> str | None:
+        """Return the state of a step."""
+        entry = self.entry(step)
+        return str(entry["state"]) if "state" in entry else None
+
+    def entry(self, step: str) -> Mapping[str, Any]:
+        """Return the journal entry for a step: `state`, `started`, `ended`, `found`."""
+        steps = self._body.get("steps") or {}
+        found = steps.get(step)
+        return found if isinstance(found, dict) else {}
+
+    def start(self, step: str) -> None:
+        """Record that a step starts."""
+        self._body["ended"] = None
+        self._body["steps"][step] = {**self.entry(step), "state": STARTED, "started": now(), "ended": None}
+        self._write()
+
+    def finish(self, step: str, state: str, found: str) -> None:
+        """Record the result of a step."""
+        self._body["steps"][step] = {**self.entry(step), "state": state, "ended": now(), "found": found}
+        self._write()
+
+    def retire(self) -> None:
+        """Rename the file, so that the next move starts with the first step."""
+        if self.exists:
+            self.path.replace(self.path.with_suffix(f".{str(self.ended or now()).replace(':', '')}.old"))
+            self._body = {}
+
+
+class FailbackJournal(Journal):
+    """The journal of a failback of one stack, locked until `close`."""
+
+    SCHEMA = FAILBACK_SCHEMA
+    FOLDER = "failback"
+    COMMAND = "a failback"
+    MOVE = "failback"

@@ -1,0 +1,309 @@
+"""The steps of a failover, derived from the declaration, the state of the stack, and the stack files of the second region.
+
+Each step can be repeated, because the step that ran during an interruption runs again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.words import counted
+from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
+from gpuinfra.clouds.region.failover import Failover, ReadOnlyReplicas, label
+from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.recovery_model import NamesPlan
+from gpuinfra.region.clone.storage import with_bucket
+from gpuinfra.spec.load import LoadedStack
+from gpuinfra.spec.storage import Lustre
+
+Resources = Sequence[Mapping[str, Any]]
+POLL_S = 15.0
+LIMIT_S = 3600.0
+"""Maximum time that a step waits for the cloud. A resumed failover waits again."""
+DRAIN = "drain"
+NAMES = "names"
+SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a failover."""
+
+    name: str
+    what: str
+    """What the step does, with the names of the resources."""
+    run: Callable[[bool], str]
+    """Performs the step and returns what was done. The argument is true if an earlier run started the step.
+
+    Raises `gpuinfra.clouds.region.failover.Unreachable` and `GpuinfraError`."""
+    where: str = "the second region"
+    """The region to which the step sends requests, for the message if it does not respond."""
+    first: bool = False
+    """Whether the step requires the first region. If that region does not respond, the failover continues without this step."""
+    outside: bool = False
+    """Whether the step sends its requests to a global service, so that it is attempted even if the first region does not respond."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Second:
+    """One stack of the second region."""
+
+    loaded: LoadedStack
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """The DNS names of a stack, and how to change them."""
+
+    plan: NamesPlan
+    dns: Dns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A stack that fails over, and how to operate on it."""
+
+    stack: str
+    region: str
+    second: str
+    resources: Resources
+    """The state of the stack."""
+    stacks: tuple[Second, ...]
+    """The stacks of the second region, in the order of their deployment."""
+    cloud: Failover
+    ask: Callable[[], Iterable[Line]]
+    """Checks whether the second region is ready."""
+    deploy: Callable[[str, bool], None]
+    """Deploys a stack. The second argument is true if an earlier run started the deployment."""
+    state: Callable[[str], Resources]
+    """Returns the state of a stack."""
+    verdicts: Callable[[Resources], Sequence[FleetVerdict]]
+    """Reads which nodes of a state are verified."""
+    names: Names | None = None
+    """The DNS names that move, or None if the stack has none."""
+    ignore: frozenset[str] = frozenset()
+    """Topics of the check that do not stop the failover, and `drain`."""
+    sleep: Callable[[float], None] = time.sleep
+
+
+def steps(failing: Failing) -> tuple[Step, ...]:
+    """Return the steps in order."""
+    return tuple(_steps(failing))
+
+
+def _steps(one: Failing) -> Iterator[Step]:
+    groups, pairs = one.cloud.groups(one.resources), one.cloud.pairs(one.resources)
+    yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: check(one))
+    if groups:
+        what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
+        yield Step(name="fence", what=what, run=lambda _: fence(one, groups), first=True)
+    if pairs:
+        names = ", ".join(label(pair.source) for pair in pairs)
+        what = f"wait until the replicas in {one.second} contain every object of {names}"
+        yield Step(name=DRAIN, what=what, run=lambda _: _drain(one), first=True)
+        what = f"disable the replication of {names}"
+        outside = one.cloud.global_replication
+        yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True, outside=outside)
+    if pairs and isinstance(cloud := one.cloud, ReadOnlyReplicas):
+        what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
+        yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
+    yield from deployed(one)
+    control = one.names.dns.control_plane if one.names else ""
+    yield from renamed(one, first=control == one.region)
+
+
+def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
+    """Return the step that points the DNS names to the region in which the nodes are verified. It is the last step.
+
+    With `first`, the failover continues without the step if the control plane of the records does not respond.
+    """
+    if (names := one.names) is None:
+        return
+    yield Step(
+        name=NAMES,
+        what=f"point {', '.join(names.plan.hosts)} to {one.second}",
+        where=f"{names.dns.control_plane}, which changes DNS records,",
+        first=first,
+        run=lambda _: _rename(one, names),
+    )
+
+
+def deployed(one: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region") -> Iterator[Step]:  # fmt: skip
+    """Return the steps that deploy the stacks, import the objects in their buckets, and wait for the nodes."""
+    for second in one.stacks:
+        name = second.loaded.name
+        yield Step(
+            name=f"up {name}",
+            what=f"deploy {second.loaded.path.name} with `pulumi up{' --refresh' if refresh else ''} --stack {name}`",
+            where=where,
+            run=lambda again, name=name: _up(one, name, again),
+        )
+    for second in one.stacks:
+        mounts = [
+            entry.mount
+            for _, entry in with_bucket(second.loaded.spec)
+            if isinstance(entry, Lustre) and "site" in second.loaded.spec.made_layers
+        ]
+        if mounts:
+            yield Step(
+                name=f"import {second.loaded.name}",
+                what=f"import {what} into {', '.join(mounts)}",
+                where=where,
+                run=lambda _, name=second.loaded.name: _import(one, name),
+            )
+    for second in one.stacks:
+        if second.plan.pools:
+            yield Step(
+                name=f"verify {second.loaded.name}",
+                what=f"wait until the nodes of {second.loaded.name} are verified",
+                where=where,
+                run=lambda _, second=second: _verify(one, second),
+            )
+
+
+def check(one: Failing) -> str:
+    """Raise `DeploymentError` if a line has the state `fail`. Returns the number of lines for each state."""
+    lines = list(one.ask())
+    wrong = [line for line in lines if line.state == FAIL and line.topic not in one.ignore]
+    if wrong:
+        found = "".join(f"\n  {line.topic} {line.name}: {line.reason}; to fix: {line.fix}" for line in wrong)
+        topics = " ".join(f"--ignore {topic}" for topic in dict.fromkeys(line.topic for line in wrong))
+        raise DeploymentError(
+            f"{one.second} is not ready, and nothing was changed; to continue anyway, add {topics}{found}"
+        )
+    counts = {
+        state: sum(line.state == state for line in lines) for state in dict.fromkeys(line.state for line in lines)
+    }
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def fence(one: Failing, groups: Sequence[str]) -> str:
+    """Scale the groups to zero, and wait until they have no nodes."""
+    for group in groups:
+        one.cloud.stop_group(group)
+    left: dict[str, int] = {}
+    for _ in polls(one):
+        left = {group: count for group in groups if (count := one.cloud.running(group))}
+        if not left:
+            return f"no nodes are left in {counted(len(groups), 'group')}"
+    found = ", ".join(f"{label(group)} {count}" for group, count in left.items())
+    raise DeploymentError(
+        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate these nodes in the cloud console"
+    )
+
+
+def _drain(one: Failing) -> str:
+    missing: dict[str, list[str]] = {}
+    for _ in polls(one):
+        pairs = one.cloud.pairs(one.resources)
+        try:
+            missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
+        except DeploymentError as problem:
+            if DRAIN not in one.ignore:
+                raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue anyway") from None
+            return f"the buckets were not compared with their replicas: {problem}"
+        if not missing or DRAIN in one.ignore:
+            break
+    total = sum(map(len, missing.values()))
+    if not total:
+        return "the replicas contain every object"
+    found = "; ".join(
+        f"{label(bucket)}: {', '.join(keys[:SHOWN])}{' ...' if len(keys) > SHOWN else ''}"
+        for bucket, keys in missing.items()
+    )
+    text = f"{counted(total, 'object')} {'is' if total == 1 else 'are'} not in the replicas: {found}"
+    if DRAIN in one.ignore:
+        return text
+    raise DeploymentError(
+        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), or add --ignore {DRAIN} to continue without these objects"
+    )
+
+
+def _stop_replication(one: Failing) -> str:
+    pairs = one.cloud.pairs(one.resources)
+    for pair in pairs:
+        one.cloud.stop_replication(pair)
+    return f"the replication of {counted(len(pairs), 'bucket')} is disabled"
+
+
+def _open_replicas(one: Failing, cloud: ReadOnlyReplicas) -> str:
+    pairs = one.cloud.pairs(one.resources)
+    for pair in pairs:
+        cloud.open_replica(pair)
+    return f"{counted(len(pairs), 'replica')} can be written"
+
+
+def _up(one: Failing, name: str, again: bool) -> str:
+    one.deploy(name, again)
+    return f"{name} is deployed"
+
+
+def _import(one: Failing, name: str) -> str:
+    found = one.cloud.file_systems(one.state(name))
+    if not found:
+        raise DeploymentError(
+            f"the state of {name} contains no file system that imports from a bucket; run `gpuinfra ready {one.stack}`"
+        )
+    tasks = {one.cloud.start_import(file_system): file_system for file_system in found}
+    for _ in polls(one):
+        tasks = {task: file_system for task, file_system in tasks.items() if not one.cloud.import_ended(task)}
+        if not tasks:
+            return f"imported into {', '.join(map(label, found))}"
+    raise DeploymentError(
+        f"the import did not finish within {LIMIT_S / 60:.0f} minutes: {', '.join(map(label, tasks))}"
+    )
+
+
+def _verify(one: Failing, second: Second) -> str:
+    name, handover = second.loaded.name, second.plan.handover
+    waiting: list[str] = []
+    for _ in polls(one, handover.deadline_s):
+        verdicts = one.verdicts(one.state(name))
+        if not verdicts:
+            raise DeploymentError(f"the state of {name} contains no nodes")
+        verified, expected = sum(v.verified for v in verdicts), sum(v.expected for v in verdicts)
+        if verified >= (handover.floor if handover.wait == "floor" and handover.floor else expected):
+            return f"{verified} of {counted(expected, 'node')} verified"
+        waiting = [
+            f"{node.label}: {node.outcome} {node.reason}".strip()
+            for v in verdicts
+            for node in v.nodes
+            if node.outcome != "verified"
+        ]
+        waiting += [
+            f"{group}: {counted(count, 'node')} not launched" for v in verdicts for group, count in v.missing.items()
+        ]
+        if all(v.settled for v in verdicts):
+            break
+    raise DeploymentError(
+        f"not all nodes of {name} are verified: {'; '.join(waiting[:SHOWN])}; see `gpuinfra verify {name}`"
+    )
+
+
+def _rename(one: Failing, names: Names) -> str:
+    resources = [resource for second in one.stacks for resource in one.state(second.loaded.name)]
+    verdicts = one.verdicts(resources)
+    found = moved(names.dns, names.plan, resources, verdicts)
+    login = (
+        ""
+        if any(v.verified for v in verdicts)
+        else f"; {names.plan.login} is unchanged, because {one.second} has no nodes"
+    )
+    return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s{login}"
+
+
+def polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
+    """Yield whenever the cloud is to be queried, at least once."""
+    until = time.monotonic() + limit_s
+    while True:
+        yield
+        if time.monotonic() >= until:
+            return
+        one.sleep(POLL_S)

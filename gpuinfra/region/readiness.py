@@ -1,0 +1,443 @@
+"""Checks that the stack file of the second region exists, is valid, matches the first one, and specifies the replicas, and that the networks do not overlap.
+
+The module compares files. `gpuinfra/clouds/region/readiness.py` reads the cloud.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+from gpuinfra.base.errors import DeploymentError, GpuinfraError
+from gpuinfra.base.findings import Level
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
+from gpuinfra.clouds.region.second_region import second_region_of
+from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.storage import named
+from gpuinfra.region.clone import names
+from gpuinfra.region.clone.draft import value_at
+from gpuinfra.region.clone.make import clone
+from gpuinfra.region.clone.model import ClonedFile, Request, Result
+from gpuinfra.region.clone.network import network_of
+from gpuinfra.region.clone.replicas import image_values, replicas_of, with_values
+from gpuinfra.region.clone.storage import with_bucket
+from gpuinfra.rules.stack import (
+    BACKEND_ROUTE,
+    STATE_RULE,
+    check_stack,
+    project_backend,
+    region_in_url,
+    secrets_provider,
+    state_survives_the_region,
+)
+from gpuinfra.spec.document import Route
+from gpuinfra.spec.image import CustomImage
+from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
+from gpuinfra.spec.messages import path_text
+from gpuinfra.spec.storage import ObjectMount
+
+SECRETS = "secretsprovider"
+BACKEND = "PULUMI_BACKEND_URL"
+LOGIN = "pulumi login"
+"""Name of the state backend that no setting selects, but a login."""
+MOST_DIFFERENCES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Second:
+    """The stack in the second region, as declared in its files."""
+
+    fresh: Result
+    """What `gpuinfra clone` would write now."""
+    files: tuple[LoadedStack, ...]
+    """The files that exist, in the order of `fresh.files`."""
+    lines: tuple[Line, ...]
+    today: date
+    rewrite: tuple[str, ...]
+    """Command that writes the files again and keeps the edits in them."""
+    backend: tuple[str, str]
+    """The setting that selects the state backend, and its URL. Empty if the URL specifies a region."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """The settings that select the secrets providers of the stacks in both regions, and their URLs if the URLs do not specify a region."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The IDs of the images that the nodes use."""
+        pools = (pool for one in self.files for pool in make_plan(one.spec, self.today).pools)
+        return tuple(dict.fromkeys(pool.image.ref for pool in pools if pool.image.source == "id"))
+
+    def merged(self, live: Sequence[Line], rows: Iterable[Line]) -> Iterator[Line]:
+        """Return the lines about the files, the lines of the cloud, and the lines of preflight.
+
+        The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
+        """
+        known = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
+        if any(topic == "state" and not name.startswith(SECRETS) for topic, name in known):
+            known.add(("state", ANY_BACKEND))
+        yield from (one for one in self.lines if (one.topic, one.name) not in known)
+        yield from live
+        yield from (one for one in rows if (one.topic, one.name) not in known)
+
+    def copied(self, stack: LoadedStack, line: Line) -> Line:
+        """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
+        if line.topic != "image" or line.state != FAIL:
+            return line
+        ours = {pool.name: pool.image for pool in make_plan(stack.spec, self.today).pools}
+        for plan in (make_plan(one.spec, self.today) for one in self.files):
+            for pool in plan.pools:
+                first = ours.get(pool.name)
+                if pool.image.ref != line.name or first is None or first.source != "id":
+                    continue
+                facts = second_region_of(plan.cloud)
+                found = facts.image(first.ref, stack.spec.where.region, plan.region) if facts else None
+                if found is not None:
+                    return replace(line, fix=found[1])
+        return line
+
+
+def second_of(
+    stack: LoadedStack,
+    project: str,
+    today: date,
+    environment: Mapping[str, str],
+    login: str = "",
+    copies: Mapping[str, str] | None = None,
+) -> Second:
+    """Compare the files of the second region with the stack. The stack must have `recovery`.
+
+    `login` is the URL of the state backend of the last login. `copies` maps the ID of an image of the stack to the ID of its copy in the second region.
+    """
+    recovery = stack.spec.recovery
+    assert recovery is not None
+    request = Request(region=recovery.region, mode=recovery.mode, project=project)
+    fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
+    words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
+    given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
+    if values := tuple({**dict(image_values(stack, copies or {})), **given}.items()):
+        fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
+        words = with_values(words, dict(values))
+    rewrite = [*words, "--force"]
+    lines: list[Line] = []
+    files: list[LoadedStack] = []
+    if not fresh.ok:
+        errors = "; ".join(str(one) for one in fresh.findings if one.level is Level.ERROR)
+        lines.append(
+            Line(
+                topic="stack file",
+                name=stack.name,
+                state=FAIL,
+                reason=f"the stack cannot be cloned: {errors}",
+                fix=join(words),
+            )
+        )
+    for one in fresh.files:
+        found, line = _read(one, join(words))
+        lines.append(line)
+        if found is not None:
+            files.append(found)
+            lines += _valid(found, today)
+            edits = _edits(one, found, fresh)
+            rewrite += [word for value in edits[1::2] if value not in rewrite for word in ("--set", value)]
+            lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
+            lines += _addresses(stack, found)
+    lines += _roles(stack, fresh, files, join(rewrite))
+    backend = _backend(stack, environment, login)
+    lines += _state(stack, files, *backend)
+    return Second(
+        fresh=fresh,
+        files=tuple(files),
+        lines=tuple(lines),
+        today=today,
+        rewrite=tuple(rewrite),
+        backend=("", "") if region_in_url(backend[1]) else backend,
+        secrets=tuple(_secrets((stack, *files))),
+    )
+
+
+def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
+    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default paths.
+
+    With `pilot-light`, the network and its buckets are in a separate file.
+    """
+    if fresh.files:
+        return [one.path for one in fresh.files]
+    origin = names.origin_of(stack.config.get(CLONE_OF))
+    name = names.stack_in(stack.name, fresh.source_region, fresh.request.region, origin)
+    made = [names.base_of(name), name] if fresh.request.mode == "pilot-light" else [name]
+    return [names.file_of(stack.path, one) for one in made]
+
+
+def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
+    """Return the values that a clone cannot choose and a file contains, as values of `--set`: copies of images, and replicas with their keys."""
+    try:
+        found = read_stack(path)
+    except GpuinfraError:
+        return
+    pairs = [
+        (f"pools[{index}].image", ours.image, theirs.image)
+        for index, (ours, theirs) in enumerate(zip(stack.spec.pools, found.spec.pools, strict=False))
+        if ours.name == theirs.name
+    ]
+    for path_, ours, theirs in [*pairs, ("software.image", stack.spec.software.image, found.spec.software.image)]:
+        if isinstance(ours, CustomImage) and isinstance(theirs, CustomImage) and ours.ref != theirs.ref:
+            yield f"{path_}.ref", theirs.ref
+    entries = dict(enumerate(found.spec.storage)) if "site" in found.spec.made_layers else {}
+    for index, entry in with_bucket(stack.spec):
+        other = entries.get(index)
+        if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
+            continue
+        yield f"storage[{index}].bucket", other.bucket
+        if other.private_endpoint:
+            yield f"storage[{index}].private_endpoint", True
+        if isinstance(other, ObjectMount) and other.key_arn is not None:
+            yield f"storage[{index}].key_arn", other.key_arn
+
+
+def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Check that the file systems of the second region use the replicas. A new bucket would be empty.
+
+    `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
+    """
+    state, facts = replicas_of(resources), second_region_of(stack.spec.cloud)
+    purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
+    sites = [one for one in second.files if "site" in one.spec.made_layers]
+    for index, entry in with_bucket(stack.spec):
+        path, replica = f"storage[{index}]", state.buckets.get(purposes[entry.mount])
+        if entry.bucket != "auto" or not sites or not replica:
+            continue
+        wanted: dict[str, object] = {"bucket": replica}
+        if isinstance(entry, ObjectMount) and state.key_arn is not None:
+            wanted["key_arn"] = state.key_arn
+        if facts is not None and facts.private_replicas:
+            wanted["private_endpoint"] = True
+        found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
+        wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
+        if not wrong:
+            yield Line(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
+            continue
+        fix = join(with_values(second.rewrite, {f"{path}.{name}": wanted[name] for name in wrong}))
+        if wrong == ["private_endpoint"]:
+            reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
+            yield Line(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
+            continue
+        given = getattr(found, wrong[0], None) or "not set"
+        reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
+        yield Line(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
+
+
+def not_read(second: Second) -> Iterator[Line]:
+    """Return the line about what this command does not read: permissions in the second region."""
+    region = second.fresh.request.region
+    path = second.files[-1].path if second.files else None
+    fix = f"gpuinfra doctor {path}" if path else ""
+    reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
+    yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
+
+
+def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:
+    if not file.path.is_file():
+        reason = f"{file.path.name} does not exist"
+        return None, Line(topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=command)
+    try:
+        found = read_stack(file.path)
+    except GpuinfraError as problem:
+        reason = f"{file.path.name} cannot be read: {problem}"
+        return None, Line(
+            topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=f"gpuinfra plan {file.path}"
+        )
+    return found, Line(topic="stack file", name=file.stack, state=OK, reason=f"{file.path.name} exists")
+
+
+def _valid(found: LoadedStack, today: date) -> Iterator[Line]:
+    """Apply the rules of `plan`, which include machine types that the region does not offer."""
+    for one in check_stack(found, today):
+        if one.level is Level.ERROR and one.rule != STATE_RULE:
+            yield Line(
+                topic="stack file",
+                name=found.name,
+                state=FAIL,
+                reason=f"{one.path} {one.message}",
+                fix=f"gpuinfra plan {found.path}",
+            )
+
+
+def _edits(file: ClonedFile, found: LoadedStack, fresh: Result) -> list[str]:
+    """Return the options that keep the edits of a file."""
+    body = _body(found)
+    edited = {}
+    for route in (one.route for one in fresh.changes):
+        value = value_at(body, route)
+        if value is not None and value != value_at(file.declaration, route) and route[0] != "where":
+            edited[path_text(route)] = value
+    return [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
+
+
+def _body(found: LoadedStack) -> object:
+    """Return the declaration in a file."""
+    assert found.document is not None
+    body: object = found.document.value
+    for part in found.route:
+        body = body[part]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+    return body
+
+
+def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, command: str) -> Iterator[Line]:
+    """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
+    changed = [one.route for one in fresh.changes]
+    wanted, given = _leaves(file.declaration), _leaves(_body(found))
+    different = [
+        route
+        for route in sorted({*wanted, *given}, key=path_text)
+        if wanted.get(route) != given.get(route)
+        and not any(_overlap(route, one) for one in changed)
+        and not (route == ("access", ROLE) and _splits_role(file))
+    ]
+    for route in different[:MOST_DIFFERENCES]:
+        reason = f"is {_shown(given, route)} in {found.path.name}, but {_shown(wanted, route)} in the stack"
+        yield Line(topic="difference", name=path_text(route), state=FAIL, reason=reason, fix=command)
+    if len(different) > MOST_DIFFERENCES:
+        reason = f"{len(different) - MOST_DIFFERENCES} more values differ"
+        yield Line(topic="difference", name=found.name, state=FAIL, reason=reason, fix=command)
+    if not different:
+        yield Line(
+            topic="difference",
+            name=found.name,
+            state=OK,
+            reason="matches the stack, except for the values that a clone changes",
+        )
+
+
+def _overlap(route: Route, changed: Route) -> bool:
+    shorter = min(len(route), len(changed))
+    return route[:shorter] == changed[:shorter]
+
+
+def _leaves(value: object, route: Route = ()) -> dict[Route, object]:
+    if isinstance(value, dict) and value:
+        return {key: one for name, item in value.items() for key, one in _leaves(item, (*route, str(name))).items()}
+    if isinstance(value, list) and value:
+        return {key: one for index, item in enumerate(value) for key, one in _leaves(item, (*route, index)).items()}
+    return {route: value}
+
+
+def _shown(values: Mapping[Route, object], route: Route) -> str:
+    return json.dumps(values[route], default=str) if route in values else "not set"
+
+
+def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
+    """Compare the address ranges of both networks. The ranges of existing networks are not in the files."""
+    if "site" not in found.spec.made_layers:
+        return
+    ours, theirs = stack.spec.network, found.spec.network
+    if ours.existing or theirs.existing:
+        reason = "the range of an existing network is not in the files"
+        yield Line(topic="addresses", name=found.name, state=SKIPPED, reason=reason)
+        return
+    first, second = network_of(ours.cidr), network_of(theirs.cidr)
+    if first is not None and second is not None and first.overlaps(second):
+        reason = f"{theirs.cidr} overlaps {ours.cidr} of {stack.name}, so the networks cannot be peered"
+        fix = f"gpuinfra clone {stack.name} --region {found.spec.where.region} --force"
+        yield Line(topic="addresses", name=found.name, state=FAIL, reason=reason, fix=fix)
+    else:
+        yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
+
+
+def _splits_role(file: ClonedFile) -> bool:
+    """Return whether a clone in mode `pilot-light` creates the nodes' role with the site, for which this file has a field."""
+    return file.role in ("base", "nodes") and bool((file.declaration.get("access") or {}).get(ROLE))
+
+
+def _roles(stack: LoadedStack, fresh: Result, files: Sequence[LoadedStack], command: str) -> Iterator[Line]:
+    """Check that a failover in mode `pilot-light` does not create the nodes' role. Files of an earlier version do not have the field."""
+    found = {one.path: one for one in files}
+    there = {one.role: getattr(found[one.path].spec.access, ROLE) for one in fresh.files if one.path in found and _splits_role(one)}  # fmt: skip
+    for one in fresh.files:
+        if there.get(one.role) is not False:
+            continue
+        if one.role == "base" and there.get("nodes"):
+            reason = f"is not set in {one.path.name}, so the nodes have no role"
+            yield Line(topic="role", name=f"access.{ROLE}", state=FAIL, reason=reason, fix=command)
+        else:
+            reason = f"is not set in {one.path.name}, so a failover creates the nodes' role"
+            yield _role(stack, f"access.{ROLE}", reason, command)
+
+
+def _role(stack: LoadedStack, name: str, reason: str, fix: str) -> Line:
+    """Return the line for a role that a failover creates. It is a failure if a control plane in the region of the stack creates roles."""
+    replication = profile_of(stack.spec.cloud).replication
+    region = stack.spec.where.region
+    if region in (replication.control_regions if replication else {}):
+        reason += f", which is not possible while {region} does not respond"
+        return Line(topic="role", name=name, state=FAIL, reason=reason, fix=fix)
+    return Line(topic="role", name=name, state=WARN, reason=reason, fix=fix)
+
+
+def deployed_role(
+    stack: LoadedStack, second: Second, state: Callable[[str], Sequence[Mapping[str, Any]]]
+) -> Iterator[Line]:
+    """Check that the base stack in mode `pilot-light` was deployed with the nodes' role. `state` returns the state of a stack, or raises `DeploymentError`."""
+    found = {one.path: one for one in second.files}
+    for file in second.fresh.files:
+        if file.role != "base" or file.path not in found or not getattr(found[file.path].spec.access, ROLE):
+            continue
+        try:
+            outputs = [one.get("outputs") or {} for one in state(file.stack)]
+            reason = f"the deployed stack {file.stack} has no role for the nodes"
+        except DeploymentError as problem:
+            outputs = list[Mapping[str, Any]]()
+            reason = f"the state of {file.stack} cannot be read ({problem})"
+        if any(one.get("node_profile_arn") for one in outputs):
+            yield Line(topic="role", name=file.stack, state=OK, reason="is deployed with the nodes' role")
+        else:
+            reason += ", so a failover creates the nodes' role"
+            yield _role(stack, file.stack, reason, join(["pulumi", "up", "--stack", file.stack]))
+
+
+ROLE = "node_role_in_site"
+
+
+def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> tuple[str, str]:
+    """Return the setting that selects the state backend, and its URL. The variable takes precedence over the project file, and the file over a login."""
+    found = {BACKEND: environment.get(BACKEND, ""), ".".join(BACKEND_ROUTE): project_backend(stack), LOGIN: login}
+    return next(((name, url) for name, url in found.items() if url), ("", ""))
+
+
+def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[Line]:
+    """Check that the state and the secrets providers survive the region of the stack. `name` is the setting that selects the state backend."""
+    region = stack.spec.where.region
+    found = [(finding, stack) for finding in state_survives_the_region(stack)]
+    # Both stacks usually have the same backend, so only the secrets provider can differ.
+    found += [(finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
+    lines = [
+        Line(
+            topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message,
+            fix=CHANGE.replace("STACK", owner.name) if one.path == SECRETS else MOVE,
+        )
+        for one, owner in found
+    ]  # fmt: skip
+    if name in (BACKEND, LOGIN) and region_in_url(url) == region:
+        reason = f"is in {region}, so a failover cannot read the state when this region fails"
+        lines.append(Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE))
+    yield from lines or [
+        Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
+    ]
+
+
+def _secrets(stacks: Iterable[LoadedStack]) -> Iterator[tuple[str, str]]:
+    """Yield the secrets provider of each stack whose URL does not specify a region, each URL once."""
+    seen: set[str] = set()
+    for one in stacks:
+        url = secrets_provider(one)
+        if url and url not in seen and not region_in_url(url):
+            seen.add(url)
+            yield f"{SECRETS} of {one.name}", url
+
+
+ANY_BACKEND = "backend"
+"""Name of the line about the state if no setting refers to a backend in the region."""

@@ -1,0 +1,105 @@
+"""Access keys that the stand-in issues, and their principals.
+
+Keys are random, stored in the store, and valid only in the rehearsal. The operator has a fixed pair. An instance gets
+its role's keys from the metadata service. They are valid for an hour and are renewed before they expire.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.store import Resource, Store
+
+LIFETIME_S = 3600
+_RENEW_S = 600
+"""How long before expiration an instance gets new keys, as on EC2 (at least five minutes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller that a signature identifies."""
+
+    kind: str
+    """operator or instance"""
+    arn: str
+    user_id: str
+    role: str = ""
+    instance: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key pair."""
+
+    id: str
+    secret: str
+    principal: Principal
+    expires: float | None = None
+
+    @property
+    def expired(self) -> bool:
+        return self.expires is not None and time.time() > self.expires
+
+
+def operator(store: Store) -> Key:
+    """Return the operator's keys."""
+    with store.change():
+        known = store.get("credential", "operator")
+        if known is None:
+            known = {"id": "AKIA" + "STANDIN".ljust(16, "0"), "secret": secrets.token_urlsafe(30)}
+            store.put("credential", "operator", known)
+            store.put("key", known["id"], {"kind": "operator", "secret": known["secret"]})
+    found = by_id(store, known["id"])
+    assert found is not None
+    return found
+
+
+def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
+    """Return (keys of an instance's role, issue time, expiration time), or None if the instance has no role."""
+    role = role_of(store, instance)
+    if role is None:
+        return None
+    with store.change():
+        known = store.get("credential", instance["id"])
+        if known is None or known["role"] != role.id or time.time() > known["expires"] - _RENEW_S:
+            number = store.next("temporary key")
+            known = {
+                "id": "ASIA" + f"{number:016d}", "secret": secrets.token_urlsafe(30), "token": "standin-" + secrets.token_urlsafe(48),
+                "role": role.id, "instance": instance["id"], "issued": time.time(), "expires": time.time() + LIFETIME_S,
+            }  # fmt: skip
+            store.put("credential", instance["id"], known)
+            store.put("key", known["id"], {"kind": "instance", **known})
+    found = by_id(store, known["id"])
+    return (found, known) if found else None
+
+
+def by_id(store: Store, key_id: str) -> Key | None:
+    """Return the key pair with this ID."""
+    known = store.get("key", key_id)
+    if known is None:
+        return None
+    if known["kind"] == "operator":
+        principal = Principal("operator", OPERATOR, OPERATOR_ID)
+        return Key(key_id, known["secret"], principal)
+    role = store.find("aws:iam/role:Role", known["role"])
+    unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17
+    principal = Principal(
+        "instance", f"arn:aws:sts::{ACCOUNT}:assumed-role/{known['role']}/{known['instance']}", f"{unique}:{known['instance']}",
+        role=known["role"], instance=known["instance"], token=known["token"],
+    )  # fmt: skip
+    return Key(key_id, known["secret"], principal, known["expires"])
+
+
+def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:
+    """Return the role of an instance's profile."""
+    named = instance["profile"].get("name") or str(instance["profile"].get("arn") or "").rsplit("/", 1)[-1]
+    profile = store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
+    role = profile.plain.get("role") if profile else None
+    return store.find("aws:iam/role:Role", str(role).rsplit("/", 1)[-1]) if role else None

@@ -1,0 +1,103 @@
+"""Changes of Auto Scaling groups and of replication rules, and lists of versions, as `gpuinfra failover` and `gpuinfra failback` request them.
+
+Requests and responses: the API references of EC2 Auto Scaling (SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup) and S3 (ListObjectVersions,
+PutBucketReplication), retrieved 2026-11-27. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of
+awsdocs/amazon-s3-userguide, retrieved 2026-11-23). The stand-in stores one version of each object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+from gpuinfra_rehearsal.cloud.aws.groups import GROUP
+from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
+from gpuinfra_rehearsal.cloud.core import wire
+from gpuinfra_rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
+    from gpuinfra_rehearsal.cloud.core.store import Resource
+
+_NS = "http://s3.amazonaws.com/doc/2006-03-01/"
+_SIZES = {"MinSize": "minSize", "MaxSize": "maxSize", "DesiredCapacity": "desiredCapacity"}
+_PROCESSES = "ScalingProcesses.member."
+
+
+def suspend(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
+    """Suspend processes of a group."""
+    group = _group(cloud, asked, region)
+    held = [str(one) for one in group.plain.get("suspendedProcesses") or []]
+    cloud.change(group, suspendedProcesses=[*held, *(one for one in _processes(asked) if one not in held)])
+    return {}
+
+
+def resume(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
+    """Resume processes of a group."""
+    group, ended = _group(cloud, asked, region), _processes(asked)
+    held = group.plain.get("suspendedProcesses") or []
+    cloud.change(group, suspendedProcesses=[str(one) for one in held if one not in ended])
+    return {}
+
+
+def resize(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
+    """Change the sizes of a group."""
+    group = _group(cloud, asked, region)
+    if other := {*asked} - {*_SIZES, "AutoScalingGroupName", "Action", "Version"}:
+        raise CloudError("ValidationError", f"changes of {', '.join(sorted(other))} are not supported in a rehearsal")
+    cloud.change(group, **{ours: int(asked[name]) for name, ours in _SIZES.items() if name in asked})
+    return {}
+
+
+GROUP_CHANGES: dict[str, Callable[[Cloud, Mapping[str, str], str], dict[str, Any]]] = {
+    "SuspendProcesses": suspend,
+    "ResumeProcesses": resume,
+    "UpdateAutoScalingGroup": resize,
+}
+
+
+def _processes(asked: Mapping[str, str]) -> list[str]:
+    return [value for name, value in asked.items() if name.startswith(_PROCESSES)]
+
+
+def _group(cloud: Cloud, asked: Mapping[str, str], region: str) -> Resource:
+    name = asked.get("AutoScalingGroupName", "")
+    found = cloud.store.find(GROUP, name, region)
+    if found is None:
+        text = f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
+        raise CloudError("ValidationError", text)
+    return found
+
+
+def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
+    """Replace the rules of a bucket. Only the status of a rule can change."""
+    from defusedxml.ElementTree import fromstring
+
+    found = next((one for one in cloud.store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
+    if found is None:
+        raise CloudError("InvalidRequest", "new replication rules are not supported in a rehearsal", status=400)
+    given = fromstring(body).findall(f"{{{_NS}}}Rule")
+    status = {one.findtext(f"{{{_NS}}}ID"): one.findtext(f"{{{_NS}}}Status") for one in given}
+    rules = wire.plain(found.inputs).get("rules") or []
+    if {rule.get("id") for rule in rules} != set(status):
+        raise CloudError("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
+    cloud.change(found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
+
+
+def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
+    """Return the response of `ListObjectVersions` in one page."""
+    listed = "".join(
+        f"<Version><Key>{escape(key)}</Key><VersionId>{_version(key, etag)}</VersionId><IsLatest>true</IsLatest>"
+        f"<LastModified>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(modified))}</LastModified>"
+        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Version>"
+        for key, size, etag, modified in cloud.store.objects(bucket, prefix)
+    )
+    return f'<ListVersionsResult xmlns="{_NS}"><Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{listed}</ListVersionsResult>'
+
+
+def _version(key: str, etag: str) -> str:
+    """Return the ID of a version. It depends on the content, so that a replica has the ID of its source."""
+    return hashlib.sha256(f"{key} {etag}".encode()).hexdigest()[:32]

@@ -1,0 +1,102 @@
+"""Lists the actions that Azure requires for an operation, from the generated role definition's table. The role applies
+to the whole subscription."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
+from gpuinfra_rehearsal.cloud.azure import identity
+from gpuinfra_rehearsal.cloud.azure.errors import AzureError
+from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
+from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.store import Resource, Store
+
+OPERATOR = identity.OPERATOR
+
+_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+_ARM: tuple[tuple[str, str], ...] = (
+    (r".*/artifacttypes/vmimage/offers/[^/]+/skus/[^/]+/versions", "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"),
+    (r".*/Microsoft\.Insights/eventtypes/management/values", "Microsoft.Insights/eventtypes/values/read"),
+    (r".*/Microsoft\.Insights/metrics", "Microsoft.Insights/metrics/read"),
+    (r"/subscriptions/[^/]+", "Microsoft.Resources/subscriptions/read"),
+    (r".*/artifacttypes/vmimage/offers/[^/]+/skus/[^/]+/versions/[^/]+", "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"),
+    (r".*/Microsoft\.Compute/locations/[^/]+/usages", "Microsoft.Compute/locations/usages/read"),
+    (r".*/Microsoft\.StorageCache/locations/[^/]+/usages", "Microsoft.StorageCache/locations/usages/read"),
+    (r".*/Microsoft\.NetApp/locations/[^/]+/usages", "Microsoft.NetApp/locations/usages/read"),
+    (r".*/Microsoft\.Storage/checkNameAvailability", "Microsoft.Storage/checknameavailability/read"),
+    (r".*/Microsoft\.KeyVault/checkNameAvailability", "Microsoft.KeyVault/checkNameAvailability/read"),
+    (r".*/Microsoft\.Compute/skus", "Microsoft.Compute/skus/read"),
+    (r".*/capacityReservationGroups/[^/]+/capacityReservations", "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"),
+    (r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/read"),
+    (r".*/virtualMachineScaleSets/[^/]+/instanceView", f"{_SETS}/instanceView/read"),
+    (r".*/virtualMachineScaleSets/[^/]+/virtualMachines", f"{_SETS}/virtualMachines/read"),
+    (r".*/virtualMachineScaleSets/[^/]+/networkInterfaces", f"{_SETS}/networkInterfaces/read"),
+    (r".*/virtualMachines/[^/]+/retrieveBootDiagnosticsData", f"{_SETS}/virtualMachines/retrieveBootDiagnosticsData/action"),
+    (r".*/virtualMachines/[^/]+/redeploy", f"{_SETS}/virtualMachines/redeploy/action"),
+    (r".*/virtualMachines/[^/]+/simulateEviction", f"{_SETS}/virtualMachines/simulateEviction/action"),
+)  # fmt: skip
+"""Maps the path of an Azure Resource Manager request to its action. Resource provider operations, retrieved 2026-11-21."""
+_CHANGES: tuple[tuple[str, str, str], ...] = (
+    ("PATCH", r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/write"),
+    ("PATCH", r".*/storageAccounts/[^/]+", "Microsoft.Storage/storageAccounts/write"),
+    ("DELETE", r".*/objectReplicationPolicies/[^/]+", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete"),
+    ("PUT", r".*/amlFilesystems/[^/]+/importJobs/[^/]+", "Microsoft.StorageCache/amlFilesystems/importJobs/write"),
+    ("GET", r".*/amlFilesystems/[^/]+/importJobs(/[^/]+)?", "Microsoft.StorageCache/amlFilesystems/importJobs/read"),
+    *(
+        (verb, rf".*/privateDnsZones/[^/]+/{kind}/[^/]+", f"Microsoft.Network/privateDnsZones/{kind}/{action}")
+        for kind in ("A", "TXT")
+        for verb, action in (("GET", "read"), ("PUT", "write"))
+    ),
+    ("GET", r".*/privateDnsZones/[^/]+", "Microsoft.Network/privateDnsZones/read"),
+    ("GET", r"/subscriptions/[^/]+/resourceGroups/[^/]+", "Microsoft.Resources/subscriptions/resourceGroups/read"),
+    ("GET", r".*/objectReplicationPolicies", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/read"),
+)  # fmt: skip
+"""Maps the method and the path of other requests to their action. Resource provider operations, retrieved 2026-11-26."""
+
+
+def required(
+    store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+) -> Iterator[AccessRequest]:
+    """Return the actions of an operation."""
+    before = old.plain if old else {}
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
+    scope = old.id if old else group.removesuffix("/resourceGroups/")
+    for action in actions_of(ACTIONS, token, operation, before, inputs):
+        yield AccessRequest(OPERATOR, action, scope)
+
+
+def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
+    """Return the action of an SDK function. Reading the caller's identity requires no action."""
+    if "getClient" not in token:
+        action = FUNCTIONS.get(token, f"{token} is not in any table")
+        yield AccessRequest(OPERATOR, action, f"/subscriptions/{SUBSCRIPTION}")
+
+
+def http(place: str, method: str = "GET") -> list[AccessRequest]:
+    """Check a request that gpuinfra itself makes to Azure Resource Manager."""
+    for verb, path, action in _CHANGES:
+        if verb == method and re.fullmatch(path, place, re.IGNORECASE):
+            return [AccessRequest(OPERATOR, action, place)]
+    return [AccessRequest(OPERATOR, action, place) for path, action in _ARM if re.fullmatch(path, place, re.IGNORECASE)]
+
+
+def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
+    """Return whether a role definition lists the action. Azure ignores case."""
+    wanted = request.action.lower()
+    return any(wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} for text in documents), ""
+
+
+def denial(request: AccessRequest, reason: str) -> CloudError:
+    """Return the denial in Azure's wording."""
+    text = (
+        f"The client 'standin-operator@example.com' with object id '{request.principal}' does not have authorization to perform action '{request.action}' "
+        f"over scope '{request.resource}' or the scope is invalid. If access was recently granted, please refresh your credentials."
+    )
+    return AzureError("AuthorizationFailed", text, status=403)

@@ -1,0 +1,104 @@
+"""Access to Cloud Storage: roles, grants on the bucket and the project, their conditions, and retention.
+
+Roles and their permissions: https://cloud.google.com/storage/docs/access-control/iam-roles, retrieved 2026-11-21. A role
+that is neither in this table nor created in the rehearsal allows nothing, so gaps appear as denials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra_rehearsal.cloud.core import rights
+from gpuinfra_rehearsal.cloud.gcp import conditions
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
+    from gpuinfra_rehearsal.cloud.core.store import Store, StoredObject
+
+BUCKET = "gcp:storage/bucket:Bucket"
+CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
+
+GET, LIST = "storage.objects.get", "storage.objects.list"
+CREATE, DELETE, UPDATE = "storage.objects.create", "storage.objects.delete", "storage.objects.update"
+LOOK = "storage.buckets.get"
+LIST_PREFIX = "storage.googleapis.com/objectListPrefix"
+"""The `prefix` of a list request (https://cloud.google.com/iam/docs/conditions-attribute-reference, retrieved 2026-11-27)."""
+
+ROLES: dict[str, frozenset[str]] = {
+    "roles/storage.objectViewer": frozenset({GET, LIST}),
+    "roles/storage.objectCreator": frozenset({CREATE}),
+    "roles/storage.objectUser": frozenset({GET, LIST, CREATE, DELETE, UPDATE}),
+    "roles/storage.objectAdmin": frozenset({GET, LIST, CREATE, DELETE, UPDATE}),
+    "roles/storage.admin": frozenset({GET, LIST, CREATE, DELETE, UPDATE, LOOK}),
+    "roles/storage.legacyBucketReader": frozenset({LIST, LOOK}),
+    "roles/storage.legacyBucketWriter": frozenset({LIST, LOOK, CREATE, DELETE}),
+    "roles/storage.legacyObjectReader": frozenset({GET}),
+    "roles/editor": frozenset(),
+    "roles/viewer": frozenset(),
+    "roles/owner": frozenset({GET, LIST, CREATE, DELETE, UPDATE, LOOK}),
+}
+
+
+def exists(store: Store, bucket: str) -> bool:
+    """Return whether a bucket exists: it was created in the rehearsal, or a grant names it, which means that it is your existing bucket."""
+    return store.find(BUCKET, bucket) is not None or any(True for _ in _on_bucket(store, bucket))
+
+
+def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "", prefix: str = "") -> bool:
+    """Return whether a service account has a permission. A listing applies to the bucket, so a condition on object
+    names never allows it. A condition on its prefix can allow it."""
+    member = f"serviceAccount:{email}"
+    place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
+    known = {
+        "resource.name": place,
+        "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
+        "resource.service": "storage.googleapis.com",
+        LIST_PREFIX: prefix,
+    }
+    for urn, grant in _grants(cloud.store, bucket):
+        if member not in _members(grant) or permission not in permissions(cloud.store, str(grant.get("role"))):
+            continue
+        condition = (grant.get("condition") or {}).get("expression")
+        if not condition or conditions.holds(str(condition), known):
+            cloud.rights.used(rights.grant(urn))
+            return True
+    cloud.rights.denied(email, permission, place)
+    return False
+
+
+def permissions(store: Store, role: str) -> frozenset[str]:
+    """Return the permissions of a built-in or custom role."""
+    if role in ROLES:
+        return ROLES[role]
+    made = store.find(CUSTOM_ROLE, role)
+    return frozenset(made.plain.get("permissions") or []) if made else frozenset()
+
+
+def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return (URN, inputs) of the grants on a bucket and on the project."""
+    yield from _on_bucket(store, bucket)
+    for kind in ("IAMMember", "IAMBinding"):
+        for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
+            yield one.urn, one.plain
+
+
+def _on_bucket(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind in ("BucketIAMMember", "BucketIAMBinding"):
+        for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
+            plain = one.plain
+            if str(plain.get("bucket")).removeprefix("b/") == bucket:
+                yield one.urn, plain
+
+
+def _members(grant: dict[str, Any]) -> list[str]:
+    return [str(one) for one in grant.get("members") or [grant.get("member")]]
+
+
+def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
+    """Return when an object's retention ends, or 0 if it is not retained."""
+    made = store.find(BUCKET, bucket)
+    policy = (made.plain.get("retentionPolicy") or {}) if made else {}
+    if found is None or not policy:
+        return 0.0
+    return found.modified + float(policy.get("retentionPeriod") or 0)

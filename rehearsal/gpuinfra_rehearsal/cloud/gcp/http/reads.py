@@ -1,0 +1,102 @@
+"""Read calls for KMS, Filestore, Managed Lustre, networks, images, replication jobs, roles and metrics, as `gpuinfra adopt`, `gpuinfra ready`
+and the preflight make them.
+
+The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
+from gpuinfra_rehearsal.cloud.gcp import operator, outages, tokens
+from gpuinfra_rehearsal.cloud.gcp.behaviors import replication
+from gpuinfra_rehearsal.cloud.gcp.behaviors.functions import image
+from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
+    from gpuinfra_rehearsal.cloud.core.store import Resource
+
+JOB = "gcp:storage/transferJob:TransferJob"
+_TYPES = {
+    "cloudkms": ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"),
+    "lustre": ("gcp:lustre/instance:Instance",),
+    "file": ("gcp:filestore/instance:Instance",),
+    "iam": ("gcp:projects/iAMCustomRole:IAMCustomRole",),
+    "storagetransfer": (JOB,),
+    "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
+}
+"""Maps a service to the resource types that it serves."""
+_LATENCY = "storagetransfer.googleapis.com/transferjob/replication_latency"
+_IMAGE = re.compile(r"projects/(?P<project>[^/]+)/global/images/(?P<family>family/)?(?P<name>[^/]+)")
+_CONNECTION = "gcp:servicenetworking/connection:Connection"
+
+
+def serves(service: str, rest: str) -> bool:
+    """Return whether a request is one of these read calls. Other requests to Compute Engine refer to one zone."""
+    return service in _TYPES and (service != "compute" or "/global/" in rest)
+
+
+def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
+    """Handle `GET VERSION/NAME`."""
+    who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
+    name = unquote(rest).partition("/")[2]
+    place = f"{PROJECT}/{name.rpartition('/')[2]}" if service == "storagetransfer" else name
+    found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, place))), None)
+    if not who.is_operator:
+        raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
+    if service == "compute" and request.method == "GET" and (one := _IMAGE.fullmatch(name)):
+        cloud.operator.check(operator, operator.compute("images", one["name"], "", name))
+        wanted = {"project": one["project"], "family" if one["family"] else "name": one["name"]}
+        return json_response({"kind": "compute#image", **image(cloud, wanted, "")})
+    if request.method != "GET" or found is None:
+        raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
+    located = re.search(r"/locations/([^/]+)/", name)
+    outages.refuse(cloud.store, outages.region(located and located[1]), f"'{name}'")
+    cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
+    return json_response({"name": name, **_shown(cloud, found)})
+
+
+def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
+    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring, for the latency of a replication job. The interval ends at the time of the
+    stand-in. Google publishes no latency while no objects are replicated. Replications do not fail."""
+    who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
+    if not who.is_operator or request.method != "GET" or rest != f"v3/projects/{PROJECT}/timeSeries":
+        raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
+    cloud.operator.check(operator, operator.storage("monitoring.timeSeries.list", f"projects/{PROJECT}"))
+    text, start, end = (request.query.get(name, "") for name in ("filter", "interval.startTime", "interval.endTime"))
+    source, replica = (re.search(rf'metric\.labels\.{side}_bucket = "([^"]+)"', text) for side in ("source", "destination"))  # fmt: skip
+    if _LATENCY not in text or source is None or replica is None:
+        return json_response({})
+    period = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    found = replication.latency(cloud.store, source[1], replica[1], period.total_seconds())
+    if found is None:
+        return json_response({})
+    point = {"interval": {"startTime": start, "endTime": end}, "value": {"doubleValue": found * 1000}}
+    labels = {"source_bucket": source[1], "destination_bucket": replica[1]}
+    return json_response({"timeSeries": [{"metric": {"type": _LATENCY, "labels": labels}, "points": [point]}]})
+
+
+def _shown(cloud: Cloud, found: Resource) -> dict[str, Any]:
+    """Return the fields of a resource that gpuinfra reads, in addition to its name."""
+    plain = found.plain
+    if found.type == "gcp:compute/network:Network":
+        return {"peerings": _peerings(cloud, found)}
+    if found.type == "gcp:kms/cryptoKey:CryptoKey":
+        return {"primary": {"name": f"{found.id}/cryptoKeyVersions/1", "state": "ENABLED"}}
+    if found.type == JOB:
+        return {key: plain[key] for key in ("status", "description", "replicationSpec") if key in plain}
+    if found.type == "gcp:projects/iAMCustomRole:IAMCustomRole":
+        return {key: plain[key] for key in ("title", "stage") if key in plain}
+    return {}
+
+
+def _peerings(cloud: Cloud, network: Resource) -> list[dict[str, Any]]:
+    connections = [one.plain for one in cloud.store.list(_CONNECTION)]
+    services = [str(one.get("service")) for one in connections if str(one.get("network")).endswith(network.id)]
+    return [{"name": service.replace(".", "-")} for service in services]

@@ -1,0 +1,109 @@
+"""Changes of replication jobs, and imports into Managed Lustre, as `gpuinfra failover` and `gpuinfra failback` request them.
+
+Storage Transfer: transferJobs.patch, with the status only. Managed Lustre: instances.importData, operations.list and get
+(https://cloud.google.com/managed-lustre/docs/reference/rest, retrieved 2026-11-26). An import ends at once. It fails if the service agent of Managed
+Lustre cannot read the bucket (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-26).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
+from gpuinfra_rehearsal.cloud.gcp import access, operator, outages, tokens
+from gpuinfra_rehearsal.cloud.gcp.behaviors.network import LUSTRE
+from gpuinfra_rehearsal.cloud.gcp.behaviors.replication import TransferJob, set_status
+from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, invalid
+from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
+
+if TYPE_CHECKING:
+    from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
+
+_AGENT = f"service-{PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
+_OPERATION = "gcp-lustre-operation"
+_PERMISSION_DENIED = 7
+_LUSTRE = re.compile(r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):importData|operations(?:/(?P<operation>[^/]+))?)")  # fmt: skip
+
+
+def serves(service: str, method: str, rest: str) -> bool:
+    """Return whether a request is one of these."""
+    if service == "lustre":
+        return _LUSTRE.fullmatch(unquote(rest)) is not None
+    return service == "storagetransfer" and method == "PATCH"
+
+
+def answer(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
+    """Handle a request of the operator."""
+    who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
+    if not who.is_operator:
+        raise GoogleError("forbidden", f"Permission denied on resource '{unquote(rest)}'", status=403)
+    if service == "storagetransfer":
+        return _patch(cloud, request, unquote(rest).removeprefix("v1/"))
+    at = _LUSTRE.fullmatch(unquote(rest))
+    assert at is not None
+    outages.refuse(cloud.store, outages.region(at["location"]), "Managed Lustre")
+    if at["instance"]:
+        return json_response(_import(cloud, request, at["place"], f"{at['place']}/{at['instance']}"))
+    return json_response(_operations(cloud, at["place"], at["operation"]))
+
+
+def _patch(cloud: Cloud, request: Request, name: str) -> Response:
+    asked = _body(request)
+    cloud.operator.check(operator, operator.storage("storagetransfer.jobs.update", f"projects/{PROJECT}"))
+    found = cloud.store.find(TransferJob.types[0], f"{PROJECT}/{name.rpartition('/')[2]}")
+    if found is None or asked.get("projectId") != PROJECT:
+        raise GoogleError("notFound", f"Requested entity was not found: {name}", status=404)
+    given = asked.get("transferJob") or {}
+    if asked.get("updateTransferJobFieldMask") != "status" or list(given) != ["status"]:
+        raise GoogleError("notImplemented", "only changes of the status are supported in a rehearsal", status=501)
+    if given["status"] not in ("ENABLED", "DISABLED"):
+        raise invalid(f"Invalid value at 'transfer_job.status': {given['status']}")
+    changed = set_status(cloud.store, found, str(given["status"]))
+    cloud.store.log("PATCH", found.type, found.id, "")
+    return json_response({"name": name, "projectId": PROJECT, **{key: changed.plain[key] for key in ("status", "description", "replicationSpec") if key in changed.plain}})  # fmt: skip
+
+
+def _import(cloud: Cloud, request: Request, place: str, name: str) -> dict[str, Any]:
+    asked = _body(request)
+    cloud.operator.check(operator, operator.storage("lustre.instances.importData", name))
+    if cloud.store.find(LUSTRE, name) is None:
+        raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
+    match = re.fullmatch(r"gs://([^/]+)/?(.*)", str((asked.get("gcsPath") or {}).get("uri") or ""))
+    if match is None:
+        raise invalid("gcs_path.uri must be a Cloud Storage path such as gs://BUCKET/PATH/")
+    bucket, prefix = match.groups()
+    if prefix and not prefix.endswith("/"):
+        raise invalid("gcs_path.uri must end with a forward slash if it contains a path inside the bucket")
+    count = len(cloud.store.objects(bucket, prefix))
+    allowed = access.allowed(cloud, _AGENT, access.LIST, bucket) and access.allowed(cloud, _AGENT, access.GET, bucket, "any")  # fmt: skip
+    counters = {"foundObjectsCount": str(count), "objectsCopiedCount": str(count)} if allowed else {}
+    transfer = {"transferType": "IMPORT", "sourceGcsPath": asked["gcsPath"], "destinationLustrePath": asked.get("lustrePath") or {"path": "/"}, "counters": counters}  # fmt: skip
+    id = f"{place}/operations/operation-{cloud.store.next('lustre operation')}"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    started = {"name": id, "metadata": {"target": name, "createTime": now, "apiVersion": "v1", "operationMetadata": transfer}, "done": False}  # fmt: skip
+    reason = f"{_AGENT} does not have access to the bucket {bucket}, or the bucket does not exist."
+    end = {"response": {}} if allowed else {"error": {"code": _PERMISSION_DENIED, "message": reason}}
+    cloud.store.put(_OPERATION, id, {**started, "done": True, **end})
+    return started
+
+
+def _operations(cloud: Cloud, place: str, operation: str | None) -> dict[str, Any]:
+    if operation is None:
+        cloud.operator.check(operator, operator.storage("lustre.operations.list", place))
+        return {"operations": [one for id, one in cloud.store.all(_OPERATION).items() if id.startswith(f"{place}/")]}
+    cloud.operator.check(operator, operator.storage("lustre.operations.get", f"{place}/operations/{operation}"))
+    found: dict[str, Any] | None = cloud.store.get(_OPERATION, f"{place}/operations/{operation}")
+    if found is None:
+        raise GoogleError("notFound", f"Resource '{place}/operations/{operation}' was not found", status=404)
+    return found
+
+
+def _body(request: Request) -> dict[str, Any]:
+    try:
+        return dict(json.loads(request.body or b"{}"))
+    except (ValueError, TypeError):
+        raise invalid("Invalid JSON payload received.") from None

@@ -1,0 +1,208 @@
+"""The outage of a region, the replication lag, and the requests of a failover to the stand-in cloud, with the code of `gpuinfra failover`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region import failover
+from gpuinfra.clouds.aws.region.failover import GROUP, AwsFailover
+from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra_rehearsal import endpoints, workload
+from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
+from gpuinfra_rehearsal.cloud.core import registry
+from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.control import Control
+from gpuinfra_rehearsal.cloud.core.http import Request
+from gpuinfra_rehearsal.cloud.core.server import Server
+from gpuinfra_rehearsal.object_stores.aws import S3
+
+from .conftest import Client
+
+FIRST, SECOND = "us-east-1", "us-west-2"
+PAIR = Pair(source="first-data", replica="second-data")
+BUCKET, ROLE = "aws:s3/bucket:Bucket", "aws:iam/role:Role"
+LUSTRE, LINK = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"  # fmt: skip
+FILE_SYSTEM, OTHER_FILE_SYSTEM = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
+TRUST = json.dumps({"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]})  # fmt: skip
+
+
+@pytest.fixture
+def boto(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Returns the client of a service in a region. Its requests go to the stand-in cloud."""
+    import boto3
+    from botocore.config import Config
+
+    server = Server(cloud, "token")
+    server.start()
+    known = {one.name: one.operator_credentials(cloud) for one in registry.installed()}
+    for name, value in endpoints.of_operator(cloud.endpoint, known, "aws", FIRST).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    once = Config(retries={"total_max_attempts": 1})
+    session: Any = boto3.session.Session()
+    yield lambda service, region: session.client(service, region_name=region, config=once)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def buckets(cloud: Cloud) -> None:
+    """A bucket in the first region, and its replica in the second one."""
+    cloud.existing(BUCKET, PAIR.source, {"bucket": PAIR.source, "region": FIRST})
+    cloud.existing(BUCKET, PAIR.replica, {"bucket": PAIR.replica, "region": SECOND})
+    for name in (PAIR.source, PAIR.replica):
+        versions = {"bucket": name, "versioningConfiguration": {"status": "Enabled"}}
+        cloud.existing("aws:s3/bucketVersioning:BucketVersioning", name, versions)
+    rule = {"id": "all", "status": "Enabled", "destination": {"bucket": f"arn:aws:s3:::{PAIR.replica}"}}
+    cloud.existing(CONFIGURATION, PAIR.source, {"bucket": PAIR.source, "role": "r", "rules": [rule], "region": FIRST})
+
+
+def ask(cloud: Cloud, action: str, **body: object) -> None:
+    """Send a request to the control interface."""
+    request = Request("POST", f"/.control/{action}", "", {"x-gpuinfra-control": "t"}, json.dumps(body).encode())
+    answer = Control(cloud, "t")(request)
+    assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize(
+    ("region", "refused"),
+    [
+        (FIRST, {"role", "bucket in the second region", "group in the first region"}),
+        (SECOND, {"bucket in the second region", "group in the second region"}),
+    ],
+)
+def test_an_outage_refuses_changes_that_require_the_region(
+    region: str, refused: set[str], cloud: Cloud, aws: Client
+) -> None:
+    """Without us-east-1, roles and bucket settings cannot be created in any region; without another region, only its own resources cannot."""
+    group = "aws:ec2/securityGroup:SecurityGroup"
+    changes = {
+        "role": (ROLE, {"assumeRolePolicy": TRUST}),
+        "bucket in the second region": (BUCKET, {"bucket": "new", "region": SECOND}),
+        "group in the first region": (group, {"region": FIRST}),
+        "group in the second region": (group, {"region": SECOND}),
+    }
+    ask(cloud, "outage", region=region)
+    problems = {}
+    for name, (token, inputs) in changes.items():
+        try:
+            aws.create(token, inputs, name.replace(" ", "-"))
+        except grpc.RpcError as problem:
+            problems[name] = str(problem)
+    assert set(problems) == refused
+    assert all(f"requires {region}, which does not respond" in text for text in problems.values())
+    ask(cloud, "outage", region=None)
+    for name in refused:
+        token, inputs = changes[name]
+        aws.create(token, inputs, name.replace(" ", "-"))
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, boto: Any) -> None:
+    """In an outage, Auto Scaling does not respond, S3 and IAM of the first region fail, and the second region responds."""
+    one = AwsFailover(boto, FIRST, SECOND)
+    assert one.running("gpu") == 0
+    ask(cloud, "outage", region=FIRST)
+    for request in (
+        lambda: one.stop_group("gpu"),
+        lambda: one.not_replicated(PAIR),
+        lambda: one.stop_replication(PAIR),
+        lambda: failover.ask(boto("iam", SECOND).get_role, RoleName="r"),
+    ):
+        with pytest.raises(Unreachable):
+            request()
+    one.answers(PAIR)
+
+
+@pytest.mark.usefixtures("buckets")
+def test_objects_are_replicated_after_the_lag(cloud: Cloud, boto: Any) -> None:
+    """A checkpoint is in the replica after the lag, the metric shows the age of the oldest waiting object, and an outage stops the replication."""
+    begin = time.time()
+    ask(cloud, "replication", lag_s=900)
+    for number, at in ((1, 0), (2, 1800)):
+        ask(cloud, "clock", at=begin + at)
+        workload.write(S3(boto("s3", FIRST)), PAIR.source, number)
+    ask(cloud, "clock", at=begin + 1800 + 840)
+    assert workload.complete(S3(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
+    dimensions = {"SourceBucket": PAIR.source, "DestinationBucket": PAIR.replica, "RuleId": "all"}
+    answer = boto("cloudwatch", SECOND).get_metric_statistics(
+        Namespace="AWS/S3", MetricName="ReplicationLatency", Statistics=["Maximum"], Period=300, StartTime=0, EndTime=1,
+        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
+    )  # fmt: skip
+    assert [one["Maximum"] for one in answer["Datapoints"]] == [840.0]
+    ask(cloud, "outage", region=FIRST)
+    ask(cloud, "clock", at=None)
+    ask(cloud, "replication", lag_s=0)
+    assert workload.complete(S3(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_changed_file_of_a_checkpoint_is_found(cloud: Cloud, boto: Any) -> None:
+    """A checkpoint with a file whose checksum is wrong, or that is missing, is not complete."""
+    workload.write(S3(boto("s3", FIRST)), PAIR.source, 1)
+    s3 = boto("s3", SECOND)
+    assert workload.complete(S3(s3), PAIR.replica, [1]) == ([1], [])
+    keys = [f"{workload.PREFIX}/checkpoint-1/shard-{index}" for index in (0, 2)]
+    ask(cloud, "outage", region=FIRST)
+    s3.put_object(Bucket=PAIR.replica, Key=keys[0], Body=b"changed")
+    s3.delete_object(Bucket=PAIR.replica, Key=keys[1])
+    assert workload.complete(S3(s3), PAIR.replica, [1]) == ([], keys)
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, boto: Any) -> None:
+    """The import of a linked file system ends, and a file system without a link is refused."""
+    one = AwsFailover(boto, FIRST, SECOND)
+    for name in (FILE_SYSTEM, OTHER_FILE_SYSTEM):
+        cloud.existing(LUSTRE, name, {"storageCapacity": 4800, "subnetIds": "subnet-0", "region": SECOND})
+    link = {"fileSystemId": FILE_SYSTEM, "fileSystemPath": "/", "dataRepositoryPath": f"s3://{PAIR.replica}", "region": SECOND}  # fmt: skip
+    cloud.existing(LINK, "dra-1", link)
+    assert one.import_ended(one.start_import(FILE_SYSTEM))
+    with pytest.raises(DeploymentError, match="no data repository association"):
+        one.start_import(OTHER_FILE_SYSTEM)
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud, boto: Any) -> None:
+    """The version of a replicated object is that of its source. A rule that a failover disabled copies nothing, and a changed object of the replica stays as it is."""
+    one, first, second = AwsFailover(boto, FIRST, SECOND), boto("s3", FIRST), boto("s3", SECOND)
+    first.put_object(Bucket=PAIR.source, Key="before", Body=b"first")
+    assert one.not_replicated(PAIR) == []
+    one.stop_replication(PAIR)
+    one.stop_replication(PAIR)
+    first.put_object(Bucket=PAIR.source, Key="late", Body=b"first")
+    assert one.not_replicated(PAIR) == ["late"]
+    one._set_replication(PAIR, "Enabled")
+    second.put_object(Bucket=PAIR.replica, Key="before", Body=b"second")
+    assert second.get_object(Bucket=PAIR.replica, Key="before")["Body"].read() == b"second"
+    assert one.not_replicated(PAIR) == ["before"]
+    rules = [{"ID": "other", "Status": "Enabled", "Filter": {"Prefix": ""}, "Destination": {"Bucket": f"arn:aws:s3:::{PAIR.replica}"}}]  # fmt: skip
+    with pytest.raises(DeploymentError, match="only changes of the status"):
+        failover.ask(first.put_bucket_replication, Bucket=PAIR.source, ReplicationConfiguration={"Role": "r", "Rules": rules})  # fmt: skip
+
+
+def test_a_failover_stops_a_group(cloud: Cloud, boto: Any) -> None:
+    """A group of size 0 whose launches are suspended has no instances, and a resumed group can launch them. Other changes and groups that do not exist are refused."""
+    cloud.existing(GROUP, "gpu", {"name": "gpu", "minSize": 2, "maxSize": 2, "desiredCapacity": 2, "launchConfiguration": "old", "waitForCapacityTimeout": "0", "region": FIRST})  # fmt: skip
+    AwsFailover(boto, FIRST, SECOND).stop_group("gpu")
+    client = boto("autoscaling", FIRST)
+    (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]
+    assert [found[size] for size in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 0, 0]
+    held = cloud.store.find(GROUP, "gpu", FIRST)
+    assert held is not None
+    assert held.plain["suspendedProcesses"] == ["Launch"]
+    client.resume_processes(AutoScalingGroupName="gpu", ScalingProcesses=["Launch"])
+    held = cloud.store.find(GROUP, "gpu", FIRST)
+    assert held is not None
+    assert held.plain["suspendedProcesses"] == []
+    with pytest.raises(DeploymentError, match="not found"):
+        failover.ask(client.suspend_processes, AutoScalingGroupName="other", ScalingProcesses=["Launch"])
+    with pytest.raises(DeploymentError, match="not supported in a rehearsal"):
+        failover.ask(client.update_auto_scaling_group, AutoScalingGroupName="gpu", HealthCheckType="EC2")

@@ -1,0 +1,75 @@
+"""Both regions after a failover, for the tests of a failback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpuinfra.clouds.region.failover import Comparison, Conflict, Copy, Pair
+from gpuinfra.plan.make import make_plan
+from gpuinfra.region.clone.model import Mode
+from gpuinfra.region.failover.back import Returning
+from gpuinfra.region.failover.steps import Second
+from gpuinfra.spec.load import read_stack
+from tests.region.clone.stacks import TODAY, file_of
+from tests.region.failover.world import RESOURCES, World
+
+NEWER = Copy(key="model", version="2", size=2**30, replaces="e1")
+BOTH = Conflict(key="log", reason="was changed in both regions, last in the second region", copy=replace(NEWER, key="log"))  # fmt: skip
+AHEAD = Conflict(key="late", reason="is newer in the first region", copy=None)
+OTHER = {"first": "second", "second": "first"}
+
+
+class Mirror(World):
+    """The same regions for requests with the regions exchanged."""
+
+    def _ask(self, region: str, call: str) -> None:
+        super()._ask(OTHER[region], f"{OTHER[region]}: {call}")
+
+
+@dataclass
+class Returned(World):
+    """Both regions after a failover. It implements `gpuinfra.clouds.region.failover.Failback`."""
+
+    nodes: int = 0
+    copies: list[Copy] = field(default_factory=lambda: [NEWER])
+    conflicts: list[Conflict] = field(default_factory=list)
+
+    def compare(self, pair: Pair) -> Comparison:
+        self._ask("first", f"compare {pair.source}")
+        return Comparison(copies=tuple(self.copies), conflicts=tuple(self.conflicts), deleted=1)
+
+    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+        for one in copies:
+            self._ask("first", f"copy {one.key}")
+            self.copies = [other for other in self.copies if other != one]
+            self.conflicts = [other for other in self.conflicts if other.copy != one]
+
+    def start_replication(self, pair: Pair) -> None:
+        self._ask("first", f"replicate {pair.source}")
+
+    def start_group(self, group: str) -> None:
+        self._ask("first", f"start {group}")
+
+    def start_command(self, group: str) -> str:
+        return f"start {group}"
+
+    def mirror(self) -> Mirror:
+        """The failover in the other direction."""
+        return Mirror(calls=self.calls, down=self.down, outcomes=self.outcomes, lines=self.lines)
+
+    def returning(self, mode: Mode = "cold", ignore: str = "") -> Returning:
+        """A failback of `aws-recovery` in these regions."""
+        loaded, mirror = read_stack(file_of("aws-recovery")), self.mirror()
+        back = replace(
+            self.failing(mode), region="us-west-2", second="us-east-1", cloud=mirror, resources=RESOURCES,
+            stacks=(Second(loaded=loaded, plan=make_plan(loaded.spec, TODAY)),), ignore=frozenset({ignore}),
+            deploy=lambda name, again: self._ask("first", f"up {name}{' again' if again else ''}"),
+        )  # fmt: skip
+        return Returning(back=back, forward=self, resources=RESOURCES)
+
+    def second(self, mode: Mode) -> Sequence[Second]:
+        """The stacks of the second region."""
+        found: Any = self.failing(mode)
+        return found.stacks

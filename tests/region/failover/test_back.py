@@ -1,0 +1,210 @@
+"""The steps of a failback: their order, the data that is never replaced, and a kill at any step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.region.clone.model import Mode
+from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
+from gpuinfra.region.failover.journal import DONE, FailbackJournal
+from gpuinfra.region.failover.run import Result, run_steps
+from tests.region.failover.returning import AHEAD, BOTH, Returned
+from tests.region.failover.world import GOOD
+
+CALLS = [
+    "running gpu-0", "first: answers", "compare scratch-first",
+    "second: stop gpu-0", "second: running gpu-0", "second: running gpu-0", "second: running gpu-0",
+    "replicate scratch-first", "compare scratch-first", "copy model", "compare scratch-first",
+    "start gpu-0", "up aws-recovery", "first: import fs-1",
+]  # fmt: skip
+
+
+def run(world: Returned, folder: Path, ignore: str = "") -> Result:
+    """Run all steps that are not done, with the journal in this folder."""
+    one = world.returning(ignore=ignore)
+    journal = FailbackJournal(folder / "Pulumi.aws-recovery.yaml", folder)
+    try:
+        if not journal.exists:
+            journal.begin(one.back.stack, one.back.second, {})
+        return run_steps(journal, steps(one), lambda line: None, lambda: None, unreachable=False)
+    finally:
+        journal.close()
+
+
+def test_second_region_stops_before_the_copy_and_the_copy_ends_before_the_first_region_starts(tmp_path: Path) -> None:
+    """No two regions write, the replication receives the copies, and the nodes start when the bucket contains every object."""
+    world = Returned()
+    result = run(world, tmp_path)
+    assert result.ok, result.problem
+    assert world.calls == CALLS
+    assert [one.name for one in result.steps] == [
+        "check", "fence", "replication", "copy", "launch", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
+    ]  # fmt: skip
+    assert "--refresh" in result.steps[5].what
+    found = str(result.journal.entry("copy")["found"])
+    assert found == "1 object copied; 1 object deleted in the second region and kept in the first region"
+
+
+class Simple(Returned):
+    """A cloud where a failover neither suspends launches nor keeps a disabled replication."""
+
+    start_replication = start_group = None  # pyright: ignore[reportAssignmentType]
+
+    def start_command(self, group: str) -> str:
+        return ""
+
+
+def test_a_cloud_without_suspended_groups_has_no_steps_for_them(tmp_path: Path) -> None:
+    """Without a disabled replication and suspended groups, the deployment restores both, and the commands that are left contain only the deployment."""
+    world = Simple()
+    result = run(world, tmp_path)
+    assert result.ok, result.problem
+    assert [one.name for one in result.steps] == ["check", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery"]  # fmt: skip
+    (line,) = left_to_do(world.returning("hot"), world.second("hot"), "hot")
+    assert line.endswith("as hot mode requires: pulumi up --refresh --stack aws-recovery-us-west-2")
+    (line,) = left_to_do(world.returning("cold"), world.second("cold"), "cold")
+    assert "because the resources are billed: pulumi destroy" in line
+
+
+@pytest.mark.parametrize("moment", range(1, len(CALLS) + 1))
+def test_kill_at_every_request_resumes(tmp_path: Path, moment: int) -> None:
+    """After a kill before any request, the resumed run repeats only the interrupted step, and ends with the same data."""
+
+    class Killed(BaseException):
+        pass
+
+    class Mortal(Returned):
+        def _ask(self, region: str, call: str) -> None:
+            super()._ask(region, call)
+            if len(self.calls) == moment:
+                raise Killed
+
+        def mirror(self):  # type: ignore[no-untyped-def]
+            mirror = super().mirror()
+            ask = mirror._ask
+
+            def dies(region: str, call: str) -> None:
+                ask(region, call)
+                if len(self.calls) == moment:
+                    raise Killed
+
+            mirror._ask = dies  # type: ignore[method-assign]
+            return mirror
+
+    world = Mortal()
+    with pytest.raises(Killed):
+        run(cast(Returned, world), tmp_path)
+    killed = len(world.calls)
+    result = run(world, tmp_path)
+    assert result.ok, result.problem
+    assert {result.journal.state(one.name) for one in result.steps} == {DONE}
+    assert world.copies == []
+    assert world.calls[killed:][-1].removesuffix(" again") == CALLS[-1]
+    assert sum(call == "start gpu-0" for call in world.calls) <= 2
+
+
+@pytest.mark.parametrize("conflict", [BOTH, AHEAD])
+def test_newer_objects_in_the_first_region_stop_the_run_before_the_first_change(tmp_path: Path, conflict: object) -> None:  # fmt: skip
+    """An object that is newer in the first region or differs from the replica is listed, and the nodes of the second region keep running."""
+    world = Returned(conflicts=[conflict])  # type: ignore[list-item]
+    result = run(world, tmp_path)
+    assert not result.ok
+    assert f"scratch-first/{world.conflicts[0].key} {world.conflicts[0].reason}" in result.problem
+    assert "--ignore conflicts" in result.problem
+    assert world.calls == CALLS[:3]
+
+
+def test_conflicts_that_appear_after_the_check_stop_the_copy(tmp_path: Path) -> None:
+    """The copy compares again, so an object that was written after the check is not replaced either."""
+
+    class Late(Returned):
+        def start_replication(self, pair: object) -> None:
+            self.conflicts.append(BOTH)
+
+    world = Late()
+    result = run(world, tmp_path)
+    assert result.problem.startswith("copy: 1 object in us-east-1")
+    assert not any(call.startswith(("copy", "start", "up")) for call in world.calls)
+
+
+def test_ignored_conflicts_keep_both_versions(tmp_path: Path) -> None:
+    """With `--ignore conflicts`, the later version becomes the current one; an object that is newer in the first region stays and is named."""
+    world = Returned(conflicts=[BOTH, AHEAD])
+    result = run(world, tmp_path, ignore=CONFLICTS)
+    assert result.ok, result.problem
+    assert [call for call in world.calls if call.startswith("copy")] == ["copy model", "copy log"]
+    assert "1 object kept in the first region: \n  scratch-first/late is newer" in str(
+        result.journal.entry("copy")["found"]
+    )
+
+
+def test_nodes_in_the_first_region_stop_the_run(tmp_path: Path) -> None:
+    """If the first region has nodes, the stack did not fail over completely, and nothing is changed."""
+    world = Returned(nodes=2)
+    result = run(world, tmp_path)
+    assert "nodes are running in us-east-1" in result.problem
+    assert "gpu-0 2" in result.problem
+    assert world.calls == CALLS[:1]
+
+
+def test_failed_check_changes_nothing(tmp_path: Path) -> None:
+    """A stack file that does not match, or a missing quota in the first region, stops the run."""
+    world = Returned(lines=[GOOD, Line(topic="difference", name="pools", state=FAIL, reason="differs", fix="edit")])
+    result = run(world, tmp_path)
+    assert "--ignore difference" in result.problem
+    assert world.calls == []
+    assert run(world, tmp_path, ignore="difference").ok
+
+
+@pytest.mark.parametrize("region", ["first", "second"])
+def test_region_that_does_not_respond_ends_the_run(tmp_path: Path, region: str) -> None:
+    """No step is skipped: a failback requires both regions, and continues when they respond."""
+    world = Returned(down={region})
+    result = run(world, tmp_path)
+    assert not result.ok
+    assert "timed out" in result.problem
+    assert "did not respond" in result.problem
+    assert result.unreachable == ()
+    assert not any(call.startswith(("copy", "start", "up")) for call in world.calls)
+    world.down.clear()
+    assert run(world, tmp_path).ok
+
+
+def test_replicas_that_keep_changing_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each comparison finds new objects, something writes to the replica, and the first region does not start."""
+
+    class Written(Returned):
+        def copy(self, pair: object, copies: object) -> None:
+            pass
+
+    now = [0.0]
+    monkeypatch.setattr(
+        "gpuinfra.region.failover.steps.time.monotonic", lambda: now.__setitem__(0, now[0] + 60) or now[0]
+    )
+    result = run(Written(), tmp_path)
+    assert "copy: after 60 minutes, the replicas are still changing: model" in result.problem
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("cold", "pulumi destroy --stack aws-recovery-us-west-2"),
+        ("pilot-light", "pulumi destroy --stack aws-recovery-us-west-2"),
+        ("hot", "start gpu-0 && pulumi up --refresh --stack aws-recovery-us-west-2"),
+    ],
+)
+def test_the_rest_in_the_second_region_depends_on_the_mode(mode: Mode, text: str) -> None:
+    """In mode hot the nodes start again, otherwise they are removed; the file systems of mode pilot-light stay."""
+    world = Returned()
+    (line,) = left_to_do(world.returning(mode), world.second(mode), mode)
+    assert line.endswith(text)
+
+
+def test_document_has_the_schema_of_a_failback(tmp_path: Path) -> None:
+    """The JSON form names the first region and its own schema."""
+    document = run(Returned(), tmp_path).document("aws-recovery", SCHEMA)
+    assert (document["schema"], document["region"]) == ("gpuinfra.failback/1", "us-east-1")

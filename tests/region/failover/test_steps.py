@@ -1,0 +1,277 @@
+"""The steps of a failover: their order, what each refuses, and what happens if a region does not respond."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.region import readiness
+from gpuinfra.clouds.region.failover import Pair
+from gpuinfra.clouds.region.readiness import FAIL, UNREAD, Line
+from gpuinfra.region.clone.model import Mode
+from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, Journal
+from gpuinfra.region.failover.run import Result, probe_of, run_steps
+from gpuinfra.region.failover.steps import steps
+from tests.region.failover.world import GOOD, PAIR, World
+
+STALE = Line(topic="lag", name="scratch", state=FAIL, reason="the replica is 3 hours behind", fix="aws s3api")
+
+
+def run(world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "cold", ignore: str = "") -> Result:
+    """Run all steps that are not done, with the journal in this folder."""
+    failing = world.failing(mode, ignore=frozenset({ignore}))
+    journal = Journal(folder / "Pulumi.aws-recovery.yaml", folder)
+    try:
+        if not journal.exists:
+            journal.begin(failing.stack, failing.second, {})
+        return run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=unreachable)
+    finally:
+        journal.close()
+
+
+def states(result: Result) -> dict[str, str | None]:
+    """The state of each step."""
+    return {one.name: result.journal.state(one.name) for one in result.steps}
+
+
+def test_nodes_stop_before_replication_and_replication_before_the_second_region(tmp_path: Path) -> None:
+    """Nothing is written to the replica by two regions: nodes end, the replica is complete, replication ends, then the second region starts."""
+    world = World(missing=[["a"], []])
+    result = run(world, tmp_path)
+    assert result.ok
+    assert set(states(result).values()) == {DONE}
+    assert world.calls == [
+        "stop gpu-0", "running gpu-0", "running gpu-0", "running gpu-0",
+        "compare scratch-first", "compare scratch-first", "disable scratch-first",
+        "up aws-recovery-us-west-2", "import fs-1",
+    ]  # fmt: skip
+    assert [one.name for one in result.steps] == [
+        "check", "fence", "drain", "replication", "up aws-recovery-us-west-2", "import aws-recovery-us-west-2",
+        "verify aws-recovery-us-west-2",
+    ]  # fmt: skip
+
+
+class ReadOnly(World):
+    """A world whose replicas are read-only while they are replicated."""
+
+    def open_replica(self, pair: Pair) -> None:
+        self._ask("second", f"open {pair.replica}")
+
+
+@pytest.mark.parametrize("down", [set(), {"first"}])
+def test_read_only_replicas_are_opened_before_the_second_region_starts(down: set[str], tmp_path: Path) -> None:
+    """The second region can write to the replicas before its stacks are deployed, even if the first region does not respond."""
+    world = ReadOnly(down=down)
+    result = run(world, tmp_path)
+    assert result.ok
+    assert states(result)["replicas"] == DONE
+    assert world.calls[-3:] == ["open scratch-second", "up aws-recovery-us-west-2", "import fs-1"]
+
+
+def test_a_bucket_that_cannot_be_compared_can_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused comparison stops the failover, and `--ignore drain` continues and records the reason."""
+
+    def refused(*_: object) -> list[str]:
+        raise DeploymentError("the firewall refused the request")
+
+    world = World()
+    monkeypatch.setattr(world, "not_replicated", refused)
+    result = run(world, tmp_path)
+    assert "the firewall refused the request; or add --ignore drain" in result.problem
+    again = run(world, tmp_path, ignore="drain")
+    assert again.ok
+    assert "were not compared with their replicas: the firewall refused" in str(again.journal.entry("drain")["found"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "deployed"), [("hot", ["us-west-2"]), ("pilot-light", ["us-west-2-base", "us-west-2"])]
+)
+def test_each_stack_of_the_second_region_is_deployed_in_order(tmp_path: Path, mode: Mode, deployed: list[str]) -> None:
+    """In mode pilot-light, the site has the file systems and is deployed first, and only the other stack has nodes."""
+    result = run(World(), tmp_path, mode=mode)
+    names = [one.name for one in result.steps]
+    assert [one for one in names if one.startswith("up ")] == [f"up aws-recovery-{one}" for one in deployed]
+    assert [one for one in names if one.startswith("import ")] == [f"import aws-recovery-{deployed[0]}"]
+    assert [one for one in names if one.startswith("verify ")] == ["verify aws-recovery-us-west-2"]
+    assert result.ok
+
+
+def test_a_region_that_is_not_ready_changes_nothing(tmp_path: Path) -> None:
+    """A failed check ends the run before the first change, with the reason, the fix, and the option that continues."""
+    world = World(lines=[GOOD, STALE])
+    result = run(world, tmp_path)
+    assert world.calls == []
+    assert not result.ok
+    assert "3 hours behind" in result.problem
+    assert "aws s3api" in result.problem
+    assert "--ignore lag" in result.problem
+    assert states(result)["check"] == FAILED
+    assert run(world, tmp_path, ignore="bundle").ok is False
+    assert run(world, tmp_path, ignore="lag").ok
+
+
+def test_unanswered_checks_do_not_stop_a_failover(tmp_path: Path) -> None:
+    """The checks of a region that failed have no answer."""
+    assert run(World(lines=[GOOD, replace(STALE, state=UNREAD)]), tmp_path).ok
+
+
+def test_first_region_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
+    """After the first timeout, the other steps in that region are recorded, and the second region starts; a resumed run repeats only them."""
+    world = World(down={"first"})
+    result = run(world, tmp_path)
+    assert result.ok
+    assert result.unreachable == ("fence", "drain", "replication")
+    assert world.calls == ["answers", "up aws-recovery-us-west-2", "import fs-1"]
+    assert "first timed out" in str(result.journal.entry("fence")["found"])
+    world.down.clear()
+    world.calls.clear()
+    again = run(world, tmp_path)
+    assert again.unreachable == ()
+    assert world.calls[0] == "stop gpu-0"
+    assert world.calls[-1] == "disable scratch-first"
+    assert not any(call.startswith(("up ", "import ")) for call in world.calls)
+
+
+@pytest.mark.parametrize("option", [False, True])
+def test_global_service_stops_the_replication_without_the_first_region(option: bool, tmp_path: Path) -> None:
+    """If a global service stops the replication, it is stopped before the second region is deployed, also if the first region does not respond."""
+    world = World(down={"first"}, global_replication=True)
+    result = run(world, tmp_path, unreachable=option)
+    assert result.ok
+    assert result.unreachable == ("fence", "drain")
+    assert [call for call in world.calls if call != "answers"] == ["disable scratch-first", "up aws-recovery-us-west-2", "import fs-1"]  # fmt: skip
+    entries = [str(result.journal.entry(name)["ended"]) for name in ("replication", "up aws-recovery-us-west-2")]
+    assert entries == sorted(entries)
+    world.down.clear()
+    world.calls.clear()
+    assert run(world, tmp_path).unreachable == ()
+    assert "disable scratch-first" not in world.calls
+
+
+def test_global_service_that_does_not_respond_is_recorded(tmp_path: Path) -> None:
+    """A global service that does not respond either does not stop the failover. A resumed run stops the replication."""
+    world = World(down={"first", "global"}, global_replication=True)
+    result = run(world, tmp_path)
+    assert result.ok
+    assert result.unreachable == ("fence", "drain", "replication")
+    world.down.clear()
+    assert run(world, tmp_path).unreachable == ()
+    assert world.calls[-1] == "disable scratch-first"
+
+
+def test_first_region_is_not_asked_with_the_option(tmp_path: Path) -> None:
+    """With `--unreachable`, no request goes to the first region."""
+    world = World()
+    result = run(world, tmp_path, unreachable=True)
+    assert states(result)["fence"] == UNREACHABLE
+    assert world.calls == ["up aws-recovery-us-west-2", "import fs-1"]
+
+
+def test_machine_without_a_network_does_not_fail_over(tmp_path: Path) -> None:
+    """If neither region responds, the reason is this machine, and the second region is not started."""
+    world = World(down={"first", "second"})
+    result = run(world, tmp_path)
+    assert not result.ok
+    assert "neither region responds" in result.problem
+    assert world.calls == []
+    assert states(result)["fence"] == FAILED
+
+
+def test_second_region_that_does_not_answer_ends_the_run(tmp_path: Path) -> None:
+    """A step in the second region is never skipped."""
+    world = World(down={"second"})
+    result = run(world, tmp_path)
+    assert not result.ok
+    assert result.problem.startswith("up aws-recovery-us-west-2: second timed out")
+    world.down.clear()
+    assert run(world, tmp_path).ok
+    assert world.calls[-2:] == ["up aws-recovery-us-west-2 again", "import fs-1"]
+
+
+@pytest.mark.parametrize(
+    ("world", "step", "text"),
+    [
+        (World(nodes=10**6), "fence", "nodes are still running after 60 minutes: gpu-0 "),
+        (World(missing=[["a", "b"]] * 1000), "drain", "2 objects are not in the replicas: scratch-first: a, b"),
+        (World(import_fails=True), "import aws-recovery-us-west-2", "the import task is FAILED"),
+        (World(outcomes=("verified", "failed")), "verify aws-recovery-us-west-2", "gpu-2: failed"),
+    ],
+)
+def test_step_that_does_not_succeed_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, step: str, text: str
+) -> None:
+    """The run ends with the step and what is missing, and later steps do not start."""
+    now = [0.0]
+    monkeypatch.setattr(
+        "gpuinfra.region.failover.steps.time.monotonic", lambda: now.__setitem__(0, now[0] + 60) or now[0]
+    )
+    result = run(world, tmp_path)
+    assert result.problem.startswith(f"{step}: ")
+    assert text in result.problem
+    names = [one.name for one in result.steps]
+    assert states(result)[step] == FAILED
+    assert not any(states(result)[later] for later in names[names.index(step) + 1 :])
+
+
+def test_missing_objects_can_be_left_behind(tmp_path: Path) -> None:
+    """With `--ignore drain`, the objects that are lost are named in the journal, and replication ends."""
+    world = World(missing=[["a"]] * 1000)
+    result = run(world, tmp_path, ignore="drain")
+    assert result.ok
+    assert result.journal.entry("drain")["found"] == "1 object is not in the replicas: scratch-first: a"
+    assert "disable scratch-first" in world.calls
+
+
+def test_document_has_each_step(tmp_path: Path) -> None:
+    """The JSON form has the state, the times and the result of each step."""
+    document = run(World(down={"first"}), tmp_path).document("aws-recovery")
+    assert document["schema"] == "gpuinfra.region.failover/1"
+    assert document["unreachable"] == ["fence", "drain", "replication"]
+    assert [one["state"] for one in document["steps"]] == [DONE, *[UNREACHABLE] * 3, *[DONE] * 3]
+    assert all(one["started"] and one["ended"] and one["found"] for one in document["steps"])
+
+
+def test_every_topic_can_be_ignored() -> None:
+    """The option `--ignore` accepts each topic that the modules with the checks use, except those that cannot fail."""
+    folder = Path(readiness.__file__).parents[1]
+    files = [
+        folder / "clone" / "readiness.py",
+        folder / "clouds" / "dns.py",
+        *folder.glob("clouds/readiness.py"),
+        *folder.glob("clouds/*/readiness.py"),
+    ]
+    used = {topic for file in files for topic in re.findall(r'topic="([a-z ]+)"', file.read_text())}
+    assert (used - {"permissions", "drill", "login"}) | set(readiness.PREFLIGHT) == set(readiness.TOPICS)
+
+
+def test_second_region_that_refuses_the_login_is_not_called_unreachable(tmp_path: Path) -> None:
+    """If the first region does not respond and the second one refuses the request, the message states both."""
+    world = World(down={"first"}, refuses=True)
+    result = run(world, tmp_path)
+    assert not result.ok
+    assert (
+        "the first region does not respond: first timed out; the second region refused the request: ExpiredToken"
+        in result.problem
+    )
+    assert world.calls == []
+
+
+@pytest.mark.parametrize(
+    ("wait", "floor", "ok"), [("floor", 1, True), ("floor", 2, False), ("all", None, False), ("none", None, False)]
+)
+def test_floor_of_the_handover_is_enough(tmp_path: Path, wait: str, floor: int | None, ok: bool) -> None:
+    """With `wait: floor`, the failover succeeds with that number of verified nodes, otherwise only with all nodes."""
+    world = World(outcomes=("verified", "failed"))
+    failing = world.failing()
+    (second,) = failing.stacks
+    handover = replace(second.plan.handover, wait=wait, floor=floor)
+    failing = replace(failing, stacks=(replace(second, plan=replace(second.plan, handover=handover)),))
+    journal = Journal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
+    journal.begin(failing.stack, failing.second, {})
+    result = run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=False)
+    journal.close()
+    assert result.ok is ok, result.problem
