@@ -29,7 +29,8 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
+    """The YAML and the Python on the page are the same declaration without errors, the buckets,
+    the existing file systems and the steps can be declared, and the price files can be loaded."""
     stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
     login: Any = parse(access.pop(2), "declaring.md").value
     for block, clouds in zip(
