@@ -21,7 +21,8 @@ REGISTRATION = {
     "cli/stacks.py",
     "cli/__init__.py",
 }
-"""The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud, and the protocol that they share."""
+"""The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud.
+They share the protocol in `cli/rehearsals.py`."""
 
 
 def mentions(source: str) -> Iterator[str]:

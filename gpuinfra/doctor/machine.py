@@ -169,7 +169,9 @@ def size(cache: Path, folder: Path, stored: int) -> Iterator[Row]:
     """The cache and the `stored` bytes in a folder are not larger than the limit. Raises `UsageError` if the limit is not valid."""
     limit, cached = size_limit(), size_of(cache)
     if cached + stored > limit:
-        found = f"{in_words(cached)} in {cache} and {in_words(stored)} in {folder} exceed the limit of {in_words(limit)}"
+        found = (
+            f"{in_words(cached)} in {cache} and {in_words(stored)} in {folder} exceed the limit of {in_words(limit)}"
+        )
         fix = f"run `gpuinfra cache clean`, or `gpuinfra cache clean --rehearsals`, or set {LIMIT_VARIABLE} to a larger size"
         yield warning("disk", "size", found, f"at most {in_words(limit)}", fix)
 
