@@ -141,7 +141,7 @@ class Result:
         return self.source_cloud if self.request.cloud is None else self.request.cloud
 
     def as_dict(self, *, written: bool) -> dict[str, Any]:
-        """Return the document for `--json` (docs/guides/second-region.md)."""
+        """Return the document for `--json` (docs/reference/clone.md)."""
         return {
             "schema": SCHEMA,
             "ok": self.ok,
