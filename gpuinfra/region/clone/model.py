@@ -14,7 +14,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.messages import path_text
 
-SCHEMA = "gpuinfra.region.clone/1"
+SCHEMA = "gpuinfra.clone/1"
 Mode = Literal["cold", "pilot-light", "hot"]
 MODES: tuple[Mode, ...] = ("cold", "pilot-light", "hot")
 
