@@ -260,5 +260,5 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["project"] == Path.cwd()
     assert given["secrets"] == "awskms://alias/mine?region=eu-west-1"
     assert given["again"] is False
-    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/region/failover/*.lock")
+    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
     assert given["locked"] == lock.stat().st_ino

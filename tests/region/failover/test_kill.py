@@ -136,7 +136,7 @@ class World:
 
     def journal(self) -> dict[str, Any] | None:
         """The journal, or None if the command has not begun."""
-        found = list((self.folder / "state/gpuinfra/region/failover").glob("*.json"))
+        found = list((self.folder / "state/gpuinfra/failover").glob("*.json"))
         return json.loads(found[0].read_text()) if found else None
 
 
