@@ -45,7 +45,8 @@ def pages() -> dict[str, str]:
         ),
         "rules.md": page(
             "Rules",
-            "A finding contains the name of its rule. `gpuinfra explain NAME` prints the same text. [Rules and what they prevent](../docs/reference/rules.md) lists the cloud errors that each rule prevents.",
+            "A finding contains the name of its rule. `gpuinfra explain NAME` prints the same text. "
+            "[Rules and what they prevent](../docs/reference/rules.md) lists the cloud errors that each rule prevents.",
             (line for name, entry in sorted(known_rules().items()) for line in entry_lines(f"`{name}`", entry)),
         ),
         "checks.md": page(
@@ -73,7 +74,7 @@ def pages() -> dict[str, str]:
         ),
         "refusals.md": page(
             "Messages of the clouds",
-            "A cloud returns these messages if it does not launch nodes. [Cloud error messages](../docs/reference/refusals.md) describes each kind and what to do.",
+            "A cloud returns these messages if it does not launch nodes. [Cloud error messages](../docs/reference/refusals.md) describes each kind.",
             refusals(),
         ),
         "commands.md": page(
@@ -83,12 +84,14 @@ def pages() -> dict[str, str]:
         ),
         "report.md": page(
             "Report of a rehearsal",
-            "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/guides/rehearsal.md) describes the files.",
+            "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. "
+            "The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/guides/rehearsal.md) describes the files.",
             report(),
         ),
         "components.md": page(
             "Components",
-            "Each component is a Pulumi component that you can use on its own. [Using the library](../docs/guides/library.md) and the pages of the clouds have examples.",
+            "Each component is a Pulumi component that you can use on its own. "
+            "[Using the library](../docs/guides/library.md) and the pages of the clouds have examples.",
             components.lines(),
         ),
         "python.md": page(

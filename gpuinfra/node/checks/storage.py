@@ -104,7 +104,8 @@ class MountedBuckets(Check):
     probes = ("mounts",)
     hint = (
         "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the mount's unit; if the cloud denies access, compare "
-        "the permissions of the nodes' identity on the bucket with the plan; then run systemctl restart for the unit, which closes all files that jobs have open in the bucket"
+        "the permissions of the nodes' identity on the bucket with the plan; "
+        "then run systemctl restart for the unit, which closes all files that jobs have open in the bucket"
     )
     source = (
         "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
