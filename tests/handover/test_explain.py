@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.explain import MOST_FINDINGS, node_reason
 from gpuinfra.handover.judge import NodeVerdict
 
@@ -24,7 +25,8 @@ def test_findings_that_are_not_shown_state_how_many_checks_they_contain() -> Non
     shown = [_check(number, f"reason {number}") for number in range(MOST_FINDINGS)]
     hidden = [_check(number, "no output" if number % 2 else "no answer") for number in range(10, 20)]
     node = NodeVerdict(
-        label="gpu-1", pool="gpu", group="gpu-spot-0", instance_id="i-1", outcome="failed", reason="", settled=True,
+        label="gpu-1", cloud="aws", pool="gpu", group="gpu-spot-0", instance_id="i-1", outcome="failed", cause=NodeCause.CHECKS_FAILED,
+        reason="", settled=True,
         blocking=(*shown, *hidden),
     )  # fmt: skip
     lines = node_reason(node).splitlines()

@@ -65,7 +65,7 @@ RUNBOOKS = {
         stack="gcp-recovery", cloned="gcp-a3high", first="us-central1", second="us-east4", zone="projects/standin-project/managedZones/train"
     ),
 }  # fmt: skip
-VERIFIED = NodeVerdict(label="gpu-1", instance_id="i-1", pool="gpu", group="gpu", machine="m", outcome="verified", reason="", settled=True, private_ip="10.64.32.1")  # fmt: skip
+VERIFIED = NodeVerdict(label="gpu-1", cloud="aws", cause=None, instance_id="i-1", pool="gpu", group="gpu", machine="m", outcome="verified", reason="", settled=True, private_ip="10.64.32.1")  # fmt: skip
 ENGINE = '#!/bin/sh\n[ "$1" != stack ] || echo "{}"\n'
 
 
