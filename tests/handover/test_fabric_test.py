@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.watch import Outcome, Wait, watch
 from tests.node.healthy import H100, PAIR, fabric_result, record
 

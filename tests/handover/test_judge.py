@@ -444,7 +444,9 @@ def test_stock_out_is_reported_early() -> None:
     """A group without capacity is reported at once in the cloud's words and ends the wait before the deadline."""
     fleet = healthy(1)
     fleet.problems_ = [
-        GroupProblem(group="asg-1", cause=CapacityCause.STOCK_OUT, message="We currently do not have sufficient capacity")
+        GroupProblem(
+            group="asg-1", cause=CapacityCause.STOCK_OUT, message="We currently do not have sufficient capacity"
+        )
     ]
     outcome, lines = waited(fleet, Wait(deadline_s=2))
     assert outcome.ended == "stock-out"
@@ -459,7 +461,9 @@ def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
     """While the previous node of a full reservation ends, the group cannot launch its replacement, and the wait goes on."""
     fleet = healthy(1)
     fleet.launch(2, leaving=True)
-    fleet.problems_ = [GroupProblem(group="asg-1", cause=CapacityCause.RESERVATION, message="ReservationCapacityExceeded")]
+    fleet.problems_ = [
+        GroupProblem(group="asg-1", cause=CapacityCause.RESERVATION, message="ReservationCapacityExceeded")
+    ]
     seconds = iter(range(0, 10_000, 60))
     outcome = watch(
         Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,

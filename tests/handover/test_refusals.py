@@ -13,9 +13,9 @@ import pytest
 from gpuinfra.clouds.aws.handover import ports as aws
 from gpuinfra.clouds.azure.handover import ports as azure
 from gpuinfra.clouds.gcp.handover import ports as gcp
+from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause, WaitEnd
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause, WaitEnd
 from gpuinfra.handover.refusals import HINTS, Refusals, summary
 from gpuinfra.handover.watch import Outcome
 
@@ -97,7 +97,9 @@ def test_tables_cover_the_causes() -> None:
     """The tables contain at least 60 recorded messages. Each cloud has each cause, except prices on Google Cloud, where no bids exist."""
     assert sum(len(row.texts) for _, table in TABLES.values() for row in table.rows) >= 60
     for cloud, (_, table) in TABLES.items():
-        missing = set(CapacityCause) - {row.cause for row in table.rows} - {CapacityCause.UNKNOWN, CapacityCause.NO_MESSAGE}
+        missing = (
+            set(CapacityCause) - {row.cause for row in table.rows} - {CapacityCause.UNKNOWN, CapacityCause.NO_MESSAGE}
+        )
         assert missing == ({CapacityCause.PRICE} if cloud == "gcp" else set()), cloud
 
 
@@ -111,7 +113,9 @@ def test_an_unknown_message_is_shown_unmodified(cloud: str) -> None:
     outcome = Outcome(
         verdict=verdict, ready=False, ended=WaitEnd.STOCK_OUT, seconds=300.0, problems=(replace(problem, name="asg-1"),)
     )
-    assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[CapacityCause.UNKNOWN]}" in reasons(outcome, "aws")
+    assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[CapacityCause.UNKNOWN]}" in reasons(
+        outcome, "aws"
+    )
     assert "see its message" in reasons(outcome, "aws")[0]
 
 
