@@ -11,7 +11,7 @@ from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
 
 SCHEMA = "gpuinfra.report/1"
-CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason")
+CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason", "cause")
 
 
 def report_schema() -> dict[str, Any]:

@@ -37,7 +37,8 @@ PRIMARY, TARGETS = "10.0.1.4", ("10.0.1.5", "10.0.2.5")
 def node(number: int, outcome: str = "verified") -> NodeVerdict:
     """A node that exists now."""
     return NodeVerdict(
-        label=f"gpu-{number}", cloud="aws", cause=None, pool="gpu", group="gpu-0", instance_id=f"i-{number}", outcome=outcome, reason="", settled=True, private_ip=f"10.0.0.{number}"
+        label=f"gpu-{number}", cloud="aws", cause=None, pool="gpu", group="gpu-0", instance_id=f"i-{number}", outcome=outcome,
+        reason="", settled=True, private_ip=f"10.0.0.{number}"
     )  # fmt: skip
 
 
@@ -195,7 +196,8 @@ def test_all_records_change_in_one_request() -> None:
     with aws(primary()) as found:
         wanted = dns.records(found, NAMES, state(), fleet(node(1)))
     changes = [
-        {"Action": "UPSERT", "ResourceRecordSet": {"Name": one.name, "Type": one.type, "TTL": 60, "ResourceRecords": [{"Value": value} for value in one.values]}}
+        {"Action": "UPSERT", "ResourceRecordSet": {"Name": one.name, "Type": one.type, "TTL": 60,
+            "ResourceRecords": [{"Value": value} for value in one.values]}}
         for one in wanted
     ]  # fmt: skip
     answer = {"ChangeInfo": {"Id": "/change/C1", "Status": "PENDING", "SubmittedAt": "2026-11-27T00:00:00Z"}}
