@@ -248,7 +248,10 @@ def _judge_one(
 
     if is_outdated(member, template_version):
         terms = terms_of(pool.cloud)
-        reason = f"runs {terms.template} {member.template_version}, but the current one of the {terms.group} is {template_version}; the group must replace the node"
+        reason = (
+            f"runs {terms.template} {member.template_version}, but the current one of the {terms.group} is {template_version}; "
+            "the group must replace the node"
+        )
         return verdict("refused", NodeCause.OUTDATED, reason, settled=False)
     if submission is None:
         return verdict("waiting", NodeCause.NO_EVIDENCE, "no evidence yet", settled=False)

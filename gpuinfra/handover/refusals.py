@@ -47,7 +47,10 @@ HINTS: dict[CapacityCause, str] = {
         "the reservation is full, has ended or does not fit the nodes: `gpuinfra plan STACK --live` shows its state, "
         "zone and free instances; reduce `count` or set `id` to a different reservation, then run `pulumi up` again"
     ),
-    CapacityCause.PRICE: "the spot price is above the maximum price; raise or remove `max_price_usd`, choose a different zone, or wait and run `pulumi up` again",
+    CapacityCause.PRICE: (
+        "the spot price is above the maximum price; raise or remove `max_price_usd`, choose a different zone, "
+        "or wait and run `pulumi up` again"
+    ),
     CapacityCause.PLACEMENT: (
         "this machine type cannot run in the group's zone: `gpuinfra plan STACK --live` lists the zones that offer the machine type; "
         "choose a different zone or machine type, then run `pulumi up` again"
