@@ -30,6 +30,11 @@ class Shortage:
     hint: str
     """What to do."""
 
+    @property
+    def text(self) -> str:
+        """The shortage in two lines, for an error message."""
+        return f"  {self.group}: {self.message}\n  what to do: {self.hint}"
+
 
 def shortages(outcome: Outcome, pools: Sequence[PoolExpected]) -> Iterator[Shortage]:
     """Yield the groups that lack nodes. A group whose launches are only throttled is omitted, because it tries again.

@@ -110,7 +110,7 @@ def watch(
         if stale_since is not None:
             if not stale_logged and spent - stale_since >= min(30.0, wait.deadline_s / 8):
                 stale_logged = True
-                log(_stale_text(verdict))
+                log(stale_text(verdict))
             if spent - stale_since >= min(STALE_PATIENCE_S, wait.deadline_s / 2):
                 return _end(gatherer, verdict, WaitEnd.STALE, spent, problems, wait)
         if spent >= wait.deadline_s:
@@ -148,7 +148,8 @@ def canary_failed(verdict: FleetVerdict) -> bool:
     return bool(failed & outdated) and not verdict.missing and reported
 
 
-def _stale_text(verdict: FleetVerdict) -> str:
+def stale_text(verdict: FleetVerdict) -> str:
+    """Return one line about the outdated nodes that no group replaces."""
     stale = [node for node in verdict.nodes if node.stale]
     terms = terms_of(stale[0].cloud)
     who = ", ".join(node.label for node in stale[:6]) + (f" and {len(stale) - 6} more" if len(stale) > 6 else "")

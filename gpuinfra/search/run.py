@@ -217,8 +217,7 @@ def _can_move(one: Search, short: MissingNodes) -> bool:
 
 
 def _reasons(one: Search, short: MissingNodes) -> Iterator[str]:
-    for shortage in short.final or short.shortages:
-        yield f"  {shortage.group}: {shortage.message}\n  what to do: {shortage.hint}"
+    yield from (shortage.text for shortage in short.final or short.shortages)
     if short.final:
         return
     if not one.searches:
