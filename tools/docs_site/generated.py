@@ -148,7 +148,7 @@ def refusals() -> Iterator[str]:
                 text = sighting["text"] if len(sighting["text"]) <= LONGEST else f"{sighting['text'][:LONGEST]}..."
                 where = sighting["source"].removeprefix("https://github.com/")
                 quoted = MARKUP.sub(r"\\\1", text)
-                yield f"| `{row['kind']}` | {quoted} | [{where}]({sighting['source']}), {sighting['date']} |"
+                yield f"| `{row['cause']}` | {quoted} | [{where}]({sighting['source']}), {sighting['date']} |"
         yield ""
 
 
