@@ -49,7 +49,8 @@ PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 LEFT = "-left"
 """End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
 QUIET_S = 10.0
-"""Time without a new node after which the first round starts, in seconds. A node that joins later takes part from the next round on, so a longer time delays all nodes for few pairs."""
+"""Time without a new node after which the first round starts, in seconds. A node that joins later takes part from the next
+round on, so a longer time delays all nodes for a few more pairs."""
 STALE_S = 1800.0
 """Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
 waits only minutes for the first round. If it is alive, it takes part from the second round on."""
