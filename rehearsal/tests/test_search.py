@@ -16,12 +16,8 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
 from gpuinfra.inventory import handovers_of
-from gpuinfra.report.progress import view_for
-=======
 from gpuinfra_rehearsal.progress import view_for
->>>>>>> main
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .conftest import command
