@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from .conftest import Rehearse
+from .conftest import Rehearse, fewer_nodes
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
@@ -35,13 +37,14 @@ def test_each_broken_node_on_azure_has_its_own_finding(rehearse: Rehearse) -> No
     ("stack", "kind", "code"),
     [("azure-ndv5", "spot", "SkuNotAvailable"), ("azure-existing-network", "gpu", "AllocationFailed")],
 )
-def test_missing_capacity_on_azure(rehearse: Rehearse, stack: str, kind: str, code: str) -> None:
+def test_missing_capacity_on_azure(rehearse: Rehearse, tmp_path: Path, stack: str, kind: str, code: str) -> None:
     """A scale set without capacity fails with Azure's message, and the next `up` with capacity continues with the same set."""
-    result = rehearse("up", stack, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "600s")
+    path = fewer_nodes(stack, tmp_path)
+    result = rehearse("up", path, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "600s")
     assert result.code == 1, result.out + result.err
     assert f'Code="{code}"' in result.out
     assert "what to do: the cloud has no capacity for this machine type in the group's zone" in result.out
-    again = rehearse("up", stack)
+    again = rehearse("up", path)
     assert again.code == 0, again.out[-4000:] + again.err
     assert again.report["totals"]["nodes_verified"] == again.report["totals"]["nodes"] > 1
     sets = [one for one in again.state if one["type"] == "azure-native:compute:VirtualMachineScaleSet"]

@@ -15,7 +15,7 @@ import pytest
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.keep import cache_folder
 
-from .conftest import REPOSITORY, command, run
+from .conftest import REPOSITORY, command, fewer_nodes, run
 
 TRAPS = {
     ".pulumi/credentials.json": '{"current": "https://api.pulumi.com", "accessTokens": {"https://api.pulumi.com": "pul-trap"}}',
@@ -81,7 +81,6 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-@pytest.mark.long
 def user_environment(home: Path) -> dict[str, str]:
     """A user's environment with credentials, state and proxies. Only the engine's cache is real."""
     find_engine()
@@ -111,7 +110,10 @@ def test_nothing_of_the_user_is_read_and_nothing_outside_is_reached(home: Path, 
     watched.touched()
     isolated = _without_network()
     try:
-        words = [*isolated, *command("rehearse", "up", "aws-p4d", "--folder", str(tmp_path / "r"))]
+        words = [
+            *isolated,
+            *command("rehearse", "up", fewer_nodes("aws-p4d", tmp_path), "--folder", str(tmp_path / "r")),
+        ]
         result = run(words, tmp_path / "r" / "aws-p4d", env=user_environment(home))
         assert result.code == 0, result.out[-3000:] + result.err
         assert watched.touched() == set()
