@@ -25,7 +25,7 @@ config:
     name: lab
     where: {cloud: gcp, region: us-central1, zone: us-central1-a}
     pools:
-      - {name: gpu, machine: a2-ultragpu-1g, capacity: {kind: on_demand, count: 1}}
+      - {name: gpu, machine: a2-ultragpu-1g, capacity: {kind: on_demand, count: 2}}
 """,
     "aws": """\
 config:
@@ -34,7 +34,7 @@ config:
     name: lab
     where: {cloud: aws, region: us-east-1, zone: use1-az4}
     pools:
-      - {name: gpu, machine: g6.2xlarge, capacity: {kind: on_demand, count: 1}}
+      - {name: gpu, machine: g6.2xlarge, capacity: {kind: on_demand, count: 2}}
 """,
     "azure": """\
 config:
@@ -44,7 +44,7 @@ config:
     where: {cloud: azure, region: eastus, zone: "1"}
     access: {evidence_from: [203.0.113.0/24]}
     pools:
-      - {name: gpu, machine: Standard_NC24ads_A100_v4, capacity: {kind: on_demand, count: 1}}
+      - {name: gpu, machine: Standard_NC24ads_A100_v4, capacity: {kind: on_demand, count: 2}}
 """,
 }
 CONTAINER = (
@@ -74,17 +74,25 @@ def stack(cloud: str, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_node_that_mounts_buckets_is_verified_under_least_permissions(
+def test_buckets_are_mounted_under_least_permissions_or_are_the_finding_of_the_node(
     rehearse: Rehearse, stack: str, cloud: str
 ) -> None:
-    """The node mounts an existing bucket and a created one with its permissions; destroy retains the created bucket only."""
-    result = rehearse("up", stack, "--under-least-permissions")
-    assert result.code == 0, result.out + result.err
-    (node,) = result.report["nodes"]
-    assert node["outcome"] == "verified"
+    """A node mounts an existing bucket and a created one with its permissions. If the cloud denies access to a node, the report names
+    the node, the step and the message of the client. `destroy` retains the created bucket only."""
+    fault = ("--fault", "node:gpu-1:bucket-mount-refused", "--deadline", "600s")
+    result = rehearse("up", stack, "--under-least-permissions", *fault)
+    said = result.out + result.err
+    assert result.code == 1, said
+    broken, node = result.report["nodes"]
+    assert (broken["outcome"], node["outcome"]) == ("failed", "verified")
     assert "L4" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
+    assert result.report["permissions"]["refused"] == []
+    step, message = REFUSED[cloud]
+    assert "gpu-1" in said
+    assert step in said
+    assert message in " ".join(said.split())
     # A line about progress contains the names of resources.
-    said = "\n".join(line for line in (result.out + result.err).splitlines() if " resources; now " not in line)
+    said = "\n".join(line for line in said.splitlines() if " resources; now " not in line)
     assert not re.search(r"lab-node-(\w+-0-)?mount", said), "a grant that the nodes do not use is a finding"
     assert "ListMounts" not in said, "the nodes list each bucket at the mount"
     result = rehearse("destroy", stack, "--under-least-permissions")
@@ -92,15 +100,3 @@ def test_a_node_that_mounts_buckets_is_verified_under_least_permissions(
     kept = {one["name"]: one["id"] for one in result.report["kept"]}
     assert f"lab-out-0-{'account' if cloud == 'azure' else 'bucket'}" in kept
     assert not [name for name, id in kept.items() if name.startswith("lab-data") or "my-training-data" in id]
-
-
-def test_a_refused_bucket_is_reported_with_node_step_and_cause(rehearse: Rehearse, stack: str, cloud: str) -> None:
-    """If the cloud denies access, the report names the node, the step and the message of the client."""
-    result = rehearse("up", stack, "--fault", "node:gpu-1:bucket-mount-refused", "--deadline", "600s")
-    said = result.out + result.err
-    assert result.code != 0, said
-    assert "gpu-1" in said
-    step, message = REFUSED[cloud]
-    assert step in said
-    assert message in " ".join(said.split())
-    rehearse("destroy", stack)

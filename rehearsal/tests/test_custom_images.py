@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Rehearse
-from .test_users import MACHINES, WHERE
+from .test_node_options import MACHINES, WHERE
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 

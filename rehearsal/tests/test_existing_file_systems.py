@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Rehearse
+from .test_fault_runs import section
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
@@ -74,33 +75,23 @@ def stack(folder: Path, content: str) -> str:
 
 
 @pytest.mark.parametrize("content", [AWS, AZURE, GOOGLE], ids=["aws", "azure", "gcp"])
-def test_a_node_with_existing_file_systems_is_verified(rehearse: Rehearse, tmp_path: Path, content: str) -> None:
-    """The node mounts them and is verified under the generated permissions, and `destroy` succeeds without touching them."""
-    path = stack(tmp_path, content)
-    # A longer limit than the default one, for a busy machine; the run ends when the node has reported.
-    result = rehearse("up", path, "--under-least-permissions", "--deadline", "1200s")
-    assert result.code == 0, result.out + result.err
-    assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]
+def test_existing_file_systems_are_mounted_or_are_the_finding_of_the_node(
+    rehearse: Rehearse, tmp_path: Path, content: str
+) -> None:
+    """A node mounts them and is verified under the generated permissions. A node that cannot mount one reports the step, the mount
+    and what to do. `destroy` succeeds without touching the file systems."""
+    path = stack(tmp_path, content.replace("count: 1", "count: 3"))
+    faults = ("--fault", "node:gpu-1:lustre-mount-fails", "--fault", "node:gpu-2:home-mount-refused")
+    # A longer limit than the default one, for a busy machine; the run ends when the nodes have reported.
+    result = rehearse("up", path, "--under-least-permissions", *faults, "--deadline", "1200s")
+    assert result.code == 1, result.out + result.err
+    assert [node["outcome"] for node in result.report["nodes"]] == ["failed", "failed", "verified"]
+    assert result.report["permissions"]["refused"] == []
+    for number, words in enumerate(
+        ("60-lustre is failed: mounting /scratch", "62-home is failed: mounting /home"), start=1
+    ):
+        text = section(result, f"gpu-{number}")
+        for expected in (f"{words} failed 3 times", "what to do: "):
+            assert expected in text, (expected, text)
     result = rehearse("destroy", path, "--under-least-permissions")
     assert result.code == 0, result.out + result.err
-
-
-@pytest.mark.parametrize("content", [AWS, AZURE, GOOGLE], ids=["aws", "azure", "gcp"])
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ("lustre-mount-fails", "60-lustre is failed: mounting /scratch failed 3 times"),
-        ("home-mount-refused", "62-home is failed: mounting /home failed 3 times"),
-    ],
-    ids=["lustre", "home"],
-)
-def test_an_existing_file_system_that_cannot_be_mounted_is_a_finding(
-    rehearse: Rehearse, tmp_path: Path, content: str, fault: str, words: str
-) -> None:
-    """The node reports the step, the mount and what to do."""
-    path = stack(tmp_path, content)
-    result = rehearse("up", path, "--fault", f"node:gpu-1:{fault}", "--deadline", "1200s")
-    assert result.code == 1, result.out + result.err
-    assert [node["outcome"] for node in result.report["nodes"]] == ["failed"]
-    for expected in (words, "what to do: "):
-        assert expected in result.out, (expected, result.out)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("needs_nodes")
 def section(result: Finished, label: str) -> str:
     """The part of the output about one node, from its heading to the next node's."""
     lines = [line.removeprefix("rehearsal: ") for line in result.out.splitlines()]
-    start = next(n for n, line in enumerate(lines) if line.startswith(f"  {label} (i-") and "failed" in line)
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"  {label} (") and "failed" in line)
     body = [lines[start]]
     for line in lines[start + 1 :]:
         if line.startswith("  gpu-") or not line.startswith("  "):
