@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STACK ?= aws-p4d
-# Two test files in parallel; the tests of one file share their fixtures.
-TWO := -n 2 --dist loadfile
+# Two test files in parallel; the tests of one file share their fixtures. Rehearsals, which take minutes, start first (testpaths).
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 # The tests start thousands of Python processes, and each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import moto
 import pytest
-from cfnlint import ManualArgs
-from cfnlint.api import lint
 
 from tests.clouds.aws import requests_ec2, requests_other
 from tests.clouds.aws.accounts import NOT_IN_MOTO, REFUSED, Model
@@ -31,6 +29,9 @@ PEERS = peer_specs("aws")
 
 
 def _lint(document: dict[str, Any], region: str) -> list[str]:
+    from cfnlint import ManualArgs
+    from cfnlint.api import lint
+
     # Informational findings concern the description of templates.
     found = lint(json.dumps(document), config=ManualArgs(regions=[region]))
     return [f"{one.rule.id} {one.message} at {one.path}" for one in found if one.rule.severity != "informational"]

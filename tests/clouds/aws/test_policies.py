@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws import resources
 from gpuinfra_rehearsal.cloud.aws import policy
@@ -25,6 +24,8 @@ SESSIONS = {"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel",
 
 def _lint(resources: dict[str, dict[str, Any]]) -> list[str]:
     template = {"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources}
+    from cfnlint.api import lint_all
+
     # Informational findings concern the description of templates.
     found = [match for match in lint_all(json.dumps(template)) if match.rule.severity != "informational"]
     return [f"{match.rule.id} {match.message} at {match.path}" for match in found]
