@@ -39,7 +39,7 @@ from gpuinfra.handover.examine import judge_node  # noqa: E402
 from gpuinfra.handover.gather import Gatherer  # noqa: E402
 from gpuinfra.handover.ports import GroupExpected, Member, PoolExpected, Ports  # noqa: E402
 from tests.clouds.azure import azure_authority  # noqa: E402
-from tests.clouds.gcp import test_handover_identity as test_gcp_identity  # noqa: E402
+from tests.clouds.gcp.handover import test_identity as test_gcp_identity  # noqa: E402
 from tests.node.healthy import JOURNAL, P4D, healthy  # noqa: E402
 
 CONTAINER = "https://account.blob.core.windows.net/evidence"

@@ -28,7 +28,7 @@ from gpuinfra.handover.ports import folder_of  # noqa: E402
 from gpuinfra.node import evidence  # noqa: E402
 from gpuinfra.node.azure import nonces  # noqa: E402
 from tests.clouds.azure import azure_authority  # noqa: E402
-from tests.clouds.gcp import test_handover_identity as test_gcp_identity  # noqa: E402
+from tests.clouds.gcp.handover import test_identity as test_gcp_identity  # noqa: E402
 from tests.node.healthy import JOURNAL, P4D, healthy  # noqa: E402
 
 PREFIX = "evidence/train/"

@@ -26,8 +26,8 @@ from gpuinfra.region.failover.journal import Journal
 from gpuinfra.region.failover.run import Result as FailoverResult
 from gpuinfra.region.failover.steps import Names, Step
 from gpuinfra.spec.load import read_stack
+from tests.clouds.region.test_dns import NAMES
 from tests.clouds.stacks import TODAY
-from tests.clouds.test_dns import NAMES
 from tests.region.failover.test_names import Zone
 from tests.region.failover.world import PAIR, World
 

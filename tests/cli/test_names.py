@@ -19,8 +19,8 @@ from gpuinfra.cli import ready
 from gpuinfra.clouds.region.dns import Key, Mounted, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.region.failover.journal import FailbackJournal, Journal
+from tests.clouds.region.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 from tests.clouds.stacks import TODAY
-from tests.clouds.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 
 DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 

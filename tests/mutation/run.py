@@ -42,8 +42,8 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.node.judge": Target(
         ("tests/node/test_judge.py", "tests/node/test_never_pass.py", "tests/node/test_evidence.py")
     ),
-    "gpuinfra.clouds.gcp.handover.identity": Target(("tests/clouds/gcp/test_handover_identity.py",)),
-    "gpuinfra.clouds.azure.handover.attested": Target(("tests/clouds/azure/test_attested.py",)),
+    "gpuinfra.clouds.gcp.handover.identity": Target(("tests/clouds/gcp/handover/test_identity.py",)),
+    "gpuinfra.clouds.azure.handover.attested": Target(("tests/clouds/azure/handover/test_attested.py",)),
     "gpuinfra.handover.text": Target(("tests/handover/test_host_keys.py",), 8),
     "gpuinfra.remote.known": Target(("tests/remote/test_known.py",)),
     "gpuinfra.cost.price": Target(("tests/cost",)),
@@ -53,7 +53,7 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.clouds.gcp.public_prices": Target(("tests/cost/test_public.py",), 10),
     "gpuinfra.plan.zones": Target(("tests/plan/test_zones.py",), 10),
     "gpuinfra.clouds.aws.handover.ports": Target(
-        ("tests/clouds/aws/test_handover_ports.py", "rehearsal/tests/cloud/test_recorded_answers.py"), 12
+        ("tests/clouds/aws/handover/test_ports.py", "rehearsal/tests/cloud/test_recorded_answers.py"), 12
     ),
     "gpuinfra.clouds.aws.profile": Target(_ADDRESSES, 6, ("network", "_subnets")),
     "gpuinfra.clouds.azure.profile": Target(_ADDRESSES, 5, ("network", "small_ranges", "file_system_limit")),

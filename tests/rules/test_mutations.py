@@ -36,7 +36,7 @@ SURVIVORS = {
     # Only a cloud without components for a second region: tests/clouds/test_adding_a_cloud.py.
     ("recovery_is_supported", "if spec.recovery is not None and cloud.replication is None: [never]"),
     ("recovery_is_supported", "spec.recovery is not None [swap]"),
-    # Only a cloud without DNS names that move: tests/clouds/test_dns.py.
+    # Only a cloud without DNS names that move: tests/clouds/region/test_dns.py.
     ("recovery_names_are_supported", "if known is None: [never]"),
     # Only a cloud that does not support a kind of storage: tests/spec/test_kinds.py.
     ("storage_kind_is_supported", "if entry.kind in cloud.storage_kinds: [always]"),

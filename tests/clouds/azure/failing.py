@@ -17,7 +17,7 @@ from azure.mgmt.storagecache.operations import _operations as cache
 
 from gpuinfra.clouds.azure.blob_list import Blob
 from gpuinfra.clouds.azure.rest import Answer, NotReached, Rest
-from tests.clouds.azure.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID, SOURCES
+from tests.clouds.azure.region.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID, SOURCES
 from tests.doctor.arm import Credential
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"

@@ -14,7 +14,7 @@ from gpuinfra.region.failover import back
 from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailbackJournal, Journal
 from gpuinfra.region.failover.run import Result, probe_of, run_steps
 from gpuinfra.region.failover.steps import Failing, Names, steps
-from tests.clouds.test_dns import DEAD, LUSTRE, NAMES, PRIMARY
+from tests.clouds.region.test_dns import DEAD, LUSTRE, NAMES, PRIMARY
 from tests.region.failover.returning import Returned
 from tests.region.failover.world import PAIR, World
 

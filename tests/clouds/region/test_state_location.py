@@ -21,7 +21,7 @@ from gpuinfra.clouds.azure.region import readiness as azure
 from gpuinfra.clouds.gcp.region import readiness as gcp
 from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
 from tests.clouds.gcp.discovery import document
-from tests.clouds.test_readiness import question
+from tests.clouds.region.test_readiness import question
 from tests.doctor.test_azure_live import checked
 
 NAME = "PULUMI_BACKEND_URL"

@@ -16,7 +16,7 @@ from gpuinfra.clouds.azure.region import failover as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
 from gpuinfra.clouds.region.failover import Pair, ReadOnlyReplicas, Unreachable, failover_of
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
-from tests.clouds.azure.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
+from tests.clouds.azure.region.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
 from tests.doctor.test_azure_live import checked
 
 PAIR = Pair(source=container_id(SOURCES[1], "data"), replica=container_id(REPLICAS[1], "data"))

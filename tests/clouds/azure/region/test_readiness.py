@@ -21,7 +21,7 @@ from azure.storage.blob._deserialize import deserialize_ors_policies
 
 from gpuinfra.clouds.azure.region import readiness as azure
 from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Line, Unread
-from tests.clouds.test_readiness import problems, question
+from tests.clouds.region.test_readiness import problems, question
 from tests.doctor.test_azure_live import checked
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

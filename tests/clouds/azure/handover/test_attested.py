@@ -132,7 +132,7 @@ def test_document_of_another_subscription_is_refused(trust: Trust, subscription:
         identity.verify(proof(subscriptionId=subscription))
 
 
-REAL = json.loads((Path(__file__).parent / "recordings/azure-attested-document.json").read_text())["signature"]
+REAL = json.loads((Path(__file__).parents[1] / "recordings/azure-attested-document.json").read_text())["signature"]
 
 
 def test_the_document_that_microsoft_publishes_is_parsed(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import STOPPED
 from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable, failback_of
 from tests.clouds.azure.failing import ACCOUNTS, MARK, Regions, account, blob
-from tests.clouds.azure.test_failover import DONE, PAIR, REPLICA, SOURCE
-from tests.clouds.azure.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID
+from tests.clouds.azure.region.test_failover import DONE, PAIR, REPLICA, SOURCE
+from tests.clouds.azure.region.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID
 
 BEFORE, LATER, LATEST = (NOW + timedelta(hours=hours) for hours in (-1, 1, 2))
 OTHER = {f"{POLICIES[0]}_{RULE_ID}": "complete"}
