@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuinfra.base.naming import logical
-from gpuinfra.base.registry import module_of
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.planned import planned, priced, rows
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
-from gpuinfra.handover.connect import module, ports_of
+from gpuinfra.handover.connect import handover_of, ports_of
 from gpuinfra.handover.ports import GroupExpected, GroupProblem
 from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind
 from gpuinfra.handover.watch import DEADLINE_TEXT
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import priced
 from gpuinfra.verification.store import Poll, polled
 
 Resources = Sequence[Mapping[str, Any]]
@@ -59,7 +59,7 @@ def shortage(
     if not about:
         # The deployment failed for a reason that is not about a resource, such as a lock or an error of the program.
         return None
-    table = module(plan.cloud).REFUSALS
+    table = handover_of(plan.cloud).REFUSALS
     if refused:
         found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
     else:
@@ -136,7 +136,7 @@ def _silent(name: str, count: int) -> GroupProblem:
 
 def group_types(cloud: str) -> frozenset[str]:
     """Return the Pulumi types of a cloud's node groups."""
-    return frozenset(row.type for row in vars(module_of(cloud, "resources")).values() if getattr(row, "price", None) == priced("node"))  # fmt: skip
+    return frozenset(row.type for row in cloud_of(cloud).resource_kinds if row.price == priced("node"))
 
 
 def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[str]:
@@ -154,8 +154,11 @@ def templates_in(plan: Plan, pools: Iterable[str]) -> list[str]:
     """Return the logical names of resources that exist once for each group of these pools, such as launch templates."""
     wanted, types = set(pools), group_types(plan.cloud)
     groups = tuple(f"{logical(plan.name, group.name)}-" for pool in plan.pools if pool.name in wanted for group in pool.groups)  # fmt: skip
-    table = rows(vars(module_of(plan.cloud, "resources")))
-    return [one.name for one in planned(table, plan) if one.type not in types and one.name.startswith(groups)]
+    return [
+        one.name
+        for one in cloud_of(plan.cloud).resources(plan)
+        if one.type not in types and one.name.startswith(groups)
+    ]
 
 
 def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.timing import Duration, longest, node_steps, seconds, timing_of
 from gpuinfra.clouds.timing import Step as Part
 from gpuinfra.handover.watch import STOCKOUT_PATIENCE_S
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import ResourceKind
 
 
 @dataclass(frozen=True, kw_only=True)

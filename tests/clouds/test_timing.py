@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.registry import CLOUDS, module_of
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.timing import BURN_IN, DRIVER, STEPS, ready_time, timing_of
+from gpuinfra.plan.planned import ResourceKind
 from tests.clouds.engine_time import VARIANTS, both, end, graph_of, plan_named, seconds_of, short
 from tests.clouds.graph import Key, longest
 from tests.clouds.required import KEPT, REQUIRED

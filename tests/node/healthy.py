@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.node import evidence, ports
 from gpuinfra.node.checks.fabric_test import SCHEMA
 from gpuinfra.node.checks.network import FABRIC_LIBRARIES
@@ -22,6 +21,7 @@ from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import FilePlan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.lock import LockRequest, lock
 from gpuinfra_rehearsal import devices
 from gpuinfra_rehearsal.nodes.state import hardware_of

@@ -6,10 +6,10 @@ import inspect
 import pytest
 
 from gpuinfra.base.findings import Finding, Level
-from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules import check
 from gpuinfra.rules.run import COMMON, all_rules, cloud_rules
 from gpuinfra.spec import parse_spec
+from gpuinfra.spec.rule import Rule
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration
 
 

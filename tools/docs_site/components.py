@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gpuinfra.base.registry import CLOUDS, folder_of
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 

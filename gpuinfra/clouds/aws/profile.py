@@ -8,13 +8,12 @@ from datetime import date, timedelta
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity, TagForm
+from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -30,6 +29,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity, TagForm
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.window import declared, within

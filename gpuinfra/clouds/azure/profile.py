@@ -10,14 +10,13 @@ from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, names, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, NETAPP, NETAPP_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.region.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity, TagForm
+from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -33,6 +32,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity, TagForm
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import created
 from gpuinfra.plan.window import declared, within

@@ -9,7 +9,6 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.images import IMAGES
@@ -18,8 +17,8 @@ from gpuinfra.clouds.gcp.region.recovery import REPLICATION
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
-from gpuinfra.clouds.machines import machines_of
-from gpuinfra.clouds.profile import BilledCapacity
+from gpuinfra.plan import planned as made
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -36,6 +35,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.window import declared, within

@@ -1,20 +1,24 @@
-"""The protocol for the profile of a cloud: fields for facts and methods for decisions that differ between clouds.
+"""What plans and prices need of a cloud. `CloudProfile` has fields for facts and methods for decisions that differ between clouds.
 
 A profile is pure: it does not import an SDK and does not make any calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
+`gpuinfra.clouds.cloud` defines the other capabilities of a cloud.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from types import FunctionType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.base.registry import cloud_as
+from gpuinfra.catalog.records import MachineType, ServicePrice, TransferPrice
+from gpuinfra.spec.kinds import DeclaredCloud, Offer
 
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
+    from gpuinfra.catalog.public import PublicPrices
     from gpuinfra.plan.model import (
         Decision,
         Disk,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
         OwnNetwork,
         Plan,
     )
+    from gpuinfra.plan.planned import PlannedResource
     from gpuinfra.plan.recovery import Replication
     from gpuinfra.plan.zones import Zoning
     from gpuinfra.software.cloud import CloudSoftware
@@ -35,19 +40,6 @@ if TYPE_CHECKING:
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
-
-
-Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
-"""A rule is a function that takes a declaration and a date, and yields findings."""
-
-
-def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """Return the public functions that a module defines, in order of definition: `RULES = rules_in(vars())`."""
-    return tuple(
-        one
-        for name, one in module.items()
-        if isinstance(one, FunctionType) and one.__module__ == module["__name__"] and not name.startswith("_")
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +72,14 @@ class TagForm:
     """Description of the allowed keys and values, for messages."""
 
 
-class CloudProfile(Protocol):
+class CloudProfile(Offer, Protocol):
     """The profile of a cloud."""
 
     name: str
-    title: str
     machines: Mapping[str, MachineType]
     arm64_names: str
     """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
-    capacity_kinds: frozenset[CapacityKind]
     scheduled_actions: str
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
     service_prices: tuple[ServicePrice, ...]
@@ -108,8 +98,6 @@ class CloudProfile(Protocol):
     tag_limit: int
     tag_form: TagForm | None
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
-    storage_kinds: frozenset[str]
-    """Kinds of storage that gpuinfra creates on this cloud."""
     home_services: tuple[str, ...]
     """Services for home directories on this cloud. The first one is the default. `gpuinfra/spec/homes.py` lists the settings of each service."""
     access_fields: frozenset[str]
@@ -193,3 +181,39 @@ class CloudProfile(Protocol):
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """Return the resources that `destroy` retains."""
         ...
+
+
+class PlannedCloud(DeclaredCloud):
+    """A cloud as plans and prices use it."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> CloudProfile:
+        """The decisions that differ between clouds."""
+
+    @property
+    def public_prices(self) -> PublicPrices | None:
+        """The price files that the cloud publishes, for `gpuinfra prices update`."""
+        return None
+
+    def resources(self, plan: Plan) -> tuple[PlannedResource[Any], ...]:
+        """Return the resources that a plan creates. They determine its price."""
+        return ()
+
+    @abstractmethod
+    def transfer_price(self, source: str, target: str) -> TransferPrice | None:
+        """Return the price of data from one region to another, or None if the cloud has no second regions."""
+
+    @abstractmethod
+    def budget_limit(self, plan: Plan, today: date) -> float:
+        """Return the limit of the budget in USD a month if the declaration has none."""
+
+
+def planned_cloud(cloud: str) -> PlannedCloud:
+    """Return a cloud for a plan. Raises `UsageError` if gpuinfra does not support the cloud."""
+    return cloud_as(cloud, PlannedCloud)
+
+
+def profile_of(cloud: str) -> CloudProfile:
+    """Return the profile of a cloud without importing an SDK. Raises `UsageError` if gpuinfra does not support the cloud."""
+    return planned_cloud(cloud).profile
