@@ -1,6 +1,7 @@
 """What gpuinfra can do on a cloud. `gpuinfra/clouds/<cloud>/cloud.py` lists the capabilities of one cloud.
 
-Each capability is imported when it is used, so that a plan imports no SDK. A capability that a cloud does not have is None or empty, or its command ends with a message.
+Each capability is imported when it is used, so that a plan imports no SDK. A capability that a cloud does not have is None or empty, or
+its command ends with a message.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.text import host_keys
-from gpuinfra.node.checks.fabric_test import CHECK, NO_GOOD_PAIR, UNKNOWN, WAITING
+from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, verdict
 
 Check = dict[str, object]
@@ -95,7 +95,10 @@ def _read(data: bytes, ref: EvidenceRef) -> tuple[dict[str, object] | None, str]
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
         return (
             None,
-            f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
+            (
+                f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, "
+                f"but is stored under {ref.instance_id}/{ref.boot_id}"
+            ),
         )
     return evidence, ""
 
@@ -105,15 +108,12 @@ def _list(value: object) -> list[object]:
 
 
 def _untested(checks: tuple[Check, ...]) -> str:
-    waiting = (one for one in checks if one.get("id") == CHECK and one.get("found") == WAITING)
+    waiting = (one for one in checks if one.get("cause") == Cause.UNTESTED)
     return next((str(one.get("reason") or "the node has no partner yet") for one in waiting), "")
 
 
 def _undecided(blocking: tuple[Check, ...]) -> bool:
-    return bool(blocking) and all(
-        one.get("id") == CHECK and (one.get("found") == UNKNOWN or NO_GOOD_PAIR in str(one.get("reason")))
-        for one in blocking
-    )
+    return bool(blocking) and all(check.get("cause") == Cause.NO_GOOD_PAIR for check in blocking)
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:

@@ -1,6 +1,7 @@
 """What plans and prices need of a cloud. `CloudProfile` has fields for facts and methods for decisions that differ between clouds.
 
-A profile is pure: it does not import an SDK and does not make any calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
+A profile is pure: it does not import an SDK and does not make any calls.
+Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
 `gpuinfra.clouds.cloud` defines the other capabilities of a cloud.
 """
 

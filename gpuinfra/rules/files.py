@@ -8,11 +8,11 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from gpuinfra.base.findings import Finding, error, warn
+from gpuinfra.plan.environment import SCRATCH_MOUNT
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.software import tables
-from gpuinfra.software.environment import SCRATCH_MOUNT
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
 from gpuinfra.spec.messages import listed
@@ -126,7 +126,8 @@ def variable_value_is_literal(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def variable_keeps_the_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A declared environment variable does not replace one that makes programs use the fabric. The checks do not use declared variables, so they would not detect it."""
+    """A declared environment variable does not replace one that makes programs use the fabric.
+    The checks do not use declared variables, so they would not detect it."""
     cloud = profile_of(spec.cloud)
     seen: set[str] = set()
     for path, pool, machine in pools_of(spec):
@@ -207,7 +208,11 @@ def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {one.path}, but users can change the folders in /home, and root writes the file"
             yield error(path, what, "use a folder such as /etc, or a script in software.steps")
         elif folder:
-            yield error(path, f"is {one.path}, but files in {folder} are temporary or belong to the system", "use a folder such as /etc or /usr/local")  # fmt: skip
+            yield error(
+                path,
+                f"is {one.path}, but files in {folder} are temporary or belong to the system",
+                "use a folder such as /etc or /usr/local",
+            )
         elif "gpuinfra" in one.path.rpartition("/")[2]:
             yield error(
                 path, f"is {one.path}, but names with gpuinfra belong to the bootstrap steps", "use another name"
