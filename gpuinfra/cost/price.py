@@ -57,8 +57,6 @@ def _rates(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile |
     return rates(plan, resources, lambda key: _service(key, plan, known, prices))
 
 
-
-
 def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Line]:
     cloud, each = profile_of(plan.cloud), _each(resources)
     for pool in plan.pools:

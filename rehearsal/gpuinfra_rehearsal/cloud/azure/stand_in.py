@@ -36,6 +36,7 @@ class Azure(StandIn):
     """Azure."""
 
     package = "azure-native"
+    requires_sdk = True
     default_region = "eastus"
     looks_up_first = True
     adds_location = True
