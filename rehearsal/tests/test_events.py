@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.report.progress import Bars, Lines
 from gpuinfra_rehearsal.actions import errors_of
 from gpuinfra_rehearsal.engine import Operation
 from gpuinfra_rehearsal.events import Progress, Tail, kind_of, name_of
+from gpuinfra_rehearsal.progress import Bars, Lines
 
 URN = "urn:pulumi:s::p::a:b:C$aws:ec2/vpc:Vpc::net"
 

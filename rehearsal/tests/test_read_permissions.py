@@ -8,8 +8,8 @@ import io
 import pytest
 
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal.actions import errors_of, perform
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 from .conftest import Rehearse

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Azure(StandIn):
     """Azure."""
 
+    typed = True
     package = "azure-native"
-    requires_sdk = True
     default_region = "eastus"
     looks_up_first = True
     adds_location = True

@@ -1,6 +1,6 @@
 """Loads the clouds' stand-ins from gpuinfra's table of clouds. `core` itself does not refer to any cloud by name.
 
-A stand-in is a folder next to `core` with the cloud's name. A cloud without such a folder uses the generic `StandIn`.
+A stand-in is a folder next to `core` with the cloud's name. If it does not exist, the cloud uses the generic `StandIn`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ def installed() -> tuple[StandIn, ...]:
 
 @cache
 def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
-    return tuple(one for one in map(of_cloud, names) if _has_sdk(one) or not one.requires_sdk)
+    return tuple(stand_in for stand_in in map(of_cloud, names) if _has_sdk(stand_in) or not stand_in.typed)
 
 
 def sdk_of(token: str) -> Sdk | UntypedSdk:
-    """Return the SDK that declares a resource type or a function. Some clouds
-    require no SDK."""
+    """Return the SDK that declares a resource type or a function."""
     stand_in = of_token(token)
-    return sdk(stand_in.package) if stand_in.requires_sdk or _has_sdk(stand_in) else UntypedSdk()
+    return sdk(stand_in.package) if stand_in.typed or _has_sdk(stand_in) else UntypedSdk()
 
 
 def _has_sdk(stand_in: StandIn) -> bool:
