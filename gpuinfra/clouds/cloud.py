@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Cloud(PlannedCloud):
-    """A cloud. Its plan requires `profile` and `rules`; the other capabilities are optional."""
+    """A cloud. Only `profile` is required; the other capabilities are optional."""
 
     @property
-    @abstractmethod
     def rules(self) -> tuple[Rule, ...]:
         """The rules that are specific to this cloud."""
+        return ()
 
     # Resources of a plan
 

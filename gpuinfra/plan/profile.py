@@ -74,45 +74,45 @@ class TagForm:
 
 
 class CloudProfile(Offer, Protocol):
-    """The profile of a cloud."""
+    """The profile of a cloud. Facts with a value here are optional."""
 
     name: str
     machines: Mapping[str, MachineType]
     arm64_names: str
     """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
-    scheduled_actions: str
+    scheduled_actions: str = ""
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
-    service_prices: tuple[ServicePrice, ...]
+    service_prices: tuple[ServicePrice, ...] = ()
     software: CloudSoftware
     """Facts that determine the software on nodes."""
-    image_families: tuple[ImageFamily, ...]
+    image_families: tuple[ImageFamily, ...] = ()
     """Records of the GPU images that the cloud publishes."""
     user_data_limit: int
     """Upper limit for user data, exclusive, in bytes before base64 encoding."""
-    opt_in_zones: frozenset[str]
+    opt_in_zones: frozenset[str] = frozenset()
     """Zones that an account must enable first, such as Local Zones. The plan never chooses such a zone."""
-    node_units: frozenset[str]
+    node_units: frozenset[str] = frozenset()
     """Units in `bootstrap/units` that only nodes of this cloud run."""
-    region_setting: str | None
+    region_setting: str | None = None
     """Pulumi provider setting for the region, such as `aws:region`, or None."""
     tag_limit: int
-    tag_form: TagForm | None
+    tag_form: TagForm | None = None
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
     home_services: tuple[str, ...]
     """Services for home directories on this cloud. The first one is the default. `gpuinfra/spec/homes.py` lists the settings of each service."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
-    own_fields: frozenset[str]
+    own_fields: frozenset[str] = frozenset()
     """Fields of `gpuinfra.rules.shape.OF_SOME_CLOUDS` that this cloud uses, such as `software.registry`."""
-    selects_buckets: bool
+    selects_buckets: bool = False
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
-    budget_currency: str | None
+    budget_currency: str | None = None
     """The only currency of a budget, as an ISO 4217 code, or None if it is the currency of the billing account."""
-    replication: Replication | None
+    replication: Replication | None = None
     """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
-    metadata_to_guard: tuple[str, ...]
+    metadata_to_guard: tuple[str, ...] = ()
     """Metadata service addresses that nodes block for containers. Empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
@@ -129,7 +129,7 @@ class CloudProfile(Offer, Protocol):
 
     def group_limit(self, machine: MachineType) -> int | None:
         """Return the maximum number of nodes in a group of this machine type, or None if there is no limit."""
-        ...
+        return None
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
         """Return the network interfaces of a node."""
@@ -155,7 +155,7 @@ class CloudProfile(Offer, Protocol):
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
         """Return the networks that belong to the cluster instead of its site. Empty on most clouds."""
-        ...
+        return ()
 
     def subnet(self, zone: str) -> str:
         """Return the name of the node subnet in a zone."""

@@ -35,7 +35,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
-from gpuinfra.plan.profile import BilledCapacity
+from gpuinfra.plan.profile import BilledCapacity, CloudProfile
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.window import declared, within
@@ -60,7 +60,7 @@ modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://d
 IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
-class GcpProfile:
+class GcpProfile(CloudProfile):
     """Google Cloud."""
 
     name = "gcp"
@@ -70,7 +70,6 @@ class GcpProfile:
     """Compute Engine, "Arm VMs on Compute Engine"; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
-    scheduled_actions = ""
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -80,12 +79,8 @@ class GcpProfile:
     node_units = frozenset({"gpuinfra-health-network.service"})
     region_setting = "gcp:region"
     tag_limit = 64
-    tag_form = None
-    """Tags become labels."""
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
     own_fields = frozenset({"network.machines", "software.registry"})
-    selects_buckets = False
-    budget_currency: str | None = None
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("filestore",)
