@@ -270,6 +270,7 @@ def _has_declaration(path: Path) -> bool:
 @contextmanager
 def open_session(options: Options, view: View) -> Iterator[Session]:
     """Open a session within a `with` block. On exit, it terminates every process that it started."""
+    view.phase("preparation of the engine and the stand-in cloud")
     path, program, loaded = read_options(options)
     engine = find_engine(view.line)
     folder = _folder(options, stack_name(path), loaded)

@@ -114,6 +114,8 @@ def test_a_quiet_operation_is_reported() -> None:
         until(lambda: "still running after 0 s: up of try; 0 of 3 resources; 0 of 1 nodes" in stream.getvalue())
         view.end()
         until(lambda: stream.getvalue().endswith("still running after 0 s\n"))
+        view.phase("report")
+        until(lambda: stream.getvalue().endswith("still running after 0 s: report\n"))
     assert all(line.startswith("rehearsal: ") for line in stream.getvalue().splitlines())
 
 
