@@ -63,7 +63,7 @@ SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53", "
 @pytest.mark.parametrize("module", ["readiness", "failover", "failback", "dns"])
 def test_every_request_of_the_module_has_its_action(module: str) -> None:
     """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
-    source = (Path(aws.__file__).parent / f"{module}.py").read_text()
+    source = (Path(aws.__file__).parent / "region" / f"{module}.py").read_text()
     called = set(re.findall(r"\)?\.([a-z]+_[a-z_]+)\b", source))
     found = {}
     for service in SERVICES:
