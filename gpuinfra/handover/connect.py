@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from gpuinfra.base.registry import CLOUDS, cloud_as
-from gpuinfra.handover.ports import Ports, PortUnavailable
+from gpuinfra.handover.ports import CloudTerms, Ports, PortUnavailable
 from gpuinfra.handover.refusals import Refusals
 
 
@@ -17,6 +17,11 @@ class CloudHandover(Protocol):
     @property
     def REFUSALS(self) -> Refusals:
         """The messages with which the cloud refuses nodes."""
+        ...
+
+    @property
+    def TERMS(self) -> CloudTerms:
+        """What advice calls the things of the cloud."""
         ...
 
     @property
@@ -115,6 +120,11 @@ def handover_of(cloud: str) -> CloudHandover:
             f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
         )
     return found
+
+
+def terms_of(cloud: str) -> CloudTerms:
+    """Return what advice calls the things of a cloud. Raises `PortUnavailable`."""
+    return handover_of(cloud).TERMS
 
 
 def served_resources() -> dict[str, ServedResource]:
