@@ -11,7 +11,7 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
-from gpuinfra.handover.connect import ports_of
+from gpuinfra.handover.connect import handover_of, ports_of
 from gpuinfra.handover.ports import GroupExpected
 from gpuinfra.handover.shortages import Shortage
 from gpuinfra.inventory import handovers_of, nodes_of, shortages_of
