@@ -211,7 +211,7 @@ def _to_itself(one: Resource, word: str, groups: Iterable[str]) -> bool:
     """Return whether a resource allows all traffic of a direction within one of the groups."""
     if one.type == "aws:ec2/securityGroup:SecurityGroup":
         rules = [rule for rule in one.props.get(word) or () if str(rule.get("protocol")) in ("-1", "all")]
-        return one.props.get("id") in groups and any(_true(rule.get("self")) for rule in rules)
+        return (one.props.get("id") or "") in groups and any(_true(rule.get("self")) for rule in rules)
     kinds = {
         f"aws:vpc/securityGroup{word.title()}Rule:SecurityGroup{word.title()}Rule": ("referencedSecurityGroupId", "ipProtocol"),
         "aws:ec2/securityGroupRule:SecurityGroupRule": ("sourceSecurityGroupId", "protocol"),
@@ -220,7 +220,7 @@ def _to_itself(one: Resource, word: str, groups: Iterable[str]) -> bool:
         return False
     other, protocol = (one.props.get(name) for name in kinds[one.type])
     own = one.props.get("securityGroupId")
-    return own in groups and (other == own or _true(one.props.get("self"))) and str(protocol) in ("-1", "all")
+    return (own or "") in groups and (other == own or _true(one.props.get("self"))) and str(protocol) in ("-1", "all")
 
 
 def _required(resources: Sequence[Resource], config: Config, kinds: Mapping[str, tuple[str, ...]], what: str) -> Found:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ class Node:
         return process.returncode, output
 
     @property
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """The journal."""
         return json.loads((self.root / "var/lib/gpuinfra/state.json").read_text(encoding="utf-8"))
 

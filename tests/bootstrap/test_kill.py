@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from .test_runner import MADE
 UNSTEADY = {"started", "seconds", "attempts", "boot_id"}
 
 
-def settled(node: Node) -> dict[str, object]:
+def settled(node: Node) -> dict[str, Any]:
     """The journal without fields that differ between runs."""
     state = node.state
     steps = [{key: value for key, value in entry.items() if key not in UNSTEADY} for entry in state["steps"]]

@@ -332,7 +332,7 @@ def test_installation_is_repeatable_and_can_be_undone(
     """`install` names the files that it changes, changes nothing the second time, and `uninstall` restores the startup file."""
     place = SHELLS[shell]
     startup = place.startup() if place.startup else None
-    own = "# mine, without an end of line"
+    own, text = "# mine, without an end of line", ""
     if startup:
         startup.write_text(own)
         startup.chmod(0o600)

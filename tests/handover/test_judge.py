@@ -395,10 +395,9 @@ def test_a_proof_that_cannot_be_verified_now_concerns_one_node() -> None:
     fleet.launch(2)
     fleet.report(2, signer="unreadable")
     gatherer = Gatherer(fleet.ports, [pool(2)], judge_node=judge)
-    for _ in range(3):
-        verdict = gatherer.poll()
+    verdicts = [gatherer.poll() for _ in range(3)]
     assert len(fleet.verified) == 1 + 3
-    assert "HTTP Error 404" in str(verdict)
+    assert "HTTP Error 404" in str(verdicts[-1])
 
 
 def test_watch_ends_when_every_node_has_reported() -> None:

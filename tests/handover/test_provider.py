@@ -153,7 +153,7 @@ def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None
     request = provider_pb2.ReadRequest(
         id="train@us-east-1", urn=URN, properties=wire.to_struct(state), inputs=wire.to_struct(inputs())
     )
-    seen = wire.from_struct(stub.Read(request).properties)
+    seen: Any = wire.from_struct(stub.Read(request).properties)
     assert seen["ready"] is False
     assert [n["label"] for n in seen["nodes"]] == ["gpu-2", "gpu-3"]
     assert module.changes(seen, inputs(), inputs()) == ["ready"]
@@ -161,7 +161,7 @@ def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None
     update = provider_pb2.UpdateRequest(
         id="train@us-east-1", urn=URN, olds=wire.to_struct(seen), news=wire.to_struct(inputs())
     )
-    after = wire.from_struct(stub.Update(update).properties)
+    after: Any = wire.from_struct(stub.Update(update).properties)
     assert after["ready"] is True
     assert [n["label"] for n in after["nodes"]] == ["gpu-2", "gpu-3"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,6 @@ def test_keys_are_fetched_without_the_token_of_the_operator(monkeypatch: pytest.
 
     with serve(Handler) as url:
         monkeypatch.setenv("GPUINFRA_GOOGLE_JWKS_URL", f"{url}/certs")
-        identity = gcp.connect("us-central1", "bucket", "evidence").identity
+        identity: Any = gcp.connect("us-central1", "bucket", "evidence").identity
         assert identity._fetch() == {"keys": []}
     assert seen == [None]

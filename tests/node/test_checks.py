@@ -136,7 +136,7 @@ def prebuilt_module(
     one["probes"]["module"] = record(["modinfo", "nvidia"], text)
 
 
-MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
+MUTATIONS: dict[str, list[Callable[[Node], object]]] = {
     "P1": [swaps("lspci", r"^0000:20:1d.*\n", ""), swaps("lspci", "10de:20b0", "10de:20b2"), says("lspci", "")],
     "P2": [
         says("uname", "6.8.0-1041-aws\n"),

@@ -56,7 +56,7 @@ def test_a_machine_type_of_a_local_zone_requires_the_zone() -> None:
     """A machine type that only a Local Zone offers is an error without the zone, and accepted with it."""
     pool = {"name": "gpu", "machine": "p6e-gb200.36xlarge"}
     block = {"kind": "block", "id": "cr-00000000000000001", "count": 9, "starts_at": "2026-11-25T11:30:00Z", "ends_at": "2026-12-02T11:30:00Z"}  # fmt: skip
-    spec = _declared([], "us-east-1") | {"pools": [{**pool, "capacity": [block]}]}
+    spec: dict[str, Any] = _declared([], "us-east-1") | {"pools": [{**pool, "capacity": [block]}]}
     # `check` reports one error for each path, and another rule refuses the only machine type of a Local Zone.
     assert [one.path for one in local_zone_is_named(parse_spec(spec), TODAY)] == ["pools[0].machine"]
     named = {**spec, "where": {**spec["where"], "zone": "us-east-1-dfw-2a"}}

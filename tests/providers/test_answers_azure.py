@@ -72,14 +72,14 @@ def test_the_examples_have_no_problem() -> None:
         "message": "no capacity",
     }
     (problem,) = ScaleSets(Answers(VirtualMachineScaleSetVMs_List={"value": [machine]})).problems(GROUPS)  # pyright: ignore[reportArgumentType]
-    assert (problem.kind, problem.message) == ("stock-out", "AllocationFailed: no capacity")
+    assert (problem.cause, problem.message) == ("stock-out", "AllocationFailed: no capacity")
     event = copy.deepcopy(EXAMPLES["ActivityLogs_List"]["value"][0])
     event["status"]["value"] = "Failed"
     event["properties"]["statusMessage"] = (
         '{"error": {"code": "OperationNotAllowed", "message": "Operation results in exceeding quota limits of Core."}}'
     )
     (problem,) = ScaleSets(Answers(ActivityLogs_List={"value": [event]})).problems(GROUPS)  # pyright: ignore[reportArgumentType]
-    assert (problem.kind, problem.message) == (
+    assert (problem.cause, problem.message) == (
         "quota",
         "OperationNotAllowed: Operation results in exceeding quota limits of Core.",
     )

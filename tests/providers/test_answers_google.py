@@ -18,7 +18,7 @@ GROUP = "projects/project1/zones/us-central1-b/instanceGroupManagers/gke-cluster
 class Answers(gcp.Client):
     """Compute Engine with the recorded answers."""
 
-    def json(self, method: str, url: str, parameters: Any = None) -> dict[str, Any]:
+    def json(self, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
         return next((one["answer"] for one in ANSWERS if one["operation"].endswith(url.rpartition("/")[2])), {})
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanDiff:
 
 def test_a_comparison_has_the_documented_keys(diff: PlanDiff) -> None:
     """The JSON document has the documented keys, both prices, and the findings that only one declaration has."""
-    answer = diff.as_dict()
+    answer: Any = diff.as_dict()
     text = (ROOT / "docs/reference/plan-json.md").read_text().partition("## `--diff --json`")[2]
     assert json.loads(json.dumps(answer)) == answer
     for key in (

@@ -19,6 +19,7 @@ from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import Journal
 from gpuinfra.search.placements import check_editable, stack_for
 from gpuinfra.search.run import log, run
+from gpuinfra.spec import Lustre
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
 
@@ -134,7 +135,9 @@ def test_file_system_stays_if_azure_chose_the_zone_of_the_nodes(world: World) ->
     before, after = (make_plan(one.spec, TODAY) for one in (declared, moved))
     assert [one.zone for one in before.file_systems] == [one.zone for one in after.file_systems] == ["1"]
     assert [group.zone for plan in (before, after) for pool in plan.pools for group in pool.groups] == ["regional", "2"]
-    assert (moved.spec.where.zone, moved.spec.storage[0].zone) == (None, "1")
+    storage = moved.spec.storage[0]
+    assert isinstance(storage, Lustre)
+    assert (moved.spec.where.zone, storage.zone) == (None, "1")
 
 
 def test_no_capacity_anywhere_restores_the_declaration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,7 @@ def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
         == "InvalidAuthenticationTokenAudience"
     )
     known = cloud.store.get("azure-token", other)
+    assert known
     cloud.store.put("azure-token", other, {**known, "expires": 0})
     arm = f"{cloud.endpoint}/.azure/arm{machine['group']}?api-version=2024-11-01"
     assert b"ExpiredAuthenticationToken" in ask(arm, Authorization=f"Bearer {other}")[1]

@@ -105,6 +105,7 @@ class Rehearsal:
 
     def running(self, count: int) -> list[str]:
         """The labels of the running nodes, once there are so many."""
+        labels: list[str] = []
         limit = time.monotonic() + 300
         while time.monotonic() < limit:
             labels = [one["label"] for one in self.ask("nodes")["nodes"] if one["state"] == "running"]

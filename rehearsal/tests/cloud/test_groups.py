@@ -14,6 +14,7 @@ from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.errors import CloudError
 from gpuinfra_rehearsal.cloud.core.faults import Faults
+from gpuinfra_rehearsal.nodes import Instance
 from rehearsal.tests.cloud import stacks
 from rehearsal.tests.cloud.conftest import Client
 
@@ -22,7 +23,7 @@ class Host:
     """A node host that only remembers."""
 
     def __init__(self) -> None:
-        self.launched: dict[str, object] = {}
+        self.launched: dict[str, Instance] = {}
         self.terminated: list[str] = []
 
     def launch(self, instance) -> None:

@@ -170,7 +170,7 @@ def test_expired_keys_are_refused_and_renewed(cloud: Cloud, server: Server, node
     """Expired keys are denied; the metadata service gives new ones before."""
     key = node_key(cloud, node)
     for kind, id in (("key", key.id), ("credential", node["id"])):
-        cloud.store.put(kind, id, {**cloud.store.get(kind, id), "expires": time.time() - 1})
+        cloud.store.put(kind, id, {**(cloud.store.get(kind, id) or {}), "expires": time.time() - 1})
     assert refused(client(server, "sts", key).get_caller_identity) == "ExpiredToken"
     assert node_key(cloud, node).id != key.id
 

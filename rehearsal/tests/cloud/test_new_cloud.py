@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -57,7 +57,7 @@ class Network(pulumi.CustomResource):
 
 
 @pytest.fixture
-def skyward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def skyward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fourth cloud in gpuinfra's table, with an SDK of one resource type."""
     for name, text in SDK.items():
         path = tmp_path / "sdk" / "pulumi_skyward" / name
