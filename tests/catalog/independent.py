@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 
 FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("independent.json").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "catalog-check.md"
