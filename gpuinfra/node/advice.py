@@ -1,6 +1,6 @@
 """Selects the action for a node, which is the strongest action that any of its failed checks requires, and gives the reasons.
 
-This module is pure. Its input is the outcomes of `judge.py`. The cause of a failure requires an action (`cause.py`), or leaves it to `BY_CHECK`.
+This module is pure. Its input is the outcomes of `judge.py`. The cause of a failure requires an action (`cause.py`), or leaves it to the class of the check.
 """
 
 from __future__ import annotations
@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
 from .cause import Action, Cause
+from .checks import ALL
 from .judge import root_cause_order
-
-BY_CHECK = {
-    **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), Action.REPLACE),
-    **dict.fromkeys(
-        ("G1", "G3", "G7", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7", "B8", "X1"),
-        Action.REBOOT,
-    ),
-    **dict.fromkeys(("G5", "G6", "G10", "G12", "G14"), Action.RESET),
-}
-"""Maps each check to the action for its failure. A check that is not listed concerns the installation, so its action is `configure`."""
 
 
 @dataclass(frozen=True)
@@ -54,4 +45,5 @@ def _action(check: Mapping[str, Any]) -> Action:
         return Action.LOOK
     cause = check.get("cause")
     required = cause.action if isinstance(cause, Cause) else None
-    return required or BY_CHECK.get(str(check.get("id")), Action.CONFIGURE)
+    name = check.get("id")
+    return required or (ALL[name].action if name in ALL else Action.CONFIGURE)

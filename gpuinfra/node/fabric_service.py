@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from . import cloud, evidence, fabric, fabric_bucket, fabric_run
-from .checks.fabric_test import CHECK, SCHEMA
+from .checks.fabric_test import SCHEMA, FabricTest
 from .console import BUNDLE, NODE, OK, Missing, load, optional, print_message
 from .journal import write_whole
 from .judge import verdict
@@ -50,7 +50,7 @@ def fabric_service(args: argparse.Namespace) -> int:
     """Run until terminated."""
     expectation = load(BUNDLE / "expectation.json", "the bundle's expectation", "start gpuinfra-bootstrap")
     node = load(NODE, "the node's configuration", "user data writes it")
-    if CHECK not in expectation.get("required", ()):
+    if FabricTest.id not in expectation.get("required", ()):
         print_message("the handover of this pool does not require the fabric test")
         return OK
     # The service leaves its test, so that the other nodes do not wait for this node.
@@ -257,8 +257,8 @@ def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:
     bundle = (node.get("bundle") or {}).get("sha256")
     if document.get("boot_id") != evidence.boot_id() or document.get("bundle_sha256") != bundle:
         return FIRST + " of this boot"
-    others = {**expectation, "required": [one for one in expectation["required"] if one != CHECK]}
-    checks = [one for one in document.get("checks") or [] if one.get("id") != CHECK]
+    others = {**expectation, "required": [one for one in expectation["required"] if one != FabricTest.id]}
+    checks = [one for one in document.get("checks") or [] if one.get("id") != FabricTest.id]
     found = verdict(checks, others)
     if not found.verified:
         return "other checks of this node failed: %s" % ", ".join(

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Mapping
 from .answer import Answers
 from .cause import Cause
 from .checks import ALL
-from .checks.base import Check
+from .checks.base import LAST, Check
 from .expectation import Machine
 from .outcome import Broken, Outcome, Phase, Severity, Unreadable, escaped, shortened
 
@@ -64,7 +64,7 @@ def judge(
 
 def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
     """Decide if a node is verified. All required checks must have run, and each check with severity block or drain must have passed or been skipped
-    as the machine's record lists. A warning of a check in `WARNS` does not block; an error of any check does."""
+    as the machine's record lists. A warning of a check that may warn does not block; an error of any check does."""
     required, skips = _required_and_skipped(expectation)
     by_id = {check.get("id"): check for check in checks}
     blockers, missing = [], [name for name in required if name not in by_id]
@@ -72,28 +72,19 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
         outcome, severity = check.get("outcome"), check.get("severity")
         if outcome == "pass" or (outcome == "skip" and name in skips):
             continue
-        if outcome == "warn" and (severity in (Severity.WARN.value, Severity.INFO.value) or name in WARNS):
+        if outcome == "warn" and (
+            severity in (Severity.WARN.value, Severity.INFO.value) or (name in ALL and ALL[name].may_warn)
+        ):
             continue
         blockers.append(dict(check))
     blockers.sort(key=root_cause_order)
     return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
 
 
-WARNS = frozenset(("B1", "B6", "B8", "D7", "G7", "G14", "X1", "X2"))
-"""Checks that can warn despite their severity: a driver not yet proven by a reboot, software thermal slowdown,
-processes on the GPUs, Xids to monitor, non-fatal SXids, diagnostics that report only that persistence mode is disabled, a fabric test without a
-partner yet (the handover waits for the result), and a slow path between two good nodes."""
-
-_ROOT_CAUSES = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
-
-
 def root_cause_order(check: Mapping[str, Any]) -> tuple[int, int]:
-    """Sort causes before consequences: a lost GPU fails ten checks, and its Xid gives the cause."""
-    name = str(check.get("id"))
-    return (
-        0 if check.get("outcome") == "fail" else 1,
-        _ROOT_CAUSES.index(name) if name in _ROOT_CAUSES else len(_ROOT_CAUSES),
-    )
+    """Sort failures before errors, and causes before consequences."""
+    name = check.get("id")
+    return 0 if check.get("outcome") == "fail" else 1, ALL[name].rank if name in ALL else LAST
 
 
 def not_checked(expectation: Mapping[str, Any]) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Cause
+from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, json_object
+from .conditions import fabric_test
 from .speed import PairReduce
 
-CHECK = "B8"
 SCHEMA = "gpuinfra.fabric-result/1"
 WAITING = "waiting"
 """The found value of a node that has no result yet. The handover waits for the result (`handover/judge.py`)."""
@@ -26,8 +26,11 @@ class FabricTest(Check):
     """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed.
     The nodes select the partners in rounds, so that a slow node differs from a slow path."""
 
-    id, name = CHECK, "fabric_test"
+    id, name = "B8", "fabric_test"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (fabric_test,)
+    action = Action.REBOOT
+    may_warn = True
     probes = ("fabric-result",)
     hint = (
         "compare N1, N2, N5 and N7 with a fast node, and terminate the instance so that its group replaces it; to hand over without this test, set "

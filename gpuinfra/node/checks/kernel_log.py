@@ -11,6 +11,7 @@ from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
 from .base import Check, listed, strongest
+from .conditions import gpus, nvswitch
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:,|:|$)(.*)$")
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
@@ -55,6 +56,10 @@ class Xids(Check):
 
     id, name = "X1", "xid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
+    may_warn = True
+    rank = 1
     probes = ("kernel-log",)
     hint = "drain the node and follow the table's action for this Xid"
     source = (
@@ -120,6 +125,10 @@ class SwitchErrors(Check):
 
     id, name = "X2", "sxid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (nvswitch,)
+    action = Action.REPLACE
+    may_warn = True
+    rank = 2
     probes = ("kernel-log",)
     hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
     source = (
