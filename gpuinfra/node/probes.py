@@ -47,6 +47,10 @@ OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 """Columns that have a different name in drivers before 535.54.03. Newer drivers accept both names and print one of them."""
 
 
+NOT_FOUND, NOT_STARTED, TIMED_OUT, HANGS = 127, 126, 124, 125
+"""Exit codes in the record of a command without a result, beside the text in `problem`."""
+
+
 @dataclass(frozen=True)
 class Probe:
     """One command with its limits."""
