@@ -7,11 +7,14 @@ Exit code, stdout and stderr are always checked together because none of them is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
-from . import nvsmi, states, table
+from . import states, table
 from .outcome import Broken, Unreadable, escaped, shortened
 from .probes import NOT_FOUND
+
+if TYPE_CHECKING:
+    from . import nvsmi
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class Answers:
 
     def xml(self) -> "nvsmi.Log":
         """Return the output from `nvidia-smi -q -x`, by element name."""
+        from . import nvsmi  # imported here because a plan imports the checks, and reads no XML
+
         return self._cached("xml", "nvidia-smi-xml", lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:

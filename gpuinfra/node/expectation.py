@@ -74,7 +74,7 @@ class _Gpus(TypedDict, total=False):
     pcie_gen: int
     pcie_width: int
     nvlinks_per_gpu: int
-    nvlink_gb_s: float
+    nvlink_gb_s: float | None
     ecc: bool
     arch: str
 

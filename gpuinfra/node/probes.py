@@ -80,6 +80,10 @@ HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
 
+FUSE = "fuse"
+BUCKETS = ("fuse.gcsfuse", FUSE)
+"""File system types of mounted buckets."""
+
 FABRIC_RESULT = "/run/gpuinfra/fabric.json"
 """Result of this boot's fabric test, which `node.pyz fabric-service` writes."""
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuinfra_rehearsal.folder import DEFAULT_FOLDER, Folder
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
+from gpuinfra_rehearsal.folder import Folder
 
 _TRANSIENT = re.compile(
     r"StatusCode: 5\d\d|ServiceUnavailable|InternalError|InternalFailure|Throttl|RequestLimitExceeded|TooManyRequests"
@@ -32,9 +33,9 @@ def hint_for(error: str) -> str:
         # Azure reports the failure on the scale set itself. On other clouds, the groups stay empty, and the handover
         # reports the reason.
         from gpuinfra.clouds.azure.handover.ports import REFUSALS
-        from gpuinfra.handover.refusals import Kind
+        from gpuinfra.handover.causes import CapacityCause
 
-        if (refusal := REFUSALS.of(error)).kind != Kind.UNKNOWN:
+        if (refusal := REFUSALS.of(error)).cause is not CapacityCause.UNKNOWN:
             return f"{refusal.hint}; {_CONTINUES}"
     return f"fix the cause in the error above and run the same command again; {_CONTINUES}"
 

@@ -7,8 +7,8 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..mounts import BUCKETS
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..probes import BUCKETS
 from .base import Check, judged, result_of
 from .conditions import buckets, homes, lustre, lustre_over_efa
 

@@ -284,7 +284,7 @@ class NodeHost:
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
-            "GPUINFRA_FABRIC_WAIT_S": "5",
+            "GPUINFRA_FABRIC_WAIT_S": "1",
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
