@@ -170,7 +170,7 @@ class Machine:
     burn_in = Field[int](int)
     floors = Field["list[Any]"](list, [])
 
-    def __init__(self, expectation: Mapping[str, Any], journal: Mapping[str, Any] | None) -> None:
+    def __init__(self, expectation: Mapping[str, object], journal: Mapping[str, Any] | None) -> None:
         self.fields = expectation
         self.journal = journal
 

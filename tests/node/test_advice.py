@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_every_blocking_failure_drains_the_node() -> None:
     """A failure of severity block or drain never leads to an action that leaves the node in use."""
     for check in ALL.values():
         if check.severity in (Severity.BLOCK, Severity.DRAIN):
-            failed = {"id": check.id, "outcome": "fail", "found": None, "reason": "x"}
+            failed: Any = {"id": check.id, "outcome": "fail", "reason": "x", "cause": Cause.DIFFERS}
             assert advise([failed]).drain, check.id
 
 
