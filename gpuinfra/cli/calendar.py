@@ -259,7 +259,7 @@ def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None
     try:
         polls = polled(resources)
         return tuple(
-            pool_use(pool.name, used_evidence(poll, pool.name), pool.expectation["gpus"], now)
+            pool_use(pool.name, used_evidence(poll, pool.name), int(str(pool.expectation.get("gpus") or 0)), now)
             for poll in polls
             for pool in poll.pools
             if pool.name in names
