@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
-from gpuinfra.base import naming
 from gpuinfra.clouds import homes
 from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.node_pool import BaseNodePool
-from gpuinfra.clouds.nodes_ready import wait_for_nodes
+from gpuinfra.clouds.nodes_ready import BaseNodesReady
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
@@ -44,11 +43,8 @@ class Pools:
     """The node pools of a cluster."""
 
     pools: Sequence[BaseNodePool[Any]]
-    node_role: pulumi.Input[str] | None = None
-    """The identity that must sign the evidence."""
-    evidence_owner: pulumi.Input[str] | None = None
-    """Unique ID of this identity, for stores whose access rules require the ID."""
-    outputs: Mapping[str, Any] = field(default_factory=dict)
+    ready: BaseNodesReady[Any]
+    outputs: Mapping[str, Any]
     """Outputs of the cluster, in addition to its groups and the handover."""
 
 
@@ -61,8 +57,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     existing_type: ClassVar[type[Existing]]
     """The cloud's class for existing resources that a program passes in."""
-    scope_type: ClassVar[type[Any] | None] = None
-    """The cloud's scope class, or None if `prepare` is overridden."""
+    scope_type: ClassVar[type[Any]]
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
@@ -75,10 +70,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     def prepare(self, parent: pulumi.Resource) -> None:
         """Read the account information into `self.scope`. Called before the first layer is created."""
-        if self.scope_type is None:
-            return
-        plan = self.plan
-        self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
+        self.scope: Any = self.scope_type.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.opts = self.scope.options(self.opts)  # For resources that are direct children of the cluster.
 
     @abstractmethod
@@ -91,7 +83,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     @abstractmethod
     def cluster(self, foundation: F, site: S) -> Pools:
-        """Create the node identity and the pools."""
+        """Create the node identity, the pools, and the component that waits for their nodes."""
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs that every stack on this cloud has."""
@@ -162,23 +154,15 @@ def build(
 def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
     """Create the pools and wait for their nodes."""
     created = cloud.cluster(foundation, site)
-    groups = [group for pool in created.pools for group in pool.groups]
-    ready = wait_for_nodes(
-        cloud.plan,
-        [pool.ready(node_role=created.node_role, evidence_owner=created.evidence_owner) for pool in created.pools],
-        evidence_bucket=foundation.evidence_bucket,
-        depends_on=[resource for group in groups for resource in group.resources],
-        opts=pulumi.ResourceOptions(parent=cloud.opts.parent),
-    )
-    return {"groups": {group.plan.name: group.group for group in groups}, **created.outputs, **ready}
+    groups = {group.plan.name: group.group for pool in created.pools for group in pool.groups}
+    return {"groups": groups, **created.outputs, **created.ready.outputs}
 
 
-def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluster: str) -> dict[str, Any]:
+def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
     """Return the pool arguments that are the same on all clouds."""
     return {
         "plan": pool,
         "bucket": _bundle_bucket(foundation, site),
-        "evidence_prefix": naming.evidence_prefix(cluster),
         "file_systems": site.file_systems,
     }
 

@@ -6,6 +6,7 @@ Each component sets it as a transformation, which its children inherit. `docs/in
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,11 @@ import pulumi
 from gpuinfra.base import naming
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.model import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseScope:
+class BaseScope(ABC):
     """The cluster, its region, and the tags of its resources."""
 
     cluster: str
@@ -29,6 +31,10 @@ class BaseScope:
     """Token of the stack, from `gpuinfra.base.naming.stack_token`."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags for every resource that supports tags."""
+
+    @abstractmethod
+    def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """Return `opts` of a component with the settings that all of its resources share."""
 
     def tagged(self, name: str, **more: str) -> dict[str, str]:
         """Return the tags with the display name and additional tags. The `gpuinfra_pool` keyword becomes the `gpuinfra:pool` tag."""
@@ -44,9 +50,9 @@ def stack_token(cluster: str) -> str:
     return naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
 
 
-def of_stack(cluster: str, region: str, tags: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the scope fields that are the same on all clouds, for the running stack."""
-    return {"cluster": cluster, "region": region, "token": stack_token(cluster), "tags": dict(tags or {})}
+def of_stack(plan: Plan) -> dict[str, Any]:
+    """Return the scope fields that are the same on all clouds, for a plan in the running stack."""
+    return {"cluster": plan.name, "region": plan.region, "token": stack_token(plan.name), "tags": dict(plan.tags)}
 
 
 Fill = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]

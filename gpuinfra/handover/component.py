@@ -1,4 +1,4 @@
-"""`NodesReady`: the resource that a program waits for before the cluster is handed over."""
+"""The resource that waits for verified nodes. Programs use it through the `NodesReady` component of their cloud (`gpuinfra.clouds.<cloud>.NodesReady`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PoolReady:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodesReadyArgs:
+class NodesVerifiedArgs:
     """The expected nodes, the location of their evidence, and how long to wait."""
 
     cloud: str
@@ -66,7 +66,7 @@ class NodesReadyArgs:
     """Values that cause `up` to judge the nodes again when they change."""
 
 
-class NodesReady(pulumi.CustomResource):
+class NodesVerified(pulumi.CustomResource):
     """Waits until all nodes of a cluster are verified.
 
     Creation completes when every expected node has uploaded evidence that is signed with an identity that the cloud confirms,
@@ -82,7 +82,7 @@ class NodesReady(pulumi.CustomResource):
     """One entry per node: label, instanceId, pool, group, outcome, reason, bootId, evidenceSha256, sshHostKeys, ..."""
     summary: pulumi.Output[str]
 
-    def __init__(self, name: str, args: NodesReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: NodesVerifiedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props: dict[str, object] = {
             "cloud": args.cloud,
             "cluster": args.cluster,

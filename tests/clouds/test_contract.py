@@ -88,7 +88,9 @@ PROGRAMS = [
     pytest.param(program, id=f"{cloud}-{index}")
     for cloud in ("aws", "azure", "gcp")
     for index, program in enumerate(
-        re.findall(r"```python\n(.*?)```", (DOCS / "reference" / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+        re.findall(
+            r"```python\n(.*?)```", (DOCS / "reference" / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL
+        )
     )
 ]
 

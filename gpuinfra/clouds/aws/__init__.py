@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
+    from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
     from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
@@ -52,6 +53,7 @@ _MODULES = {
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
     "openzfs": ("OpenZfsHomeDirectories", "OpenZfsHomeDirectoriesArgs"),
+    "ready": ("NodesReady", "NodesReadyArgs"),
     "recovery": ("RegionClone", "RegionCloneArgs", "Source"),
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
@@ -80,6 +82,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "OpenZfsHomeDirectories",
     "OpenZfsHomeDirectoriesArgs",
     "PrivateBucket",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.azure.components.refs import Existing
     from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
@@ -76,6 +77,7 @@ _MODULES = {
         "NodePool",
         "NodePoolArgs",
     ),
+    "ready": ("NodesReady", "NodesReadyArgs"),
     "recovery": (
         "RegionClone",
         "RegionCloneArgs",
@@ -84,6 +86,8 @@ _MODULES = {
     "roles": (
         "NodeRole",
         "NodeRoleArgs",
+        "NodesReady",
+        "NodesReadyArgs",
     ),
     "scope": ("Scope",),
     "security": (
@@ -131,6 +135,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "PrivateStore",
     "PrivateStoreArgs",
     "RegionClone",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.gcp.components.refs import Existing
     from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
@@ -55,6 +56,7 @@ _MODULES = {
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "ready": ("NodesReady", "NodesReadyArgs"),
     "recovery": ("RegionClone", "RegionCloneArgs"),
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
@@ -87,6 +89,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "PrivateBucket",
     "PrivateBucketArgs",
     "RdmaNetwork",

@@ -16,6 +16,7 @@ from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.policies import MountedBucket
+from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
@@ -36,18 +37,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
+    scope_type = Scope
     scope: Scope
-
-    def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        self.scope = Scope.here(
-            plan.name,
-            plan.region,
-            plan.tags,
-            pulumi.InvokeOptions(parent=parent),
-            permissions_boundary=plan.roles.permissions_boundary,
-        )
-        self.opts = self.scope.options(self.opts)
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
@@ -220,7 +211,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             NodeRoleArgs(
                 scope=self.scope,
                 bucket_arn=foundation.evidence_bucket_arn,
-                evidence_prefix=naming.evidence_prefix(plan.name),
                 key_arn=foundation.data_key_arn,
                 policy_arns=plan.roles.node_policies,
                 mounts=[
@@ -250,17 +240,18 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
                 profile_arn=profile,
+                node_role=role,
                 evidence_owner=owner,
                 key_arn=foundation.data_key_arn,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        return Pools(
-            pools=pools,
-            node_role=role,
-            evidence_owner=owner,
-            outputs={"node_role": role},
+        ready = NodesReady(
+            naming.logical(plan.name, "ready"),
+            NodesReadyArgs(scope=self.scope, plan=plan.handover, pools=pools),
+            pulumi.ResourceOptions(parent=self.opts.parent),
         )
+        return Pools(pools=pools, ready=ready, outputs={"node_role": role})
 
 
 def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:

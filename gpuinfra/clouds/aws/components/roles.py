@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra.base.naming import text_token
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
@@ -24,8 +24,8 @@ class NodeRoleArgs:
     scope: Scope
     bucket_arn: pulumi.Input[str]
     """ARN of the evidence bucket, which also holds the bundles."""
-    evidence_prefix: str
-    """Evidence folder of the cluster."""
+    evidence_prefix: str = ""
+    """Evidence folder of the cluster. If unset, `evidence/<cluster>`."""
     key_arn: pulumi.Input[str]
     """KMS key that encrypts the evidence bucket."""
     policy_arns: Sequence[str] = ()
@@ -49,6 +49,7 @@ class NodeRole(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
+        folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
         role = aws.iam.Role(
             rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
@@ -60,7 +61,7 @@ class NodeRole(pulumi.ComponentResource):
             role=role.id,
             policy=policies.document(
                 [
-                    *policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region),
+                    *policies.node(args.bucket_arn, folder, args.key_arn, scope.region),
                     *policies.mounts(args.mounts),
                     *(policies.fabric_test(args.bucket_arn, args.fabric_folder) if args.fabric_folder else ()),
                 ]
@@ -69,7 +70,7 @@ class NodeRole(pulumi.ComponentResource):
         )
         attached = [
             aws.iam.RolePolicyAttachment(
-                rows.NODE_ATTACHED.logical(name, token=text_token(arn)),
+                rows.NODE_ATTACHED.logical(name, token=naming.text_token(arn)),
                 role=role.name,
                 policy_arn=arn,
                 opts=child(self, rows.NODE_ATTACHED),

@@ -16,6 +16,7 @@ from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirector
 from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.azure.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.azure.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.azure.components.roles import MountedContainer, NodeRole, NodeRoleArgs
@@ -295,7 +296,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             NodeRoleArgs(
                 scope=scope,
                 evidence_account_id=foundation.evidence_account_id,
-                evidence_prefix=naming.evidence_prefix(plan.name),
                 roles=plan.roles.node_roles,
                 mounts=[
                     MountedContainer(
@@ -317,10 +317,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 identity_id=role.identity_id,
                 client_id=role.client_id,
                 disk_encryption_set_id=foundation.disk_encryption_set_id,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        return Pools(pools=pools, outputs={"node_identity": role.identity_id})
+        ready = NodesReady(
+            naming.logical(plan.name, "ready"),
+            NodesReadyArgs(scope=scope, plan=plan.handover, pools=pools),
+            pulumi.ResourceOptions(parent=self.opts.parent),
+        )
+        return Pools(pools=pools, ready=ready, outputs={"node_identity": role.identity_id})
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:

@@ -43,8 +43,8 @@ class NodeRoleArgs:
     scope: Scope
     evidence_account_id: pulumi.Input[str]
     """Storage account for evidence and bundles."""
-    evidence_prefix: str
-    """Evidence folder of the cluster."""
+    evidence_prefix: str = ""
+    """Evidence folder of the cluster. If unset, `evidence/<cluster>`."""
     roles: Sequence[NodeRolePlan] = ()
     """Additional roles, each assigned at a resource."""
     container: str = EVIDENCE_CONTAINER
@@ -68,6 +68,7 @@ class NodeRole(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
+        folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
         identity = managedidentity.UserAssignedIdentity(
             rows.NODE_IDENTITY.logical(name),
             resource_name_=scope.unique_name("node", 128),
@@ -90,8 +91,8 @@ class NodeRole(pulumi.ComponentResource):
             principal=identity.principal_id,
             why=f"nodes of {scope.cluster}: read bundles and write evidence",
             condition=folder_condition(
-                reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix),
-                writes=(args.evidence_prefix,),
+                reads=(f"{BUNDLES}/{scope.cluster}", folder),
+                writes=(folder,),
                 lists=(args.fabric_folder,) if args.fabric_folder else (),
             ),
             opts=child(self, rows.NODE_GRANT),

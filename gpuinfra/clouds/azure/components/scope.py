@@ -18,6 +18,7 @@ from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.propagation import propagation_hook
 from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
+from gpuinfra.plan.model import Plan
 
 KEY = "azure-native:keyvault:Key"
 """A key has the location of its vault."""
@@ -37,21 +38,15 @@ class Scope(BaseScope):
     """Resource group for the resources. Each layer has its own."""
 
     @staticmethod
-    def here(
-        cluster: str,
-        region: str,
-        tags: Mapping[str, str] | None = None,
-        opts: pulumi.InvokeOptions | None = None,
-        group: pulumi.Input[str] = "",
-    ) -> Scope:
-        """Return the scope of the running stack, in the subscription of its credentials."""
+    def of(plan: Plan, opts: pulumi.InvokeOutputOptions | None = None, *, group: pulumi.Input[str] = "") -> Scope:
+        """Return the scope of a plan in the running stack, in the subscription of its credentials."""
         credentials = authorization.get_client_config_output(opts=opts)
         return Scope(
             subscription=credentials.subscription_id,
             tenant=credentials.tenant_id,
             operator=credentials.object_id,
             group=group,
-            **of_stack(cluster, region, tags),
+            **of_stack(plan),
         )
 
     def within(self, group: pulumi.Input[str]) -> Scope:

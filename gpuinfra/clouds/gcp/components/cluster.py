@@ -15,6 +15,7 @@ from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewa
 from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.gcp.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
@@ -32,10 +33,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
+    scope_type = Scope
 
     def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        here = Scope.here(plan.name, plan.region, plan.tags, plan.project, pulumi.InvokeOutputOptions(parent=parent))
+        plan, here = self.plan, Scope.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.project = here.project
         services = Services(naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), self.opts)
         self.scope = services.scope
@@ -151,7 +152,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             NodeRoleArgs(
                 scope=self.scope,
                 bucket=foundation.evidence_bucket,
-                evidence_prefix=naming.evidence_prefix(plan.name),
                 registry=plan.registry,
                 mounts=[
                     MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
@@ -187,7 +187,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 service_account=role.email,
                 health_check=health,
                 key_id=foundation.data_key_id,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        return Pools(pools=pools, node_role=role.email, outputs={"node_service_account": role.email})
+        ready = NodesReady(
+            naming.logical(plan.name, "ready"),
+            NodesReadyArgs(scope=self.scope, plan=plan.handover, pools=pools),
+            pulumi.ResourceOptions(parent=self.opts.parent),
+        )
+        return Pools(pools=pools, ready=ready, outputs={"node_service_account": role.email})

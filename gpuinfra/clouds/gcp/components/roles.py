@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
@@ -50,8 +51,8 @@ class NodeRoleArgs:
     scope: Scope
     bucket: pulumi.Input[str]
     """Evidence bucket, which also holds the bundles."""
-    evidence_prefix: str
-    """Folder to which the nodes of the cluster write."""
+    evidence_prefix: str = ""
+    """Folder to which the nodes of the cluster write. If unset, `evidence/<cluster>`."""
     registry: str | None = None
     """Registry of the container images, for example `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry repository gets a grant."""
     mounts: Sequence[MountedBucket] = ()
@@ -81,7 +82,7 @@ class NodeRole(pulumi.ComponentResource):
             opts=child(self, rows.NODE_ACCOUNT),
         )
         self._member = account.email.apply(lambda email: f"serviceAccount:{email}")
-        evidence = f"{args.evidence_prefix}/"
+        evidence = f"{args.evidence_prefix or naming.evidence_prefix(scope.cluster)}/"
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),

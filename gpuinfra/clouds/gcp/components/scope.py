@@ -18,6 +18,7 @@ from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
+from gpuinfra.plan.model import Plan
 
 LABELS = ("labels", "user_labels", "resource_labels")
 """Names of the arguments for labels. The name depends on the service."""
@@ -35,20 +36,11 @@ class Scope(BaseScope):
     """Billing account of the project. Only budgets use it."""
 
     @staticmethod
-    def here(
-        cluster: str,
-        region: str,
-        tags: Mapping[str, str] | None = None,
-        project: str | None = None,
-        opts: pulumi.InvokeOutputOptions | None = None,
-    ) -> Scope:
-        """Return the scope of the running stack, in the given project or in the project of the provider."""
-        found = gcp.organizations.get_project_output(project_id=project, opts=opts)
+    def of(plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Scope:
+        """Return the scope of a plan in the running stack, in the declared project or in the project of the provider."""
+        found = gcp.organizations.get_project_output(project_id=plan.project, opts=opts)
         return Scope(
-            project=found.project_id,
-            number=found.number,
-            billing_account=found.billing_account,
-            **of_stack(cluster, region, tags),
+            project=found.project_id, number=found.number, billing_account=found.billing_account, **of_stack(plan)
         )
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
