@@ -1,7 +1,9 @@
 """Prints how close the time of `up` is to the longest chain that cannot be avoided, for each shipped stack: `python bench/chain.py [STACK...]`.
 
-The program of each stack registers its resources with Pulumi's mocks. A simulation of the engine creates them with the durations in `gpuinfra/clouds/*/timing.py`.
-Durations without a public figure count as 5 minutes, and resources without a duration as 5 seconds. The longest chain contains only waits for values, and waits that
+The program of each stack registers its resources with Pulumi's mocks.
+A simulation of the engine creates them with the durations in `gpuinfra/clouds/*/timing.py`.
+Durations without a public figure count as 5 minutes, and resources without a duration as 5 seconds.
+The longest chain contains only waits for values, and waits that
 an API or a node requires (`tests/clouds/required.py`). The target is a ratio of at most 1.10.
 """
 

@@ -1,6 +1,7 @@
 """Measures the polls of the handover for a large fleet: `python bench/handover.py [NODES] [BOOTS] [CLOUD...]`. Default: 4,000 nodes, 20 boots, all clouds.
 
-The evidence store and the identity service are `handover_tools/evidence_server.py`, in a separate process over loopback. The members are in memory. The figures are the CPU
+The evidence store and the identity service are `handover_tools/evidence_server.py`, in a separate process over loopback.
+The members are in memory. The figures are the CPU
 seconds of the handover with its processes, its peak memory, and its requests: for the first poll, for a poll of an unchanged fleet, and for a poll while one
 node has not reported. They are compared with judging alone, and with one list of the whole prefix, which each poll of an earlier version requested. The
 figures depend on the machine, so the script has no pass criteria. The targets are 60 s and 1 GiB for the first poll, and 2 s for an unchanged poll.

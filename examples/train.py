@@ -1,6 +1,7 @@
 """Trains a small model with PyTorch DistributedDataParallel, and resumes from a checkpoint.
 
-Rank 0 writes the checkpoint and reads it, so the path does not have to be on a shared file system. On a shared file system, another node can be rank 0 after a restart.
+Rank 0 writes the checkpoint and reads it, so the path does not have to be on a shared file system.
+On a shared file system, another node can be rank 0 after a restart.
 The data is synthetic and depends only on the step and the rank, so a resumed job computes the same losses as a job without interruption.
 Launch commands: docs/guides/jobs.md.
 """

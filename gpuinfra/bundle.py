@@ -58,12 +58,14 @@ class Bundle:
     """SHA-256 of the uncompressed tar archive. The compressed bytes differ between zlib releases."""
 
     def key_of(self, cluster: str, pool: str) -> str:
-        """Return the object key in the evidence bucket. Each pool has a unique key, so that clusters on the same foundation do not delete each other's bundles."""
+        """Return the object key in the evidence bucket. Each pool has a unique key,
+        so that clusters on the same foundation do not delete each other's bundles."""
         return f"bootstrap/{cluster}/{pool}/{self.sha256}.tar.gz"
 
 
 def build(pool: PoolPlan) -> Bundle:
-    """Build the bundle of a pool: the libraries and steps in `bootstrap/`, `versions.env`, the node program, the expectation, the declared files, and the units."""
+    """Build the bundle of a pool: the libraries and steps in `bootstrap/`, `versions.env`, the node program, the expectation,
+    the declared files, and the units."""
     scripts = shipped("bootstrap")
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},

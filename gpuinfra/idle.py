@@ -44,7 +44,8 @@ def hours_of(text: str) -> int:
 
 
 def pool_use(pool: str, nodes: Mapping[str, Mapping[str, Any] | str], gpus: int, now: datetime) -> PoolUse:
-    """Return the use of a pool. `nodes` maps the label of each node to its verified evidence, or to the reason why it has none. `gpus` is the number of GPUs of a node."""
+    """Return the use of a pool. `nodes` maps the label of each node to its verified evidence, or to the reason why it has none.
+    `gpus` is the number of GPUs of a node."""
     since, until, reason = datetime.min.replace(tzinfo=UTC), now, ""
     for label, document in nodes.items():
         try:

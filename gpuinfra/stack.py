@@ -18,7 +18,8 @@ from gpuinfra.spec.document import read
 
 
 def declared() -> ClusterSpec:
-    """Return the declaration of the running stack. If the declaration is invalid or there are no credentials for its cloud, the program exits with error messages and without a traceback."""
+    """Return the declaration of the running stack. If the declaration is invalid or there are no credentials for its cloud,
+    the program exits with error messages and without a traceback."""
     # The SDK of a cloud creates many objects that live until the program ends. Searching them for garbage takes about a fifth of its CPU time.
     gc.set_threshold(200_000)
     config = pulumi.Config("gpuinfra")

@@ -137,7 +137,12 @@ def efa_group_self_reference(resources: Sequence[Resource], config: Config) -> F
     for node in resources:
         if node.type not in (AWS_INSTANCE, AWS_TEMPLATE):
             continue
-        groups = {group for nic in node.props.get("networkInterfaces") or () if str(nic.get("interfaceType") or "").startswith("efa") for group in nic.get("securityGroups") or ()}  # fmt: skip
+        groups = {
+            group
+            for nic in node.props.get("networkInterfaces") or ()
+            if str(nic.get("interfaceType") or "").startswith("efa")
+            for group in nic.get("securityGroups") or ()
+        }
         for word in ("ingress", "egress"):
             if groups and not any(_to_itself(one, word, groups) for one in resources):
                 yield (

@@ -115,7 +115,8 @@ def test_troubleshooting_messages_are_messages_of_the_code() -> None:
     text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
     ours, clouds = text.split("## Messages of the clouds")
     table, connections = clouds.split("## Connections")
-    files = [*(ROOT / "gpuinfra").rglob("*.py"), *(ROOT / "tools").glob("*.py"), ROOT / "plugin" / "__main__.py"]
+    folders = ("gpuinfra", "rehearsal/gpuinfra_rehearsal", "plugin")
+    files = [*(file for name in folders for file in (ROOT / name).rglob("*.py")), *(ROOT / "tools").glob("*.py")]
     code = _joined("\n".join(path.read_text(encoding="utf-8") for path in files))
     tables = "".join(path.read_text() for path in (ROOT / "gpuinfra" / "clouds").glob("*/handover/refusals.json"))
     messages = re.findall(r"^### `(.*)`$", ours + connections, re.M)
@@ -147,7 +148,7 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     assert loaded_from_other_hosts(tmp_path / "first") == []
     assert "<table" in home
     page = sources / "docs" / "start" / "start.md"
-    page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
+    page.write_text(page.read_text(encoding="utf-8") + "\n[gone](../guides/deploying.md#gone)\n", encoding="utf-8")
     second = build(sources, tmp_path / "second")
     assert second.returncode != 0
     assert "gone" in second.stderr
@@ -157,7 +158,7 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
 def test_site_is_accessible(staged: Path, tmp_path: Path) -> None:
     """axe-core finds nothing on pages with text, commands, tables, diagrams and the generated reference, and none scrolls sideways."""
     assert build(staged, tmp_path / "html").returncode == 0
-    names = ("index", "docs/start", "docs/commands", "docs/security", "reference/components")
+    names = ("index", "docs/start/start", "docs/reference/commands", "docs/reference/security", "reference/components")
     found = examine([tmp_path / "html" / f"{name}.html" for name in names])
     assert len([one for one in found if "passes" in one]) == SAMPLES * len(names)
     assert [one for one in found if "rule" in one] == []

@@ -1,4 +1,5 @@
-"""Serves the evidence of a synthetic fleet as S3, Blob Storage or Cloud Storage do, and STS: `python bench/handover_tools/evidence_server.py CLOUD NODES BOOTS FOLDER`.
+"""Serves the evidence of a synthetic fleet as S3, Blob Storage or Cloud Storage do, and STS:
+`python bench/handover_tools/evidence_server.py CLOUD NODES BOOTS FOLDER`.
 
 The evidence of each boot is one document and one identity proof. The server makes each response when it is requested, so it holds no documents. It prints
 its port. `GET /counts` returns the number of requests of each kind since the last call.
@@ -134,7 +135,10 @@ def s3(rows: list[tuple[str, datetime]], folders: list[str], marker: str) -> byt
     )
     prefixes = "".join(f"<CommonPrefixes><Prefix>{one}</Prefix></CommonPrefixes>" for one in folders)
     tail = f"<NextContinuationToken>{marker}</NextContinuationToken>" if marker else ""
-    return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>{"true" if marker else "false"}</IsTruncated>{tail}{contents}{prefixes}</ListBucketResult>'.encode()
+    return (
+        '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f"<IsTruncated>{'true' if marker else 'false'}</IsTruncated>{tail}{contents}{prefixes}</ListBucketResult>"
+    ).encode()
 
 
 def blobs(rows: list[tuple[str, datetime]], folders: list[str], marker: str) -> bytes:

@@ -1,4 +1,5 @@
-"""Fetch the bundle from blob storage with the node's own identity. Arguments: container's address, name, region, SHA-256 of the tar archive, path of the tar archive to write.
+"""Fetch the bundle from blob storage with the node's own identity.
+Arguments: container's address, name, region, SHA-256 of the tar archive, path of the tar archive to write.
 
 It is part of custom data, so it is short and uses Python's standard library only.
 """

@@ -1,4 +1,5 @@
-"""Fetch the bundle from Cloud Storage as the node's service account. Arguments: bucket, key, region, SHA-256 of the tar archive, path of the tar archive to write.
+"""Fetch the bundle from Cloud Storage as the node's service account.
+Arguments: bucket, key, region, SHA-256 of the tar archive, path of the tar archive to write.
 
 It is part of user data, so it is short and uses Python's standard library only.
 """

@@ -246,7 +246,8 @@ def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: date
 
 
 def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None) -> tuple[PoolUse, ...]:
-    """Return the use of each pool with `idle_stop`, from the verified evidence of its nodes. The present applies unless `--at` sets a time, because `GPUINFRA_TODAY` has no time of day."""
+    """Return the use of each pool with `idle_stop`, from the verified evidence of its nodes.
+    The present applies unless `--at` sets a time, because `GPUINFRA_TODAY` has no time of day."""
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.idle import pool_use
     from gpuinfra.verification.store import polled, used_evidence

@@ -24,9 +24,25 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("stack", required=False)
-@click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Run only the checks in this phase. Repeatable.")  # fmt: skip
-@click.option("--also", multiple=True, metavar="CHECK", help="Also run a check that the machine type does not require, such as B2 or N5. Repeatable.")  # fmt: skip
-@click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Also run DCGM diagnostics. Level 1 takes seconds, 2 takes minutes, 3 takes about 15 minutes plus a stress test, and 4 takes hours.")  # fmt: skip
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(["presence", "correctness", "speed"]),
+    help="Run only the checks in this phase. Repeatable.",
+)
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="CHECK",
+    help="Also run a check that the machine type does not require, such as B2 or N5. Repeatable.",
+)
+@click.option(
+    "--burn-in",
+    type=click.IntRange(1, 4),
+    metavar="LEVEL",
+    help="Also run DCGM diagnostics. Level 1 takes seconds, 2 takes minutes, 3 takes about 15 minutes plus a stress test, and 4 takes hours.",
+)
 @ssh_options(timeout_s=900)
 @judgement_options
 @stack_choice

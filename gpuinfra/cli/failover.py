@@ -62,7 +62,8 @@ def command(
 
     The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
     deploys the stack files of the second region, imports the replicas into the file systems, waits until the nodes are
-    verified, and moves the DNS names in `recovery.names`. It prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
+    verified, and moves the DNS names in `recovery.names`. It prints each step before the step runs and records the step in a journal,
+    so `--resume` can continue after an interruption.
 
     If the first region does not respond, its steps are recorded, and `--resume` repeats them later.
 

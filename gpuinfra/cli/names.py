@@ -86,11 +86,13 @@ def _state(found: Paired, region: str) -> Resources:
 
 
 def _region_in_use(stack: str, own: str, second: str, failover: Journal, failback: Journal) -> str:
-    """Return the region in which the stack runs. Raises `UsageError` if a failover or a failback is not finished. A failback renames the journal of the failover."""
+    """Return the region in which the stack runs. Raises `UsageError` if a failover or a failback is not finished.
+    A failback renames the journal of the failover."""
     for one in (failback, failover):
         if one.exists and not one.ended:
             raise UsageError(
-                f"the {one.MOVE} of {short_name(stack)} to {one.region} is not finished, so the region of the names is not known; add --to {own} or --to {second}"
+                f"the {one.MOVE} of {short_name(stack)} to {one.region} is not finished, so the region of the names is not known; "
+                f"add --to {own} or --to {second}"
             )
     return second if failover.exists else own
 

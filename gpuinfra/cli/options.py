@@ -96,11 +96,13 @@ def ssh_options(*, pool: str = "Use only the hosts in this pool.", timeout_s: in
     Together with the argument STACK and `stack_choice`, they are passed to the command as one `Target`.
     """
     options = [
-        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/guides/remote.md) instead of the nodes of STACK."),
+        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/guides/remote.md) "
+            "instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
         click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Maximum number of simultaneous connections."),
         click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel."),
-        click.option("--known-hosts", type=FILE, multiple=True, metavar="FILE", help="Trusted host keys and host CAs, instead of ~/.ssh/known_hosts. Repeatable."),
+        click.option("--known-hosts", type=FILE, multiple=True, metavar="FILE", help="Trusted host keys and host CAs, "
+            "instead of ~/.ssh/known_hosts. Repeatable."),
     ]  # fmt: skip
     if timeout_s is not None:
         limit = click.FloatRange(1)
@@ -133,7 +135,8 @@ def judgement_options(command: Any) -> Any:
     return expectation_option(_with(
         command,
         click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report results that are worse than in this earlier evidence."),
-        click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Save the evidence in this folder for a later --baseline."),
+        click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+            help="Save the evidence in this folder for a later --baseline."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--junit", type=FILE, metavar="FILE", help="Write JUnit XML."),
         click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained HTML page."),

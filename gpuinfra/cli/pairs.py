@@ -28,7 +28,13 @@ Task = Callable[["Host"], dict[str, Any]]
 
 @click.command("pairs")
 @click.argument("stack", required=False)
-@click.option("--shared-folder", required=True, metavar="FOLDER", help="Folder that all nodes mount, such as /scratch. The two nodes of a pair find each other through files in this folder. The command removes these files when it exits.")  # fmt: skip
+@click.option(
+    "--shared-folder",
+    required=True,
+    metavar="FOLDER",
+    help="Folder that all nodes mount, such as /scratch. The two nodes of a pair find each other through files in this folder. "
+    "The command removes these files when it exits.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @expectation_option
 @ssh_options()

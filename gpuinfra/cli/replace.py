@@ -29,7 +29,12 @@ SCHEMA = "gpuinfra.replace/1"
 @click.command("replace")
 @click.argument("stack")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
-@click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the evidence and the reports to this folder. Default: replace-STACK-TIME in the current folder.")  # fmt: skip
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the evidence and the reports to this folder. Default: replace-STACK-TIME in the current folder.",
+)
 @click.option("--report-only", is_flag=True, help="Only write the evidence and the reports. Do not replace the nodes.")
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the replacements are verified.")
@@ -80,7 +85,10 @@ def command(
             return _show(short, folder, replacement, vendor, wait=not no_wait, as_json=as_json, stacks=stacks)
         for one in found:
             files = write_report(folder, f"{as_argument(stack)}{stacks.options}", plan.region, one, vendor)
-            click.echo(f"{one.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report", err=as_json)  # fmt: skip
+            click.echo(
+                f"{one.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report",
+                err=as_json,
+            )
         if report_only:
             return _end(short, folder, replacement, "reported", as_json=as_json, stacks=stacks)
         if not yes:
@@ -167,7 +175,17 @@ def _request(replacement: Replacement, *, err: bool) -> None:
         click.echo(f"{one.target.title}: replacement requested", err=err)
 
 
-def _wait(stack: str, folder: Path, replacement: Replacement, vendor: Vendor, region: str, limit_s: float, *, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
+def _wait(
+    stack: str,
+    folder: Path,
+    replacement: Replacement,
+    vendor: Vendor,
+    region: str,
+    limit_s: float,
+    *,
+    as_json: bool,
+    stacks: Stacks,
+) -> int:
     from gpuinfra.verification.replacement import findings, wait
 
     wait(replacement, limit_s, lambda line: click.echo(line, err=as_json))

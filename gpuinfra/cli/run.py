@@ -45,7 +45,12 @@ SHOWN_LINES = 200
     show_default=True,
     help="With -N: port on node 0, passed to COMMAND as MASTER_PORT.",
 )
-@click.option("--container", "image", metavar="IMAGE", help="With -N: run COMMAND in a container of this image on each node, with the node's GPUs, fabric and mounts.")  # fmt: skip
+@click.option(
+    "--container",
+    "image",
+    metavar="IMAGE",
+    help="With -N: run COMMAND in a container of this image on each node, with the node's GPUs, fabric and mounts.",
+)
 @click.option(
     "--logs",
     type=click.Path(file_okay=False, path_type=Path),

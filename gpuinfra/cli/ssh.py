@@ -33,8 +33,18 @@ WRITTEN = {"config", "known_hosts", "login", "login.pub"}
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/guides/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
-@click.option("--config", "config", is_flag=True, help="Write an OpenSSH configuration that ssh, rsync and editors can use to reach all nodes. Omit NODE.")  # fmt: skip
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help=f"Folder for --config. Default: {CONFIGURATIONS}/STACK.")  # fmt: skip
+@click.option(
+    "--config",
+    "config",
+    is_flag=True,
+    help="Write an OpenSSH configuration that ssh, rsync and editors can use to reach all nodes. Omit NODE.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help=f"Folder for --config. Default: {CONFIGURATIONS}/STACK.",
+)
 @stack_options
 def command(
     words: tuple[str, ...], hosts_file: Path | None, direct: bool, config: bool, output: Path | None, stacks: Stacks

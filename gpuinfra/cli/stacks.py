@@ -21,7 +21,8 @@ Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
 """Time limit for the question about the state backend, which the Pulumi CLI can send over the network."""
 NO_PROJECT = "pass the fully qualified "
-"""Part of the messages of the CLI for the name of a stack outside a project (pkg/backend/diy/store.go and pkg/backend/httpstate/backend.go of Pulumi v3.259.0)."""
+"""Part of the messages of the CLI for the name of a stack outside a project (pkg/backend/diy/store.go and pkg/backend/httpstate/backend.go
+of Pulumi v3.259.0)."""
 IN_PROJECT = "run the command in the folder of the Pulumi project, or specify the path of the stack file in it"
 
 
@@ -185,7 +186,17 @@ def current_backend(project: Path | None = None) -> str:
     try:
         engine = find_engine(may_build=False)
         words = [str(engine.path), "whoami", "--json", "--non-interactive", "--color=never"]
-        done = subprocess.run(words, cwd=project, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BACKEND_TIMEOUT_S, check=False)  # fmt: skip
+        done = subprocess.run(
+            words,
+            cwd=project,
+            env=engine.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=BACKEND_TIMEOUT_S,
+            check=False,
+        )
         return str(parsed(done.stdout).get("url") or "")
     except (EnvironmentMissing, OSError, subprocess.TimeoutExpired, ValueError, AttributeError):
         return ""

@@ -17,7 +17,12 @@ from gpuinfra.cli.stacks import Stacks
 
 @click.command("verify")
 @click.argument("stack", required=False)
-@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Evaluate the evidence in this folder or file instead of the bucket of STACK.")  # fmt: skip
+@click.option(
+    "--evidence",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Evaluate the evidence in this folder or file instead of the bucket of STACK.",
+)
 @judgement_options
 @stack_options
 def command(stack: str | None, evidence: Path | None, expectation: Path | None, stacks: Stacks, **output: Any) -> int:

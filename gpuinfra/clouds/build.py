@@ -203,7 +203,8 @@ def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
 
 
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
-    """Return a mounted bucket as declared, or the value of `key` in the entry of the bucket that the site created. A different stack may have created the site."""
+    """Return a mounted bucket as declared, or the value of `key` in the entry of the bucket that the site created.
+    A different stack may have created the site."""
     if one.bucket != "auto":
         return one.bucket or ""
 

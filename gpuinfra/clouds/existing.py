@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import pulumi
 
 PROGRAM_ONLY = {"program_only": True}
-"""Metadata for a reference that is not read from other stacks. It determines which resources are created, so its value must be known when the program starts."""
+"""Metadata for a reference that is not read from other stacks. It determines which resources are created,
+so its value must be known when the program starts."""
 NO_OUTPUT = {"output": False}
 """Metadata for a reference that is not a stack output."""
 
@@ -40,7 +41,8 @@ class Layer:
 
 
 def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
-    """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify. Values that the program passes in take precedence."""
+    """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify.
+    Values that the program passes in take precedence."""
     found: dict[str, Any] = {}
     stacks: dict[str, pulumi.StackReference] = {}
     for layer in layers:

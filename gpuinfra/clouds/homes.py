@@ -1,6 +1,7 @@
 """The services of home file systems, which a site passes to the clusters of other stacks.
 
-A cluster can mount homes that its declaration does not list. The site's entry of each home contains its service, so nodes mount each one as its service requires.
+A cluster can mount homes that its declaration does not list. The site's entry of each home contains its service,
+so nodes mount each one as its service requires.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def _setting(cloud: str, pool: PoolPlan, one: Mapping[str, Any]) -> dict[str, st
     known = profile_of(cloud).software.homes.get(one["service"])
     if known is None:
         raise pulumi.RunError(
-            f"the site's home directories at {one['mount']} are on {one['service']}, which this version does not know; install the version of gpuinfra that created the site"
+            f"the site's home directories at {one['mount']} are on {one['service']}, which this version does not know; "
+            "install the version of gpuinfra that created the site"
         )
     return {} if known.setting == declared[0][2] else {"setting": known.setting}

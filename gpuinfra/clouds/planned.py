@@ -60,7 +60,9 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `snapshot_gb_month`, `key_month`, `alarm_month`, `alert_month`, `bastion_hour`, `dns_zone_month`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`,
+    `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `snapshot_gb_month`, `key_month`, `alarm_month`, `alert_month`,
+    `bastion_hour`, `dns_zone_month`."""
     each: str = ""
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
@@ -68,7 +70,8 @@ class Price:
     fixed: bool = False
     """Whether the resource has an hourly or monthly price that the catalog does not contain. A plan lists it as not included."""
     rate: str = ""
-    """Price item of the usage for which the resource is billed: `log_gb`, `data_event_100k`, `object_gb_month`, `home_gb`. A plan lists its price as not included."""
+    """Price item of the usage for which the resource is billed: `log_gb`, `data_event_100k`, `object_gb_month`, `home_gb`.
+    A plan lists its price as not included."""
 
 
 FREE = Price(item=None, reason="free of charge")

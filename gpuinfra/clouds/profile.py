@@ -1,6 +1,7 @@
 """The protocol for the profile of a cloud: fields for facts and methods for decisions that differ between clouds.
 
-A profile is pure: it does not import an SDK and does not make any calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
+A profile is pure: it does not import an SDK and does not make any calls.
+Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
 """
 
 from __future__ import annotations

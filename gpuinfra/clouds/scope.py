@@ -1,7 +1,8 @@
 """The fields of a scope that all clouds share: the cluster, stack, and region of resources.
 
 A component takes a scope as its first argument. `defaults` sets the arguments that all resources of a cluster share (region, tags, labels).
-Each component sets it as a transformation, which its children inherit. `docs/internals/decisions/defaults.md` explains why gpuinfra does not use an explicit provider.
+Each component sets it as a transformation, which its children inherit.
+`docs/internals/decisions/defaults.md` explains why gpuinfra does not use an explicit provider.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ CREATE, LAUNCH = "create", "launch and first boot"
 DRIVER = Duration(
     seconds=180,
     at_least=True,
-    source="building the modules of the NVIDIA driver: 3 to 5 minutes until the driver container is ready, https://github.com/NVIDIA/gpu-operator/issues/707, retrieved 2026-11-26",
+    source="building the modules of the NVIDIA driver: 3 to 5 minutes until the driver container is ready, "
+    "https://github.com/NVIDIA/gpu-operator/issues/707, retrieved 2026-11-26",
 )
 """Step `30-driver` on an image without a driver."""
 STEPS = Duration(

@@ -149,7 +149,8 @@ def build_gb() -> float:
 
 
 def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[Row]:
-    """A folder is writable and has free space. Less than `build_gb` is a warning, because an engine is built only if it cannot be downloaded. A folder that does not exist counts as its closest parent."""
+    """A folder is writable and has free space. Less than `build_gb` is a warning,
+    because an engine is built only if it cannot be downloaded. A folder that does not exist counts as its closest parent."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     free = shutil.disk_usage(there).free / 1e9
     if not os.access(there, os.W_OK):

@@ -29,7 +29,8 @@ NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set|not logged in"
 FIXES = (
     (rf"{NO_LOGIN}|401", "a login", LOGIN),
     (r"unable to open state directory|no such file or directory", "an existing folder", "create the folder, or run `pulumi login` with a different folder"),
-    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "grant this identity access to the backend, or run `pulumi login` with a different backend"),
+    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", ("grant this identity access to the backend, "
+        "or run `pulumi login` with a different backend")),
     (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or run `pulumi login` with a different backend"),
     (r"connection refused|no such host|timeout|deadline exceeded", "a connection to the backend", "check the network and the proxy (HTTPS_PROXY)"),
 )  # fmt: skip

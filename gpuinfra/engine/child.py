@@ -40,7 +40,8 @@ def version(
     settings: Mapping[str, str],
     folder: str | None = None,
 ) -> str:
-    """Return the version that a program prints, which is the first group of `pattern`. The result is empty if the program fails or its output does not match."""
+    """Return the version that a program prints, which is the first group of `pattern`.
+    The result is empty if the program fails or its output does not match."""
     try:
         answer = subprocess.run(
             command,

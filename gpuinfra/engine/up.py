@@ -86,7 +86,9 @@ def up(
         provider = [f"--secrets-provider={secrets}"] if secrets else []
         found = _quick(engine, project, "stack", "init", stack, "--no-select", *provider)
     if found.returncode:
-        raise DeploymentError(f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)")  # fmt: skip
+        raise DeploymentError(
+            f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
+        )
     with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
@@ -102,7 +104,16 @@ def up(
         raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)
 
 
-def remove(engine: Engine, stack: str, project: Path, urns: Sequence[str], *, output: IO[str], keep: Sequence[int] = (), again: bool = False) -> None:  # fmt: skip
+def remove(
+    engine: Engine,
+    stack: str,
+    project: Path,
+    urns: Sequence[str],
+    *,
+    output: IO[str],
+    keep: Sequence[int] = (),
+    again: bool = False,
+) -> None:
     """Delete these resources of a deployed stack, and the resources that depend on them. Raises `DeploymentError`.
 
     The arguments are as in `up`. The program of the stack does not run.

@@ -95,7 +95,10 @@ def _read(data: bytes, ref: EvidenceRef) -> tuple[dict[str, object] | None, str]
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
         return (
             None,
-            f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
+            (
+                f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, "
+                f"but is stored under {ref.instance_id}/{ref.boot_id}"
+            ),
         )
     return evidence, ""
 

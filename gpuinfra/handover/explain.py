@@ -103,7 +103,10 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return ""
     if never_reported(node):
         if not any(line.strip() for line in console):
-            return "the node may not have booted yet; set a longer deadline, and if the node still does not report, terminate the instance so that its group replaces it"
+            return (
+                "the node may not have booted yet; set a longer deadline, and if the node still does not report, "
+                "terminate the instance so that its group replaces it"
+            )
         return "read the end of the node's console log; if the log stops at a bootstrap step, fix the cause, then terminate the instance"
     if node.blocking:
         return str(node.blocking[0].get("hint") or "")

@@ -53,18 +53,43 @@ MAX_MESSAGE = 2000
 """Maximum length of a displayed message."""
 
 HINTS: dict[str, str] = {
-    Kind.STOCK_OUT: "the cloud has no capacity for this machine type in the group's zone; list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, or wait and run `pulumi up` again",
-    Kind.QUOTA: "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; then run `pulumi up` again",
-    Kind.PERMISSION: "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; fix the role or key policy, then run `pulumi up` again",
-    Kind.IMAGE: "the group cannot use the image: `gpuinfra images STACK` lists releases; set `software.image`, or the pool's `image`, then run `pulumi up` again",
-    Kind.TEMPLATE: "the cloud does not accept this combination of options; read the message above, change the declaration, check it with `gpuinfra plan STACK`, then run `pulumi up` again",
-    Kind.RESERVATION: "the reservation is full, has ended or does not fit the nodes: `gpuinfra plan STACK --live` shows its state, zone and free instances; reduce `count` or set `id` to a different reservation, then run `pulumi up` again",
+    Kind.STOCK_OUT: (
+        "the cloud has no capacity for this machine type in the group's zone; "
+        "list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, or wait and run `pulumi up` again"
+    ),
+    Kind.QUOTA: (
+        "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; "
+        "then run `pulumi up` again"
+    ),
+    Kind.PERMISSION: (
+        "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; "
+        "fix the role or key policy, then run `pulumi up` again"
+    ),
+    Kind.IMAGE: (
+        "the group cannot use the image: `gpuinfra images STACK` lists releases; "
+        "set `software.image`, or the pool's `image`, then run `pulumi up` again"
+    ),
+    Kind.TEMPLATE: (
+        "the cloud does not accept this combination of options; read the message above, change the declaration, "
+        "check it with `gpuinfra plan STACK`, then run `pulumi up` again"
+    ),
+    Kind.RESERVATION: (
+        "the reservation is full, has ended or does not fit the nodes: `gpuinfra plan STACK --live` shows its state, "
+        "zone and free instances; reduce `count` or set `id` to a different reservation, then run `pulumi up` again"
+    ),
     Kind.PRICE: "the spot price is above the maximum price; raise or remove `max_price_usd`, choose a different zone, or wait and run `pulumi up` again",
-    Kind.PLACEMENT: "this machine type cannot run in the group's zone: `gpuinfra plan STACK --live` lists the zones that offer the machine type; choose a different zone or machine type, then run `pulumi up` again",
+    Kind.PLACEMENT: (
+        "this machine type cannot run in the group's zone: `gpuinfra plan STACK --live` lists the zones that offer the machine type; "
+        "choose a different zone or machine type, then run `pulumi up` again"
+    ),
     Kind.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
     Kind.THROTTLING: "the cloud limits the request rate, and the group tries again; wait, then run `pulumi up` again",
     Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the service's status page",
-    Kind.NO_MESSAGE: "the cloud launched too few nodes before the deadline and reported no reason: read the group's activities, list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, or increase `handover.deadline_minutes`",
+    Kind.NO_MESSAGE: (
+        "the cloud launched too few nodes before the deadline and reported no reason: "
+        "read the group's activities, list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, "
+        "or increase `handover.deadline_minutes`"
+    ),
     Kind.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
 }
 """Hint for each kind. A table row can have its own hint."""

@@ -135,7 +135,8 @@ def _only_stale_left(verdict: FleetVerdict) -> bool:
 
 
 def _has_verified_canary(verdict: FleetVerdict, group: str) -> bool:
-    """Return True if a group has outdated nodes, and all other nodes are verified, except for the fabric test, which needs a second node with the new template."""
+    """Return True if a group has outdated nodes, and all other nodes are verified, except for the fabric test,
+    which needs a second node with the new template."""
     nodes = [node for node in verdict.nodes if node.group == group]
     new = [node for node in nodes if not node.stale]
     complete = group not in verdict.missing and all(node.outcome == "verified" or node.untested for node in new)

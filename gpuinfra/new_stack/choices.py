@@ -95,7 +95,10 @@ def _machines(answers: Answers) -> Choices:
         )
         rows.append((found.usd_per_hour if found else float("inf"), row))
     columns = ("machine", "GPUs", "each", "fabric", "USD/h on demand", "spot", "price of")
-    note = f"the catalog lists no machine type in {region}; enter a machine type of which you know that the region offers it, or press Ctrl-C and start again with a different region"
+    note = (
+        f"the catalog lists no machine type in {region}; enter a machine type of which you know that the region offers it, "
+        "or press Ctrl-C and start again with a different region"
+    )
     return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)), note=note)
 
 

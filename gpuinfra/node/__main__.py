@@ -90,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--again",
         action="store_true",
-        help="repeat only the checks that do not disturb jobs, and reuse the other measurements of this boot; upload the evidence only if it has changed or is old",
+        help="repeat only the checks that do not disturb jobs, and reuse the other measurements of this boot; "
+        "upload the evidence only if it has changed or is old",
     )
     verify.add_argument(
         "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file instead of this node"

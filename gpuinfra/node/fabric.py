@@ -58,7 +58,8 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
 _JOIN_PAUSE_S = 10.0
 """Longest wait between two polls before the first round, if the number of nodes is unknown."""
 _STANDBY = 3
-"""Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again. The others wait for the time limit of the round."""
+"""Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again.
+The others wait for the time limit of the round."""
 _TURN_S = 60.0
 """Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 

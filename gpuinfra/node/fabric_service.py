@@ -33,7 +33,8 @@ RESULT = Path(FABRIC_RESULT)
 HELPER = "-helper"
 """Part of the incarnation of a helper."""
 WAIT_S, LONGEST_WAIT_S = "GPUINFRA_FABRIC_WAIT_S", 3600
-"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 30. `BUSY_S` and `HELP_S` change in
+"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 30.
+`BUSY_S` and `HELP_S` change in
 proportion, so nodes that wait are found sooner or later."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
@@ -235,7 +236,8 @@ def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measur
 
 
 def _wait_s() -> float:
-    """Return the wait for more nodes. Raises `Missing` if the variable is not a number of seconds: without pauses, the service would list the bucket all the time."""
+    """Return the wait for more nodes. Raises `Missing` if the variable is not a number of seconds:
+    without pauses, the service would list the bucket all the time."""
     given = os.environ.get(WAIT_S)
     try:
         seconds = float(given) if given else fabric.QUIET_S

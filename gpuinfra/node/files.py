@@ -21,7 +21,8 @@ _SHELL_S = 30
 
 
 def files(path: Path) -> dict[str, Any]:
-    """Return one JSON object: each file that an expectation declares with its SHA-256, owner, group, mode and problem, and the declared variables of a login shell."""
+    """Return one JSON object: each file that an expectation declares with its SHA-256, owner, group, mode and problem,
+    and the declared variables of a login shell."""
     expectation = load(path, "the bundle's expectation", "start gpuinfra-bootstrap, or set --expectation FILE")
     declared = [str(one["path"]) for one in expectation.get("files", [])]
     names = sorted(expectation.get("variables", {}))

@@ -39,7 +39,8 @@ GPU_FIELDS = (
     "fabric.status",
     "fabric.health.summary",
 )
-"""Columns that checks judge. Index, serial number and address identify a GPU in messages. nvidia-smi fails if the driver does not have a column, so `probe.py` lists the driver's
+"""Columns that checks judge. Index, serial number and address identify a GPU in messages.
+nvidia-smi fails if the driver does not have a column, so `probe.py` lists the driver's
 columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}

@@ -129,7 +129,8 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence, if GPUs that were idle are used again, or if that evidence is old.
+    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence,
+    if GPUs that were idle are used again, or if that evidence is old.
 
     GPUs that become idle are not news, so work that starts and stops every hour causes at most one additional upload for each renewal.
     """

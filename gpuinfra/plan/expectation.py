@@ -209,7 +209,8 @@ def expectation(
     files: tuple[FilePlan, ...] = (),
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only. `energy` makes the nodes record the energy of their GPUs."""
+    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only.
+    `energy` makes the nodes record the energy of their GPUs."""
     containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
     facts = Facts(
         machine=machine,

@@ -10,7 +10,8 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
 VARIABLES = "/etc/profile.d/gpuinfra-variables.sh"
-"""Login shells read the files in this folder in the order of their names, so this file follows the files of CUDA and NCCL. Ubuntu's `/etc/profile`, base-files."""
+"""Login shells read the files in this folder in the order of their names, so this file follows the files of CUDA and NCCL.
+Ubuntu's `/etc/profile`, base-files."""
 
 
 def variables(spec: ClusterSpec, pool: Pool) -> dict[str, str]:

@@ -55,7 +55,8 @@ class Image:
     """The image of a node."""
 
     source: str
-    """`ssm` (an SSM public parameter), `name` (the name of an Amazon AMI), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
+    """`ssm` (an SSM public parameter), `name` (the name of an Amazon AMI), `id` (an AMI or image ID), `family` (a Google image family),
+    `urn` (an Azure marketplace image)."""
     ref: str
     os: str
     """`ubuntu-22.04`, `ubuntu-24.04`, `cos`."""
@@ -321,7 +322,8 @@ class FileSystemPlan:
     """FSx for OpenZFS: provisioned throughput."""
     subnet: str
     holds_subnet: bool = False
-    """Home directories: whether the file servers have network interfaces in `subnet`, so that the subnet cannot be deleted before the file system. Those of Lustre always have."""
+    """Home directories: whether the file servers have network interfaces in `subnet`,
+    so that the subnet cannot be deleted before the file system. Those of Lustre always have."""
     zone: str | None = None
     """Google Cloud: zone of the file servers."""
     version: str | None = None

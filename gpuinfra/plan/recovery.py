@@ -125,7 +125,8 @@ def recovery_point(
             RecoveryPart(
                 what="backlog",
                 minutes=0.0,
-                how=f"a checkpoint takes longer to replicate than the {recovery.checkpoint_minutes} minutes until the next one, so the lag can grow without limit",
+                how=f"a checkpoint takes longer to replicate than the {recovery.checkpoint_minutes} minutes until the next one, "
+                "so the lag can grow without limit",
             )
         )
     possible = keeps_up and bool(rate) and bool(export)
@@ -148,7 +149,10 @@ def _replicate(
     how = f"{replication.service}: {commitment.share} of objects, each individually, within {commitment.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
     if export_gbps <= gbps:
         return RecoveryPart(what=what, minutes=float(commitment.lag_minutes), how=how), transfer
-    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so the cloud does not guarantee a time; {size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
+    at = (
+        f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so the cloud does not guarantee a time; "
+        f"{size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
+    )
     return RecoveryPart(what=what, minutes=commitment.lag_minutes + transfer, how=f"{how}; {at}"), transfer
 
 

@@ -27,7 +27,8 @@ def steps(
     users: bool = False,
     files: bool = False,
 ) -> tuple[Step, ...]:
-    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service, and `buckets` is the step that mounts buckets."""
+    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service,
+    and `buckets` is the step that mounts buckets."""
     chosen = [
         Step(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"

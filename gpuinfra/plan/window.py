@@ -1,6 +1,7 @@
 """The time between which the nodes of a group run. Pure.
 
-A time is compared with the present if the caller passes it, and otherwise with a date. A date counts as later than a start on the same day, and as earlier than an end on the same day.
+A time is compared with the present if the caller passes it, and otherwise with a date.
+A date counts as later than a start on the same day, and as earlier than an end on the same day.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def offered(machine: MachineType, region: str) -> tuple[str, ...]:
 def choose(
     spec: ClusterSpec, machines: dict[str, MachineType], fallback: str, opt_in: frozenset[str] = frozenset()
 ) -> Zoning:
-    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog. Zones in `opt_in` are used only if the declaration specifies them."""
+    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog.
+    Zones in `opt_in` are used only if the declaration specifies them."""
     declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
         default, why = spec.where.zone, "set in where.zone"
@@ -48,7 +49,8 @@ def _common(
 ) -> tuple[str, str]:
     """Return the zone for the pools that do not declare a zone, and the reason.
 
-    It is the first zone that offers every machine type, preferably one that another pool declares. If no zone offers every machine type, it is the first zone that offers the machine type with the most GPUs.
+    It is the first zone that offers every machine type, preferably one that another pool declares.
+    If no zone offers every machine type, it is the first zone that offers the machine type with the most GPUs.
     """
     region = spec.where.region
     free = [pool for pool in spec.pools if not pool.zone and not _reservation_zone(spec, pool.name)]

@@ -173,7 +173,8 @@ class Connection:
             raise HostProblem(
                 Kind.TIMEOUT,
                 f"{self.host.title} did not respond within {limit_s:g} s",
-                "check that the machine is not overloaded; a command that has already started keeps running on the host; run gpuinfra again to see the state of the command",
+                "check that the machine is not overloaded; a command that has already started keeps running on the host; "
+                "run gpuinfra again to see the state of the command",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None

@@ -28,7 +28,8 @@ WITHOUT_CONTAINER: dict[str, str] = dict.fromkeys(
 VARIABLES = "/etc/profile.d/gpuinfra-variables.sh"
 """File that sets the declared environment variables (`gpuinfra.plan.files`). The `92-files` step writes it."""
 PATHS = (PROFILE, VARIABLES, "/etc/nccl.conf", "/opt/microsoft", "/usr/local/gib")
-"""Files and folders with the settings and the plugin of the fabric, and the declared environment variables. The container gets those that exist on the node, as read-only mounts."""
+"""Files and folders with the settings and the plugin of the fabric, and the declared environment variables.
+The container gets those that exist on the node, as read-only mounts."""
 DEVICES = ("/dev/infiniband", "/dev/gdrdrv")
 """Devices for the container, if they exist on the node: the fabric, and GDRCopy."""
 

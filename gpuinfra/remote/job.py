@@ -6,7 +6,8 @@
 | `MASTER_ADDR`, `MASTER_PORT` | private address of node 0, and a port on it |
 | `GPUS_PER_NODE` | number of GPUs on each node |
 | `GPUINFRA_NODES` | private addresses of all nodes, separated by commas |
-| `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | only with one process for each GPU: rank and world size of the process, with the same meaning as in torchrun |
+| `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | only with one process for each GPU:
+rank and world size of the process, with the same meaning as in torchrun |
 
 `supervisor.py` runs on each node. If a process fails on one node, the job stops on all nodes.
 """

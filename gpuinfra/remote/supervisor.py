@@ -26,7 +26,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    """Read one order, run its processes, and return the first exit code that is not 0. For a process that a signal terminates, the exit code is 128 plus the signal number."""
+    """Read one order, run its processes, and return the first exit code that is not 0.
+    For a process that a signal terminates, the exit code is 128 plus the signal number."""
     order = json.loads(_STDIN.readline())
     # Processes whose parent exits become children of this process, so it can find and terminate all of them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -50,7 +50,10 @@ def text(
     """Return the dates in chronological order, then the offers."""
     events = calendar.events()
     if not events:
-        yield "no dates: the declaration has no Capacity Block, no reservation with a start or an end and no `expires_at`, no pool with `idle_stop` is idle, and no flex-start node exists"
+        yield (
+            "no dates: the declaration has no Capacity Block, no reservation with a start or an end and no `expires_at`, "
+            "no pool with `idle_stop` is idle, and no flex-start node exists"
+        )
     else:
         columns = ["time (UTC)", "in", "state", "group", Column("what", wrap=True), "by", Column("command", wrap=True)]
         yield from tables.text(Table(columns, [_row(one, calendar.now) for one in events]))
@@ -62,8 +65,27 @@ def text(
     for group, found in offers.items():
         yield ""
         yield f"offers for {group}:"
-        rows = [(one.kind, f"{one.nodes} x {one.machine}", one.zone, _short(one.starts), _short(one.ends), f"{one.price} {one.currency}", Cell(one.command, code=True)) for one in found]  # fmt: skip
-        titles = ["kind", "nodes", "zone", "starts (UTC)", "ends (UTC)", Column("price upfront", right=True), Column("command that buys it", wrap=True)]  # fmt: skip
+        rows = [
+            (
+                one.kind,
+                f"{one.nodes} x {one.machine}",
+                one.zone,
+                _short(one.starts),
+                _short(one.ends),
+                f"{one.price} {one.currency}",
+                Cell(one.command, code=True),
+            )
+            for one in found
+        ]
+        titles = [
+            "kind",
+            "nodes",
+            "zone",
+            "starts (UTC)",
+            "ends (UTC)",
+            Column("price upfront", right=True),
+            Column("command that buys it", wrap=True),
+        ]
         yield from tables.text(Table(titles, rows)) if rows else ["none; try a different length with --days"]
     for what, why in unread.items():
         yield f"{what} were not read: {why}"

@@ -14,7 +14,10 @@ def text(document: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str
     the displayed name of each host, keyed by host name."""
     for name, reason in document["slow"].items():
         yield one_line(f"{titles[name]} is slow with every partner: {reason}")
-        yield "  -> drain the node, compare its fabric checks with those of a good node (gpuinfra check), reboot the node, and measure again; if the node is still slow, replace it"
+        yield (
+            "  -> drain the node, compare its fabric checks with those of a good node (gpuinfra check), reboot the node, "
+            "and measure again; if the node is still slow, replace it"
+        )
     for first, second in document["slow_paths"]:
         yield f"{titles[first]} and {titles[second]} are slow with each other, but each is fast with another node"
         yield "  -> check the path between them (a switch, a cable, the placement); report both nodes to the cloud's support"

@@ -61,7 +61,8 @@ def _run(step: OwnStep) -> str:
 def storage_text(entry: FileSystemPlan) -> str:
     """Describe a file system, its link to a bucket, and what happens to its files on `destroy`.
 
-    `lustre SCRATCH_2, 4,800 GiB, bucket auto; imports new objects automatically; exports no files automatically; destroy deletes it, and files that are not exported are lost`
+    `lustre SCRATCH_2, 4,800 GiB, bucket auto; imports new objects automatically; exports no files automatically;
+    destroy deletes it, and files that are not exported are lost`
     """
     if entry.kind == "object":
         return "; ".join((f"object {entry.deployment}, bucket {entry.bucket}", *_bucket(entry)))
@@ -182,7 +183,13 @@ def commands_table(recovery: RecoveryPlan | None) -> Table:
 
 def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:
     """Return the price of the same nodes by purchase option. The result is empty if there is nothing to compare."""
-    columns = [Column("purchase option"), Column("USD/hour", right=True), Column("USD/month", right=True), Column("cheaper from"), Column("price of")]  # fmt: skip
+    columns = [
+        Column("purchase option"),
+        Column("USD/hour", right=True),
+        Column("USD/month", right=True),
+        Column("cheaper from"),
+        Column("price of"),
+    ]
     rows = [
         [
             way.way.replace("_", "-"),

@@ -31,7 +31,10 @@ def chart(ways: Sequence[Row]) -> str:
         return ""
     height = TOP + HEIGHT + BOTTOM
     label = "price per month by hours of use: " + "; ".join(_described(one) for one in ways)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(label, quote=True)}" class="diagram">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" '
+        f'aria-label="{escape(label, quote=True)}" class="diagram">'
+    )
     return "\n".join([head, *_draw(ways, max(one.usd_per_month for one in ways)), "</svg>"])
 
 

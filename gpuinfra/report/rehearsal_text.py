@@ -150,7 +150,11 @@ def _deployment(report: Mapping[str, Any]) -> list[str]:
     """Return the line with the command that does the same on a deployed stack. `gpuinfra up` requires a declaration in the stack file."""
     stack, action = report["stack"], report["action"]
     deploy = f"gpuinfra up {stack}" if report.get("cost") else f"pulumi up --stack {stack}"
-    purpose = {"preview": "to preview a deployment", "refresh": "to refresh a deployed stack", "destroy": "to destroy a deployed stack"}.get(action, "to deploy")  # fmt: skip
+    purpose = {
+        "preview": "to preview a deployment",
+        "refresh": "to refresh a deployed stack",
+        "destroy": "to destroy a deployed stack",
+    }.get(action, "to deploy")
     command = deploy if purpose == "to deploy" else f"pulumi {action} --stack {stack}"
     return [f"this was a rehearsal, and nothing was deployed; {purpose}: {command}"]
 

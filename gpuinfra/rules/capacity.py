@@ -101,7 +101,8 @@ def cloud_changes_sizes_on_time(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 IDLE_HOURS = 12, 168
-"""Allowed values of `idle_stop`, in hours. A node reads its counters every hour, uploads unchanged evidence every six hours, and keeps the readings of a week."""
+"""Allowed values of `idle_stop`, in hours. A node reads its counters every hour, uploads unchanged evidence every six hours,
+and keeps the readings of a week."""
 
 
 def idle_time_can_be_measured(spec: ClusterSpec, today: date) -> Iterator[Finding]:

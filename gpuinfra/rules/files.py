@@ -126,7 +126,8 @@ def variable_value_is_literal(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def variable_keeps_the_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A declared environment variable does not replace one that makes programs use the fabric. The checks do not use declared variables, so they would not detect it."""
+    """A declared environment variable does not replace one that makes programs use the fabric.
+    The checks do not use declared variables, so they would not detect it."""
     cloud = profile_of(spec.cloud)
     seen: set[str] = set()
     for path, pool, machine in pools_of(spec):
@@ -207,7 +208,11 @@ def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {one.path}, but users can change the folders in /home, and root writes the file"
             yield error(path, what, "use a folder such as /etc, or a script in software.steps")
         elif folder:
-            yield error(path, f"is {one.path}, but files in {folder} are temporary or belong to the system", "use a folder such as /etc or /usr/local")  # fmt: skip
+            yield error(
+                path,
+                f"is {one.path}, but files in {folder} are temporary or belong to the system",
+                "use a folder such as /etc or /usr/local",
+            )
         elif "gpuinfra" in one.path.rpartition("/")[2]:
             yield error(
                 path, f"is {one.path}, but names with gpuinfra belong to the bootstrap steps", "use another name"

@@ -63,7 +63,8 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def declared_zone_is_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool or a file system is in the zone that `where.zone` declares. On AWS, the network has subnets and a NAT gateway in this zone, also if nothing uses them."""
+    """A pool or a file system is in the zone that `where.zone` declares.
+    On AWS, the network has subnets and a NAT gateway in this zone, also if nothing uses them."""
     zone = spec.where.zone
     if zone is None or not spec.pools or any(entry.kind == "home" for entry in spec.storage):
         return
@@ -93,7 +94,8 @@ def _other_machine(spec: ClusterSpec, name: str, known: Mapping[str, MachineType
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog. Its GPU is in the catalog, and its architecture fits its name."""
+    """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog.
+    Its GPU is in the catalog, and its architecture fits its name."""
     known = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
         if record.name in known:

@@ -212,7 +212,8 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A failover does not create resources that require a control plane in the failed region. In mode `pilot-light`, the base stack of a clone contains these resources."""
+    """A failover does not create resources that require a control plane in the failed region.
+    In mode `pilot-light`, the base stack of a clone contains these resources."""
     if not (declared := _declared(spec)) or declared[0].mode != "cold":
         return
     recovery, replication = declared
@@ -283,7 +284,10 @@ def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]
         return
     region = spec.where.region
     if control_plane(spec.cloud, region) == region:
-        what = f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; `gpuinfra failover --resume` moves the names later"
+        what = (
+            f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; "
+            "`gpuinfra failover --resume` moves the names later"
+        )
         yield warn("recovery.names", what, "use a different where.region")
 
 

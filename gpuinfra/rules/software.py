@@ -145,7 +145,8 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def fabric_test_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A required fabric test is possible in each pool with GPUs, at least one pool has GPUs, and a pool of several nodes does not have a floor of one node. By default, only the pools that can be tested have the test."""
+    """A required fabric test is possible in each pool with GPUs, at least one pool has GPUs,
+    and a pool of several nodes does not have a floor of one node. By default, only the pools that can be tested have the test."""
     known = list(pools_of(spec))
     if spec.handover.fabric_test != "required" or not known or len(known) < len(spec.pools):
         return  # Another rule reports an unknown machine type.

@@ -77,7 +77,8 @@ REGIONAL = ("s3://", "awskms://")
 
 
 def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
-    """The Pulumi state and its secrets provider are not in a region that can fail: the region of a stack with `recovery`, or the region of a clone's original."""
+    """The Pulumi state and its secrets provider are not in a region that can fail:
+    the region of a stack with `recovery`, or the region of a clone's original."""
     origin = stack.config.get(CLONE_OF)
     original = origin.get("region") if isinstance(origin, dict) else None
     own = stack.spec.where.region

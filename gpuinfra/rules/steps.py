@@ -72,7 +72,8 @@ def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The time limits of a pool's declared steps, including retries, are shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
+    """The time limits of a pool's declared steps, including retries, are shorter than the handover deadline,
+    so that a step that hangs is reported before `up` stops waiting."""
     deadline = spec.handover.deadline_minutes
     if spec.handover.wait == "none":
         return

@@ -75,7 +75,8 @@ class Journal(StackJournal):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options that `--resume` uses again: `max_usd_per_hour`, `prices` (the path of a price file), and `running` (the groups that had nodes before the run, or None if they could not be read)."""
+        """Options that `--resume` uses again: `max_usd_per_hour`, `prices` (the path of a price file),
+        and `running` (the groups that had nodes before the run, or None if they could not be read)."""
         return dict(self._body.get("options") or {})
 
     def remember(self, options: Mapping[str, Any]) -> None:

@@ -58,7 +58,8 @@ def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
 
 
 def text_without_nodes(declared: LoadedStack, original: str, pools: Collection[str]) -> str:
-    """Return the text of the stack file in which each capacity entry of these pools has the count 0. Raises `UsageError` if the text cannot be edited in place."""
+    """Return the text of the stack file in which each capacity entry of these pools has the count 0.
+    Raises `UsageError` if the text cannot be edited in place."""
     value = declared.document.value if declared.document else None
     edits: list[tuple[Route, object]] = []
     for index, pool in enumerate(declared.spec.pools):

@@ -75,7 +75,8 @@ def run(one: Search, *, again: bool) -> None:
             left = _settle(one, empty, again=again)
             one.journal.end()
             raise DeploymentError(
-                f"no placement of {', '.join(empty)} has capacity{_within(one.journal)}; the groups without capacity are removed{left}, and the stack file declares "
+                f"no placement of {', '.join(empty)} has capacity{_within(one.journal)}; "
+                f"the groups without capacity are removed{left}, and the stack file declares "
                 "the pool as before; add a `fallback` entry, or wait and run the command again"
             )
         try:

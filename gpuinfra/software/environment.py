@@ -34,7 +34,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
 
-    Each entry in `homes` is the mount and the service of a file system for home directories. With `other_homes`, nodes can also mount homes of another stack's site, on any service. Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
+    Each entry in `homes` is the mount and the service of a file system for home directories.
+    With `other_homes`, nodes can also mount homes of another stack's site, on any service.
+    Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
     declared file: SHA-256, mode, owner, group and path.
     """
     distribution = tables.DISTRIBUTIONS[chosen.os]

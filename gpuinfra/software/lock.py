@@ -21,7 +21,8 @@ class Choice:
     """The version of a software package and the reason for it."""
 
     name: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, the name of a `BucketClient`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`,
+    `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, the name of a `BucketClient`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -438,8 +439,14 @@ def _infiniband(machine: MachineType, request: LockRequest, conflicts: _Conflict
 def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = {"tcpx": tables.TCPX, "tcpxo": tables.TCPXO}[provider]
     if not request.registry:
-        message = f"the NCCL plugin is a container image, but software.registry is not set, and nodes do not pull images from public registries; the registry must contain {row.folder}/"
-        hint = "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and set software.registry; or set fabric: none"
+        message = (
+            "the NCCL plugin is a container image, but software.registry is not set, "
+            f"and nodes do not pull images from public registries; the registry must contain {row.folder}/"
+        )
+        hint = (
+            "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, "
+            "and set software.registry; or set fabric: none"
+        )
         conflicts.add("registry", message, hint)
     if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):
         message = "GPUDirect-TCPX on this machine requires Google's kernel (linux-image-gcp-tcpx)"

@@ -45,13 +45,15 @@ class SpecModel(BaseModel, metaclass=_SpecType):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Add the docstrings of the fields to the JSON schema."""
+        """Add the docstrings of the section and of its fields to the JSON schema, each in one line."""
         from gpuinfra.spec.meanings import meanings
 
         schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema)["properties"]
+        section = handler.resolve_ref_schema(schema)
+        if cls.__doc__:
+            section["description"] = " ".join(cls.__doc__.split())
         for name, words in meanings(cls).items():
-            properties[name]["description"] = words
+            section["properties"][name]["description"] = words
         return schema
 
 

@@ -36,7 +36,8 @@ class Spot(OnTarget[AnyTarget], SpecModel):
 
 
 class Reserved(OnTarget[AnyTarget], SpecModel):
-    """Nodes in an existing reservation: an AWS capacity reservation or a group of capacity reservations, an Azure capacity reservation group, or a Google Cloud reservation."""
+    """Nodes in an existing reservation: an AWS capacity reservation or a group of capacity reservations,
+    an Azure capacity reservation group, or a Google Cloud reservation."""
 
     kind: Literal["reserved"] = "reserved"
     """Selects reserved capacity."""
@@ -57,9 +58,11 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
     overflow: StrictBool = False
     """AWS: whether to start on-demand nodes when the reservation is full."""
     starts_at: UtcTime | None = Field(default=None, examples=["2026-12-01T11:30:00Z"])
-    """Start of a future reservation in UTC. If set, the group has no nodes before this time. On AWS, they then start by themselves. On other clouds, `gpuinfra up` starts them."""
+    """Start of a future reservation in UTC. If set, the group has no nodes before this time. On AWS, they then start by themselves.
+    On other clouds, `gpuinfra up` starts them."""
     ends_at: UtcTime | None = Field(default=None, examples=["2026-12-08T11:30:00Z"])
-    """End of the reservation in UTC. If set, the group has no nodes after this time. On AWS, they are then terminated. On other clouds, `gpuinfra up` deletes them."""
+    """End of the reservation in UTC. If set, the group has no nodes after this time. On AWS, they are then terminated.
+    On other clouds, `gpuinfra up` deletes them."""
 
 
 class Block(OnTarget[Aws], SpecModel):

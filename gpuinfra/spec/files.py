@@ -93,7 +93,8 @@ class NodeFile(SpecModel):
                 self.file,
                 limit=MAX_FILE_BYTES,
                 if_larger="download it with a script in software.steps, or use an image that contains it",
-                if_secret="let a script in software.steps use the node's identity to read the key or token from a secret store; every user of a node can read the declared files",
+                if_secret="let a script in software.steps use the node's identity to read the key or token from a secret store; "
+                "every user of a node can read the declared files",
             )
 
     @property

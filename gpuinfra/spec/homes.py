@@ -14,7 +14,8 @@ class HomeService:
     least_gib: int = 1
     """Smallest size of a file system in GiB. `Home.capacity_gib` has the largest size. Rules of the clouds check further limits."""
     settings: Mapping[str, Collection[int | str] | None] = field(default_factory=dict)
-    """Fields of `Home` that only this service or only some services have. Maps each field to its allowed values, or to None if the field's own limits are sufficient."""
+    """Fields of `Home` that only this service or only some services have.
+    Maps each field to its allowed values, or to None if the field's own limits are sufficient."""
 
 
 SERVICE_SETTINGS: Mapping[str, HomeService] = {

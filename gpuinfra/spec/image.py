@@ -22,7 +22,8 @@ class CustomImage(SpecModel):
     """An image selected by its ID: your own image, or an exact version of an image that the cloud publishes."""
 
     ref: Line = Field(examples=["ami-0123456789abcdef0"])
-    """AMI ID or SSM parameter on AWS; image ID, gallery image ID or `publisher:offer:sku:version` on Azure; `projects/P/global/images/I` or `projects/P/global/images/family/F` on Google Cloud."""
+    """AMI ID or SSM parameter on AWS; image ID, gallery image ID or `publisher:offer:sku:version` on Azure;
+    `projects/P/global/images/I` or `projects/P/global/images/family/F` on Google Cloud."""
     os: Os = "ubuntu-22.04"
     """Operating system of the image."""
     arch: Literal["x86_64", "arm64"] = "x86_64"

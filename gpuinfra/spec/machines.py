@@ -28,7 +28,8 @@ class Interface(SpecModel):
 
 
 class MachineRecord(SpecModel):
-    """A machine type that is not in the catalog. Omitted fields are copied from the machine type in `like`, except prices, which are unknown unless your price file contains them."""
+    """A machine type that is not in the catalog. Omitted fields are copied from the machine type in `like`, except prices,
+    which are unknown unless your price file contains them."""
 
     name: TypeName = Field(examples=["p4x.24xlarge"])
     """The provider's name for the machine type."""

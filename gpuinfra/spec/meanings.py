@@ -44,4 +44,4 @@ def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
     for field, below in pairwise(body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                yield name, inspect.cleandoc(text)
+                yield name, " ".join(text.split())

@@ -1,7 +1,8 @@
 """The declaration of a cluster: settings that all clouds share, and one target cloud.
 
 Optional fields have defaults, which `gpuinfra plan` shows.
-Fields contain plain values. Outputs of other resources, such as a network or a key, are passed to the component as arguments. They are not part of the declaration.
+Fields contain plain values. Outputs of other resources, such as a network or a key, are passed to the component as arguments.
+They are not part of the declaration.
 `load.py` reads YAML, and `gpuinfra.rules` checks a declaration.
 """
 
@@ -54,13 +55,15 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
         default=None, min_length=1, max_length=3, examples=[["foundation", "site"]]
     )
-    """Layers that this stack creates. If omitted, the stack creates every layer that is not in `use`. Without pools, it creates only the foundation and the site."""
+    """Layers that this stack creates. If omitted, the stack creates every layer that is not in `use`.
+    Without pools, it creates only the foundation and the site."""
     use: Use = defaults(Use)
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
     """Planned lifetime of the cluster. It is used to calculate the total price. If omitted, only prices per hour and per month are shown."""
     expires_at: UtcTime | None = Field(default=None, examples=["2026-12-31T18:00:00Z"])
-    """Time in UTC at which the nodes of the cluster are removed. On AWS, scheduled actions terminate them. On other clouds, `gpuinfra up` deletes them. Networks and file systems remain until you run `destroy`. If omitted, the cluster has no end."""
+    """Time in UTC at which the nodes of the cluster are removed. On AWS, scheduled actions terminate them.
+    On other clouds, `gpuinfra up` deletes them. Networks and file systems remain until you run `destroy`. If omitted, the cluster has no end."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"team": "research"}])
     """Tags for every resource that supports tags."""
 

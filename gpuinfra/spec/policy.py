@@ -50,13 +50,15 @@ class ExistingNetwork(SpecModel):
     id: Line = Field(examples=["vpc-0123456789abcdef0"])
     """VPC ID on AWS, resource ID of the virtual network on Azure, network name or path on Google Cloud."""
     subnets: dict[Line, Line] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
-    """Subnet for the nodes in each zone on AWS, or in each region on Azure and Google Cloud. On Azure, the `storage-scratch-0` key specifies the subnet of the file system at /scratch."""
+    """Subnet for the nodes in each zone on AWS, or in each region on Azure and Google Cloud.
+    On Azure, the `storage-scratch-0` key specifies the subnet of the file system at /scratch."""
     dns_zones: dict[Line, Line] = Field(
         default_factory=dict,
         max_length=20,
         examples=[
             {
-                "privatelink.blob.core.windows.net": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/privateDnsZones/privatelink.blob.core.windows.net"
+                "privatelink.blob.core.windows.net": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp"
+                "/providers/Microsoft.Network/privateDnsZones/privatelink.blob.core.windows.net"
             }
         ],
     )
@@ -67,15 +69,18 @@ class Network(SpecModel):
     """The private network of the cluster."""
 
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
-    """Address range of the network: a private IPv4 range from /16 to /20. Each zone uses a separate part of the range, so adding a pool or zone does not change existing subnets."""
+    """Address range of the network: a private IPv4 range from /16 to /20.
+    Each zone uses a separate part of the range, so adding a pool or zone does not change existing subnets."""
     egress: Literal["nat", "endpoints"] = "nat"
-    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
+    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's services.
+    `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
     """An existing network to use. If omitted, a network is created."""
     flow_log_days: Days = Field(default=90, ge=1, le=3653, examples=[90])
     """Retention of the network's flow logs."""
     machines: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
-    """Google Cloud: machine types that clusters on this site will use. The networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
+    """Google Cloud: machine types that clusters on this site will use. The networks for their interfaces are created with the site.
+    If omitted, the machine types of the pools are used."""
 
 
 class Framework(SpecModel):
@@ -93,7 +98,9 @@ class Software(SpecModel):
     """The software on the nodes. The software lock selects omitted versions and reports the reasons."""
 
     image: Image = "default"
-    """Image of the nodes. `default` selects the newest release of the cloud's GPU image, if one exists. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID."""
+    """Image of the nodes. `default` selects the newest release of the cloud's GPU image, if one exists.
+    A date such as `2026-10-06` selects the release with that date.
+    `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID."""
     os: Os | None = None
     """Operating system of the nodes. If omitted, the release that best supports the machine type is used."""
     driver: Version | None = Field(default=None, examples=["580"])
@@ -107,11 +114,14 @@ class Software(SpecModel):
     containers: tuple[Literal["docker", "enroot", "pyxis"], ...] = Field(
         default=(), max_length=3, examples=[["docker", "enroot"]]
     )
-    """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
+    """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet.
+    If omitted, nodes have the runtimes of their image, and plain images have none."""
     gpu_metrics: Literal["none", "dcgm_exporter"] = "none"
-    """GPU metrics exporter for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, on port 9400 of its private address. `none` installs no exporter."""
+    """GPU metrics exporter for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs,
+    on port 9400 of its private address. `none` installs no exporter."""
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
-    """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held. Packages that the software lock manages are rejected."""
+    """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held.
+    Packages that the software lock manages are rejected."""
     environment: Variables = Field(default_factory=dict, examples=[{"HF_HOME": "/scratch/huggingface"}])
     """Environment variables of login shells and jobs on each node. Nodes do not expand references such as $HOME."""
     files: tuple[NodeFile, ...] = Field(default=(), max_length=50)
@@ -143,7 +153,8 @@ class Software(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["https://mirror.example.com"])
-    """Mirror of the vendors' package servers, for networks without internet access: `https://vendor/path` becomes `<mirror_url>/vendor/path`. If omitted, nodes download from the vendors."""
+    """Mirror of the vendors' package servers, for networks without internet access:
+    `https://vendor/path` becomes `<mirror_url>/vendor/path`. If omitted, nodes download from the vendors."""
     registry: (
         Annotated[
             str,
@@ -156,14 +167,16 @@ class Software(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["us-central1-docker.pkg.dev/my-project/gpudirect"])
-    """Google Cloud: your container registry that contains Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes do not pull images from public registries."""
+    """Google Cloud: your container registry that contains Google's GPUDirect images (`gpudirect-tcpxo/...`).
+    Required for A3 High and A3 Mega, because nodes do not pull images from public registries."""
 
 
 class Audit(SpecModel):
     """The audit trail of API calls in the account."""
 
     trail: Literal["create", "existing", "none"] = "create"
-    """Source of the audit trail: `create` creates a multi-region trail with a locked bucket, `existing` uses the account's trail (AWS allows five per region), and `none` disables it."""
+    """Source of the audit trail: `create` creates a multi-region trail with a locked bucket,
+    `existing` uses the account's trail (AWS allows five per region), and `none` disables it."""
     bucket: Line | None = Field(default=None, examples=["my-audit-bucket"])
     """Existing bucket for the trail. If omitted, a bucket is created and retained."""
     lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
@@ -186,7 +199,8 @@ class Budget(SpecModel):
     limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
         default=None, gt=0, le=1e9, examples=[60000]
     )
-    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent. If `recovery.mode` is `pilot-light` or `hot`, the price includes the stack in the second region."""
+    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent.
+    If `recovery.mode` is `pilot-light` or `hot`, the price includes the stack in the second region."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
     """Email addresses that receive alerts. If omitted, no alerts are sent, and a warning is reported."""
     thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(
@@ -233,7 +247,8 @@ class User(SpecModel):
     name: UserName = Field(examples=["alice"])
     """Login name, which is also the name of the user's group."""
     uid: Annotated[StrictInt, Unit("user ID")] = Field(ge=2000, le=59_999, examples=[2001])
-    """ID of the user and of the user's group on every node. Files on shared file systems belong to this ID, so do not reuse the ID of a user that you remove."""
+    """ID of the user and of the user's group on every node. Files on shared file systems belong to this ID,
+    so do not reuse the ID of a user that you remove."""
     ssh_keys: tuple[PublicKey, ...] = Field(
         min_length=1,
         max_length=5,
@@ -250,13 +265,18 @@ class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
-    """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, `gpuinfra ssh` uses Session Manager, which needs no open port."""
+    """Azure and Google Cloud: networks that can connect to port 22 of the nodes.
+    If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, `gpuinfra ssh` uses Session Manager, which needs no open port."""
     ingress: tuple[Ingress, ...] = Field(default=(), max_length=20)
-    """Connections that the nodes accept from other networks, such as requests to an inference server. If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
+    """Connections that the nodes accept from other networks, such as requests to an inference server.
+    If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
     operators: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["group:gpu-operators@example.com"]])
-    """Principals that can read evidence: IAM members on Google Cloud, object IDs on Azure. On AWS, attach the policies that `gpuinfra permissions` prints instead. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
+    """Principals that can read evidence: IAM members on Google Cloud, object IDs on Azure.
+    On AWS, attach the policies that `gpuinfra permissions` prints instead. If omitted on Azure, the deploying identity can read evidence.
+    If set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
-    """Azure: public IPv4 ranges from which operators can read evidence and upload bundles. If omitted, access is possible only from the cluster's network, and you must run `up` there."""
+    """Azure: public IPv4 ranges from which operators can read evidence and upload bundles.
+    If omitted, access is possible only from the cluster's network, and you must run `up` there."""
     ssh_keys: tuple[PublicKey, ...] = Field(
         default=(),
         max_length=20,
@@ -264,15 +284,20 @@ class Access(SpecModel):
     )
     """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, no key can log in. AWS and Google Cloud check your cloud identity instead."""
     users: tuple[User, ...] = Field(default=(), max_length=50)
-    """Users to create on every node of every pool, on all clouds. Their home directories are on the home file system of the declaration, or on the root disk if there is none. If omitted, only the users of the image and of the cloud's login service exist."""
+    """Users to create on every node of every pool, on all clouds.
+    Their home directories are on the home file system of the declaration, or on the root disk if there is none.
+    If omitted, only the users of the image and of the cloud's login service exist."""
     node_policies: tuple[PolicyArn, ...] = Field(
         default=(), max_length=10, examples=[["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]]
     )
-    """AWS: ARNs of managed policies to attach to the nodes' role, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
+    """AWS: ARNs of managed policies to attach to the nodes' role, such as access to your data or container images.
+    If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
     node_roles: tuple[NodeRole, ...] = Field(default=(), max_length=10)
-    """Azure and Google Cloud: roles to assign to the nodes' identity, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence, and use the declared buckets and registry. On AWS, use `node_policies`."""
+    """Azure and Google Cloud: roles to assign to the nodes' identity, such as access to your data or container images.
+    If omitted, nodes can only download their bundle, upload evidence, and use the declared buckets and registry. On AWS, use `node_policies`."""
     node_role_in_site: StrictBool = False
-    """AWS: whether the site creates the nodes' role, so that a stack with only the nodes creates no IAM resources. Set it in both stacks before their first deployment, because a change replaces the role."""
+    """AWS: whether the site creates the nodes' role, so that a stack with only the nodes creates no IAM resources.
+    Set it in both stacks before their first deployment, because a change replaces the role."""
     permissions_boundary: PolicyArn | None = Field(
         default=None, examples=["arn:aws:iam::123456789012:policy/gpu-boundary"]
     )
@@ -291,11 +316,21 @@ class Handover(SpecModel):
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
     """Maximum time that `up` waits for the nodes."""
     on_failure: Literal["keep", "scale_to_zero", "destroy"] = "keep"
-    """What `gpuinfra up` does if a deployment fails, for example if there is no capacity or a node fails its checks: `keep` the resources, set each `count` in the stack file to 0 and remove the nodes (`scale_to_zero`), or delete the resources of the stack that are not retained (`destroy`). If the stack had nodes before, the resources are always kept. `pulumi up` always keeps them."""
+    """What `gpuinfra up` does if a deployment fails, for example if there is no capacity or a node fails its checks:
+    `keep` the resources, set each `count` in the stack file to 0 and remove the nodes (`scale_to_zero`),
+    or delete the resources of the stack that are not retained (`destroy`). If the stack had nodes before, the resources are always kept.
+    `pulumi up` always keeps them."""
     fabric_test: Literal["auto", "required", "off"] = "auto"
-    """Whether each node of a pool must pass an all-reduce with at least one other node over the fabric before `up` succeeds. `auto` tests the pools with whole GPUs and a fabric whose bandwidth between two nodes is known. `required` also rejects pools with GPUs that cannot be tested. `off` tests no pool. Nodes that are replaced or restarted later also have to pass: they measure with nodes whose GPUs no process uses. The only node of a pool has no partner and is handed over without the test. If `floor` is 1, `auto` tests no pool, because one node can be the only one that launches, and `required` is an error for a pool of several nodes."""
+    """Whether each node of a pool must pass an all-reduce with at least one other node over the fabric before `up` succeeds.
+    `auto` tests the pools with whole GPUs and a fabric whose bandwidth between two nodes is known.
+    `required` also rejects pools with GPUs that cannot be tested. `off` tests no pool.
+    Nodes that are replaced or restarted later also have to pass: they measure with nodes whose GPUs no process uses.
+    The only node of a pool has no partner and is handed over without the test.
+    If `floor` is 1, `auto` tests no pool, because one node can be the only one that launches, and `required` is an error for a pool of several nodes."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
-    """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are stable, and level 4 takes hours. Nodes are billed during this time."""
+    """DCGM diagnostics that each node must pass before handover.
+    Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are
+    stable, and level 4 takes hours. Nodes are billed during this time."""
 
 
 class Use(SpecModel):

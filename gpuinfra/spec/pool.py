@@ -78,25 +78,35 @@ class Pool(OnTarget[On], SpecModel):
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
     """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and updates the stack file with the alternative that has capacity. `pulumi up` ignores them."""
+    """Alternatives if no capacity is available for the pool, in order of preference.
+    `gpuinfra up` tries them and updates the stack file with the alternative that has capacity. `pulumi up` ignores them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Image | None = None
-    """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID. If omitted, `software.image` is used."""
+    """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image.
+    A date such as `2026-10-06` selects the release with that date.
+    `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID.
+    If omitted, `software.image` is used."""
     os: Os | None = None
-    """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by ID, set the `os` field of the image instead."""
+    """Operating system of this pool's nodes. If omitted, `software.os` is used.
+    For an image that is selected by ID, set the `os` field of the image instead."""
     environment: Variables = Field(default_factory=dict, examples=[{"NCCL_DEBUG": "WARN"}])
-    """Environment variables of login shells and jobs on this pool's nodes, in addition to `software.environment`. A variable with the same name replaces the one in `software.environment`."""
+    """Environment variables of login shells and jobs on this pool's nodes, in addition to `software.environment`.
+    A variable with the same name replaces the one in `software.environment`."""
     disk: Disk = defaults(Disk)
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
-    """Whether containers on a bridge network can reach the metadata service and use the node's role. If false, access is blocked by the metadata hop limit (1 instead of 2) on AWS, and by a packet filter on Azure and Google Cloud. Containers on the host network always have access."""
+    """Whether containers on a bridge network can reach the metadata service and use the node's role.
+    If false, access is blocked by the metadata hop limit (1 instead of 2) on AWS, and by a packet filter on Azure and Google Cloud.
+    Containers on the host network always have access."""
     fabric: Literal["auto", "required", "none"] = "auto"
     """Use of the machine's fabric network: `auto` uses it if the machine has one, `required` rejects machines without one, `none` does not use it."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
-    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs that use several GPUs."""
+    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned.
+    A partitioned GPU has no NVLink, which slows down jobs that use several GPUs."""
     idle_stop: HoursText | None = Field(default=None, examples=["24h"])
-    """Time for which all GPUs of the pool must be idle before `gpuinfra calendar` reports that its nodes can be removed: 12h to 168h. The nodes then record the energy that their GPUs use. gpuinfra removes no node by itself. If omitted, the use of the GPUs is not recorded."""
+    """Time for which all GPUs of the pool must be idle before `gpuinfra calendar` reports that its nodes can be removed: 12h to 168h.
+    The nodes then record the energy that their GPUs use. gpuinfra removes no node by itself. If omitted, the use of the GPUs is not recorded."""
     renew: Window = defaults(Window)
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])

@@ -23,9 +23,11 @@ class RecoveryNames(SpecModel):
     """DNS names of the nodes and the file systems, which `gpuinfra failover` and `gpuinfra failback` move to the other region."""
 
     zone: Zone = Field(examples=["Z0123456789ABCDEFGHIJ"])
-    """ID of an existing DNS zone that contains the names: the ID of a Route 53 hosted zone, the resource ID of an Azure private DNS zone, or `projects/PROJECT/managedZones/NAME` on Google Cloud. gpuinfra does not create or delete the zone."""
+    """ID of an existing DNS zone that contains the names: the ID of a Route 53 hosted zone, the resource ID of an Azure private DNS zone,
+    or `projects/PROJECT/managedZones/NAME` on Google Cloud. gpuinfra does not create or delete the zone."""
     domain: Domain = Field(examples=["train.example.internal"])
-    """Domain of the names, which is the zone's name or ends with it: `login.DOMAIN` is the name of the nodes, and `scratch.DOMAIN` of the file system at `/scratch`."""
+    """Domain of the names, which is the zone's name or ends with it:
+    `login.DOMAIN` is the name of the nodes, and `scratch.DOMAIN` of the file system at `/scratch`."""
 
 
 class Recovery(SpecModel):
@@ -34,7 +36,9 @@ class Recovery(SpecModel):
     region: Line = Field(examples=["us-west-2"])
     """Second region, to which the buckets are replicated."""
     mode: Literal["cold", "pilot-light", "hot"] = "cold"
-    """What runs in the second region before a failure: `cold` has only replicas and keys, `pilot-light` also has the network and the file systems, `hot` also has the nodes. A separate stack creates the network, file systems, and nodes in the second region."""
+    """What runs in the second region before a failure: `cold` has only replicas and keys,
+    `pilot-light` also has the network and the file systems, `hot` also has the nodes.
+    A separate stack creates the network, file systems, and nodes in the second region."""
     rpo_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])
     """Recovery point objective: maximum age of the newest checkpoint in the second region when the first region fails."""
     rto_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])
@@ -44,15 +48,18 @@ class Recovery(SpecModel):
     checkpoint_minutes: Minutes = Field(ge=1, le=10_080, examples=[30])
     """Time between the starts of two checkpoints."""
     export_mb_s: Annotated[StrictInt, Unit("MB/s")] | None = Field(default=None, ge=1, le=10_000_000, examples=[500])
-    """Measured rate at which the file system exports a checkpoint to its bucket. If omitted, the throughput of the file system is used, which is the upper limit."""
+    """Measured rate at which the file system exports a checkpoint to its bucket.
+    If omitted, the throughput of the file system is used, which is the upper limit."""
     replication_gbps: Annotated[Number, Unit("Gbit/s")] | None = Field(default=None, gt=0, le=10_000, examples=[10])
     """Replication rate that the cloud guarantees to your account. If omitted, the default quota of the cloud is used."""
     replication_minutes: Minutes | None = Field(default=None, ge=1, le=10_080, examples=[60])
-    """Measured time from the export of a checkpoint until all its objects are in the second region. Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
+    """Measured time from the export of a checkpoint until all its objects are in the second region.
+    Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
     site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
     """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
     copy_images: StrictBool = False
-    """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region. A copy has its own ID, which the stack file of the second region contains."""
+    """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region.
+    A copy has its own ID, which the stack file of the second region contains."""
     names: RecoveryNames | None = None
     """DNS names that move to the second region. If omitted, each region has its own names."""
 

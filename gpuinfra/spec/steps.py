@@ -71,7 +71,8 @@ class NodeStep(SpecModel):
     name: Name = Field(examples=["tuning"])
     """Name of the step. The plan, the logs and the evidence of the nodes show it as `own-<name>`."""
     file: StepFile | None = Field(default=None, examples=["setup/tuning.sh"])
-    """Script to run, relative to the folder of the stack file. The script is part of the bundle, so a change to its content replaces or updates nodes like any other change. If omitted, set `url`."""
+    """Script to run, relative to the folder of the stack file. The script is part of the bundle,
+    so a change to its content replaces or updates nodes like any other change. If omitted, set `url`."""
     url: StepUrl | None = Field(default=None, examples=["https://example.com/tuning.sh"])
     """Script that each node downloads. It must not require credentials. If omitted, set `file`."""
     sha256: Sha256 | None = Field(

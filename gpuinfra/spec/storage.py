@@ -15,7 +15,8 @@ class ExistingFileSystem(SpecModel):
     """A file system that exists outside the stack. Nodes mount it; `up` and `destroy` do not change it, and it is not part of the price."""
 
     id: Line = Field(examples=["fs-0123456789abcdef0"])
-    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system, the file share or the volume."""
+    """AWS: ID of the file system. Google Cloud: path of the instance,
+    such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system, the file share or the volume."""
     address: (
         Annotated[
             str,
@@ -27,7 +28,8 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["10.40.0.2"])
-    """DNS name or IPv4 address that nodes mount. Required for Managed Lustre and Azure NetApp Files on Azure, and on Google Cloud. On AWS and for Azure Files, if omitted, the DNS name that belongs to the ID is used."""
+    """DNS name or IPv4 address that nodes mount. Required for Managed Lustre and Azure NetApp Files on Azure, and on Google Cloud.
+    On AWS and for Azure Files, if omitted, the DNS name that belongs to the ID is used."""
     mount_name: (
         Annotated[
             str,
@@ -39,9 +41,13 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["a1b2c3d4"])
-    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`, or follows from the ID of the share; for Azure NetApp Files, it is the file path of the volume."""
+    """Lustre: name in the mount source, which the cloud returns.
+    Home directories: exported path; on AWS, the root of the file system if omitted.
+    Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`, or follows from the ID of the share;
+    for Azure NetApp Files, it is the file path of the volume."""
     security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
-    """AWS: security group of the file servers or mount targets. On the nodes' side, the stack opens the ports between this group and the nodes. Required on AWS."""
+    """AWS: security group of the file servers or mount targets.
+    On the nodes' side, the stack opens the ports between this group and the nodes. Required on AWS."""
     efa_enabled: StrictBool = False
     """AWS: whether the file system was created with EFA. Required for `fabric`."""
     address_range: Annotated[str, text(r"^[0-9.]+/[0-9]+$", "a network such as 10.40.0.0/24", max_length=18)] | None = (
@@ -60,7 +66,8 @@ class Lustre(SpecModel):
     existing: ExistingFileSystem | None = None
     """Existing file system to mount. If omitted, the stack creates a file system."""
     capacity_gib: Gib | None = Field(default=None, ge=1, le=1_000_000_000, examples=[4800], validate_default=True)
-    """Usable size of the file system. Each cloud offers capacity in fixed increments. The plan rounds the size up to the next increment and reports the result. Required unless `existing` is set."""
+    """Usable size of the file system. Each cloud offers capacity in fixed increments.
+    The plan rounds the size up to the next increment and reports the result. Required unless `existing` is set."""
     throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
         default=None, ge=1, le=10_000, examples=[250]
     )
@@ -72,7 +79,9 @@ class Lustre(SpecModel):
     importer_id: Line | None = Field(default=None, examples=["00000000-0000-4000-8000-000000000000"])
     """Azure: object ID of your tenant's service principal "HPC Cache Resource Provider", which imports from the container. Required if `bucket` is set."""
     private_endpoint: StrictBool = False
-    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container, such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account. A container that the stack creates always has an endpoint."""
+    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container,
+    such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account.
+    A container that the stack creates always has an endpoint."""
     bucket_prefix: Annotated[str, text(r"^[^\x00-\x1f\x7f]*$", "one line of text", max_length=512)] = Field(
         default="", examples=["datasets/imagenet"]
     )
@@ -100,7 +109,10 @@ class Lustre(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["backup-0123456789abcdef0"])
-    """AWS: FSx backup from which the file system is created. `capacity_gib`, `deployment` and `throughput_mb_s_per_tib` must be those of the backup, `version` must not be older, and the original must have SSD storage and LZ4 compression. Has no effect after the file system exists. If omitted, the file system is created empty or with the objects of its bucket."""
+    """AWS: FSx backup from which the file system is created. `capacity_gib`,
+    `deployment` and `throughput_mb_s_per_tib` must be those of the backup, `version` must not be older,
+    and the original must have SSD storage and LZ4 compression. Has no effect after the file system exists.
+    If omitted, the file system is created empty or with the objects of its bucket."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of the file system. If omitted, the cluster's zone is used."""
 
@@ -128,19 +140,24 @@ class Home(SpecModel):
     service: Literal["efs", "openzfs", "files", "netapp", "filestore"] | None = Field(
         default=None, examples=["openzfs"]
     )
-    """Service of the file system. AWS: `efs` (Amazon EFS), `openzfs` (FSx for OpenZFS). Azure: `files` (an NFS share of Azure Files), `netapp` (Azure NetApp Files). Google Cloud: `filestore`. If omitted, `efs`, `files` or `filestore` is used."""
+    """Service of the file system. AWS: `efs` (Amazon EFS), `openzfs` (FSx for OpenZFS).
+    Azure: `files` (an NFS share of Azure Files), `netapp` (Azure NetApp Files). Google Cloud: `filestore`.
+    If omitted, `efs`, `files` or `filestore` is used."""
     existing: ExistingFileSystem | None = None
     """Existing file system of the service to mount. If omitted, the stack creates a file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
-    """Size of the file system. `efs`: the file system grows and shrinks with its files, so this size affects only the price in the plan. `openzfs`: at least 64. `netapp`: at least 50, rounded up to a multiple of 1024, because a capacity pool is billed in increments of 1 TiB."""
+    """Size of the file system. `efs`: the file system grows and shrinks with its files, so this size affects only the price in the plan.
+    `openzfs`: at least 64. `netapp`: at least 50, rounded up to a multiple of 1024, because a capacity pool is billed in increments of 1 TiB."""
     throughput_mb_s: Annotated[StrictInt, Unit("MB/s")] | None = Field(default=None, ge=1, le=100_000, examples=[320])
-    """`openzfs`: provisioned throughput, which is billed whether you use it or not: 160, 320, 640, 1280, 2560, 3840, 5120, 7680 or 10240. If omitted, 160 is used."""
+    """`openzfs`: provisioned throughput, which is billed whether you use it or not: 160, 320, 640, 1280, 2560, 3840, 5120, 7680 or 10240.
+    If omitted, 160 is used."""
     service_level: Literal["standard", "premium", "ultra"] | None = Field(default=None, examples=["premium"])
     """`netapp`: service level of the capacity pool, which provides 16, 64 or 128 MiB/s for each TiB. If omitted, `premium` is used."""
     backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
     """`openzfs`: retention of daily automatic backups. 0 disables them."""
     snapshot_days: Days = Field(default=0, ge=0, le=255, examples=[7])
-    """`netapp`: number of daily snapshots to keep. Users find them in the folder `.snapshot`. They use the capacity of the volume, and are lost with it. 0 disables them."""
+    """`netapp`: number of daily snapshots to keep. Users find them in the folder `.snapshot`.
+    They use the capacity of the volume, and are lost with it. 0 disables them."""
     restore_from: (
         Annotated[
             str,
@@ -148,7 +165,8 @@ class Home(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["backup-0123456789abcdef0"])
-    """`openzfs`: FSx backup from which the file system is created. `capacity_gib` must be the size of the backup. Has no effect after the file system exists. If omitted, the file system is created empty."""
+    """`openzfs`: FSx backup from which the file system is created. `capacity_gib` must be the size of the backup.
+    Has no effect after the file system exists. If omitted, the file system is created empty."""
 
 
 class ObjectMount(SpecModel):
@@ -161,15 +179,19 @@ class ObjectMount(SpecModel):
     bucket: Line = Field(examples=["my-training-data"])
     """Name of an existing bucket, or `auto` to create one. Azure: resource ID of an existing container, or `auto`. Nodes get access to this bucket only."""
     private_endpoint: StrictBool = False
-    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container, such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account. A container that the stack creates always has an endpoint."""
+    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container,
+    such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account.
+    A container that the stack creates always has an endpoint."""
     key_arn: Line | None = Field(
         default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
     )
-    """AWS: ARN of the KMS key that encrypts an existing bucket. Nodes get permission to use the key for objects. If omitted, nodes can read only objects that S3 encrypts with its own keys."""
+    """AWS: ARN of the KMS key that encrypts an existing bucket. Nodes get permission to use the key for objects.
+    If omitted, nodes can read only objects that S3 encrypts with its own keys."""
     read_only: StrictBool = True
     """Whether nodes mount the bucket read-only. Set to false to let all users of the nodes write and delete objects."""
     cache_gib: Gib | None = Field(default=None, ge=0, le=1_000_000, examples=[500])
-    """Size of the cache for objects on the local disks of each node. If omitted, a tenth of the capacity of the local disks is used. 0 disables the cache. Machine types without local disks have no cache."""
+    """Size of the cache for objects on the local disks of each node. If omitted, a tenth of the capacity of the local disks is used.
+    0 disables the cache. Machine types without local disks have no cache."""
 
 
 Storage = Annotated[Lustre | Home | ObjectMount, Field(discriminator="kind")]

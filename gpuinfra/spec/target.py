@@ -21,7 +21,8 @@ class Aws(SpecModel):
     region: Line = Field(examples=["us-east-1"])
     """AWS Region, such as `us-east-1`."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
-    """Availability Zone ID, such as `use1-az4`, because zone letters differ between accounts. If omitted, the plan selects a zone that offers every machine type."""
+    """Availability Zone ID, such as `use1-az4`, because zone letters differ between accounts.
+    If omitted, the plan selects a zone that offers every machine type."""
 
     if TYPE_CHECKING:
 

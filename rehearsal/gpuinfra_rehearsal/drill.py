@@ -64,7 +64,10 @@ def check_options(options: Options, region: str | None) -> None:
         given = f"--to is {region}" if region else "--to is missing"
         raise UsageError(f"{given}; allowed: {plan.recovery.region}, the region in recovery.region of {stack}")
     if failover_of(plan.cloud, plan.region, plan.recovery.region, {}) is None:
-        raise UsageError(f"a drill of {stack} is not possible yet, because gpuinfra does not support failover on {plan.cloud}; to check the second region, run `gpuinfra ready {stack} --rehearsal`")  # fmt: skip
+        raise UsageError(
+            f"a drill of {stack} is not possible yet, because gpuinfra does not support failover on {plan.cloud}; "
+            f"to check the second region, run `gpuinfra ready {stack} --rehearsal`"
+        )
     refused = {"--fault": options.faults, "--under-least-permissions": options.least_privilege, "--without-nodes": options.without_nodes}  # fmt: skip
     for name, given in refused.items():
         if given:
@@ -169,7 +172,10 @@ class _Drill:
     def _up_primary(self) -> str:
         for one in self._names():
             if any(self.session.folder.state.glob(f".pulumi/stacks/*/{one}.json")):
-                raise _Failed(f"{one} is already deployed in this rehearsal, but a drill must start without this stack; delete {self.session.folder.root}, and run the command again")  # fmt: skip
+                raise _Failed(
+                    f"{one} is already deployed in this rehearsal, but a drill must start without this stack; "
+                    f"delete {self.session.folder.root}, and run the command again"
+                )
         operation = perform(self.session, "up")
         if not operation.ok:
             raise _Failed("\n".join(errors_of(operation)))
@@ -360,7 +366,9 @@ class _Drill:
             if wrong:
                 raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
             if not found:
-                raise _Failed(f"the replica {label(replica)} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed")  # fmt: skip
+                raise _Failed(
+                    f"the replica {label(replica)} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed"
+                )
             newest.append(max(found))
         self.rpo = self.failure - min(newest) * self.interval
         return f"checkpoint {min(newest)} of {CHECKPOINTS} is the newest in the replicas, and its checksums are correct"

@@ -81,7 +81,8 @@ class Progress:
 
     @property
     def current_resources(self) -> list[tuple[str, str]]:
-        """Return the type and logical name of each resource in progress, except the stack and components, which are in progress until their resources are done."""
+        """Return the type and logical name of each resource in progress, except the stack and components,
+        which are in progress until their resources are done."""
         return [(kind_of(urn), name_of(urn)) for urn in self.current if urn not in self.components]
 
     @property

@@ -21,7 +21,10 @@ CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups do not launch nodes, and report the cloud's capacity error",
     "no-quota": "cloud:no-quota:<pool, kind or zone>      groups do not launch nodes, and report the cloud's quota error",
     "limited": "cloud:limited:<pool, kind or zone>:<n>       a group launches at most n nodes, and reports the cloud's capacity error",
-    "refused": "cloud:refused:<kind or code>:<pool, kind or zone>[:<n>]  groups do not launch nodes (n: in the first n attempts), and report a recorded error of the cloud",
+    "refused": (
+        "cloud:refused:<kind or code>:<pool, kind or zone>[:<n>]  groups do not launch nodes (n: "
+        "in the first n attempts), and report a recorded error of the cloud"
+    ),
     "slow": "cloud:slow:<pool, kind or zone>:<seconds>    a group launches its first node this many seconds after its creation",
     "throttled": "cloud:throttled:<n>                          the first n requests about groups and nodes are throttled",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",

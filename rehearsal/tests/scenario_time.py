@@ -29,7 +29,8 @@ class Tried:
 def minutes(attempts: Sequence[Tried], delay_s: float = 0, *, deployed: bool = False) -> tuple[float, bool]:
     """Return the minutes of these attempts, and whether they are complete. If not, they are a lower limit.
 
-    The first attempt creates all resources, or none if the stack is `deployed`. Each later attempt creates those that no earlier attempt created. An attempt without capacity waits for
+    The first attempt creates all resources, or none if the stack is `deployed`.
+    Each later attempt creates those that no earlier attempt created. An attempt without capacity waits for
     5 minutes, or for half of the declared deadline, or until the deadline if the cloud reports no reason. The removal of the
     groups between two attempts has no public figure.
     """

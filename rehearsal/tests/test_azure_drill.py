@@ -36,7 +36,14 @@ def container(subscription: str, purpose: str = "scratch-0-eastus2") -> str:
     return f"{group}/providers/Microsoft.Storage/storageAccounts/{account}/blobServices/default/containers/data"
 
 
-@pytest.mark.parametrize(("given", "found"), [(container("12345678-0000-4000-8000-000000000001"), True), (container("12345678-0000-4000-8000-000000000001", "home-0-eastus2"), False), ("auto", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (container("12345678-0000-4000-8000-000000000001"), True),
+        (container("12345678-0000-4000-8000-000000000001", "home-0-eastus2"), False),
+        ("auto", False),
+    ],
+)
 def test_a_replica_is_found_in_another_subscription(given: str, found: bool) -> None:
     """The ID of the same container in a real subscription matches, and the ID of another container does not."""
     replica = container("00000000-0000-0000-0000-000000000000")

@@ -23,7 +23,8 @@ from .test_azure_drill import azure_stack
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_a_stack_on_azure_fails_over_and_back(tmp_path: Path) -> None:
-    """The failover replicates every blob first, the failback copies only the blobs that the second region wrote, and the nodes of the first region are verified."""
+    """The failover replicates every blob first, the failback copies only the blobs that the second region wrote,
+    and the nodes of the first region are verified."""
     options = Options(stack=str(azure_stack(tmp_path, "hot")), folder=tmp_path / "rehearsal")
     with open_session(options, view_for(io.StringIO())) as session:
         drill = _Drill(session, None)
@@ -58,7 +59,11 @@ def test_a_stack_on_azure_fails_over_and_back(tmp_path: Path) -> None:
         assert back["verify recovery"] == "1 of 1 node verified"
         assert back["left"] == ["start the nodes in eastus2 again, as hot mode requires: pulumi up --refresh --stack recovery-eastus2"]  # fmt: skip
         with applied(session.pulumi.env):
-            assert {name: blobs.get(source, name) for name in sorted(blobs.keys(source, ""))} == {"changed": b"second", "kept": b"first", "new": b"second"}  # fmt: skip
+            assert {name: blobs.get(source, name) for name in sorted(blobs.keys(source, ""))} == {
+                "changed": b"second",
+                "kept": b"first",
+                "new": b"second",
+            }
             # `pulumi up --refresh` replicates again and removes the tag.
             assert STOPPED not in Rest().arm(account_of(replica), "2024-01-01")["tags"]
             blobs.put(source, "later", b"first")

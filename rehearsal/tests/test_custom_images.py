@@ -17,7 +17,8 @@ IMAGES = {
     "azure": f"{_GALLERY}/images/train-ubuntu-22.04/versions/1.0.0",
     "gcp": "projects/shared/global/images/train-ubuntu-2204",
 }
-"""Cloud -> an image outside the stack with Ubuntu 22.04 and without GPU software. The name of an AMI does not describe its content, and the stand-in cloud treats it as such an image."""
+"""Cloud -> an image outside the stack with Ubuntu 22.04 and without GPU software.
+The name of an AMI does not describe its content, and the stand-in cloud treats it as such an image."""
 STACK = """\
 config:
   gpuinfra:cluster:

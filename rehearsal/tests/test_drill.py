@@ -52,7 +52,8 @@ def written(folder: Path, text: str, kind: str, mode: str) -> Path:
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize(("first", "mode"), [("us-west-2", "cold"), ("us-east-1", "pilot-light"), ("us-east-1", "hot")])
 def test_a_stack_fails_over_within_its_targets(first: str, mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """The nodes in the second region are verified, the newest replicated checkpoint is complete, both targets are met, and the DNS names move unless their control plane fails."""
+    """The nodes in the second region are verified, the newest replicated checkpoint is complete, both targets are met,
+    and the DNS names move unless their control plane fails."""
     second = {"us-west-2": "us-east-1", "us-east-1": "us-west-2"}[first]
     path = stack(tmp_path, first=first, mode=mode)
     path.write_text(path.read_text() + "      names: {zone: Z0123456789ABCDEFGHIJ, domain: train.example.internal}\n")

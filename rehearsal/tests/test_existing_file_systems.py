@@ -29,7 +29,10 @@ config:
   gpuinfra:cluster:
     name: lab
     where: {cloud: gcp, region: us-central1, zone: us-central1-a}
-    network: {existing: {id: projects/my-networks/global/networks/shared, subnets: {us-central1: projects/my-networks/regions/us-central1/subnetworks/gpu-nodes}}}
+    network:
+      existing:
+        id: projects/my-networks/global/networks/shared
+        subnets: {us-central1: projects/my-networks/regions/us-central1/subnetworks/gpu-nodes}
     pools:
       - {name: gpu, machine: g2-standard-4, capacity: {kind: on_demand, count: 1}}
     storage:
@@ -58,7 +61,8 @@ config:
           address: 10.0.4.4
       - kind: home
         existing:
-          id: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corphomes/fileServices/default/shares/home
+          id: "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage\\
+            /storageAccounts/corphomes/fileServices/default/shares/home"
 """
 
 

@@ -43,7 +43,8 @@ def finished(session: Session, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
-    """After the first region responds again, its nodes are stopped, and its objects that are not in the replica are listed. The failback copies what the second region wrote, and the nodes of the first region are verified."""
+    """After the first region responds again, its nodes are stopped, and its objects that are not in the replica are listed.
+    The failback copies what the second region wrote, and the nodes of the first region are verified."""
     options = Options(stack=str(google_stack(tmp_path, mode="hot")), folder=tmp_path / "rehearsal", deadline="1200s")
     with open_session(options, view_for(io.StringIO())) as session:
         own = session.pulumi

@@ -58,7 +58,8 @@ NCCL = {
 @pytest.mark.long
 @pytest.mark.parametrize("stack", NCCL)
 def test_a_fallback_to_sockets_fails_the_default_checks(rehearse: Rehearse, stack: str) -> None:
-    """Without a check on request, a broken plugin, variables that turn it off and a dead device fail with their node and cause. The fourth node has no partner for the fabric test, and the wait ends before the deadline."""
+    """Without a check on request, a broken plugin, variables that turn it off and a dead device fail with their node and cause.
+    The fourth node has no partner for the fabric test, and the wait ends before the deadline."""
     library, fault, device = NCCL[stack]
     faults = ("node:gpu-1:nccl-library-broken", "node:gpu-2:nccl-environment", f"node:gpu-3:{fault}")
     words = [word for one in faults for word in ("--fault", one)]

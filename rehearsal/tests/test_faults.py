@@ -98,7 +98,8 @@ def test_node_faults_of_devices_and_steps_that_the_pool_does_not_have_are_reject
 
 @pytest.mark.parametrize("stack", ["aws-p4d", "azure-ndv4", "azure-ndv5", "gcp-a3high", "gcp-a3mega", "gcp-a3ultra"])
 def test_a_device_fault_is_accepted_if_and_only_if_a_check_of_the_pool_detects_it(stack: str) -> None:
-    """The output of a stand-in node with the fault, judged by the checks of the pool, differs from that of a healthy node for each accepted fault, and for no other."""
+    """The output of a stand-in node with the fault, judged by the checks of the pool,
+    differs from that of a healthy node for each accepted fault, and for no other."""
     plan = make_plan(load_stack(stack, TODAY).spec, TODAY)
     wanted: dict[str, Any] = dict(plan.pools[0].expectation)
 

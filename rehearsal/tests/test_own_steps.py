@@ -44,7 +44,8 @@ def written(folder: Path, cloud: str) -> Path:
 def test_a_changed_script_replaces_the_node_and_its_failure_is_the_finding(
     rehearse: Rehearse, tmp_path: Path, cloud: str
 ) -> None:
-    """The node with the step is verified. A script that fails after a change is reported with its name, exit code and last line, and the corrected script is verified again."""
+    """The node with the step is verified. A script that fails after a change is reported with its name, exit code and last line,
+    and the corrected script is verified again."""
     stack = written(tmp_path, cloud)
     script = stack.parent / "setup/tuning.sh"
     result = rehearse("up", str(stack))

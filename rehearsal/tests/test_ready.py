@@ -119,7 +119,8 @@ def edit(path: Path, pattern: str, new: str) -> None:
 
 
 def without_capacity(session: Session, stack: str, files: tuple[Path, Path], quota: str) -> set[str]:
-    """Set a quota of the second region to zero, let a reservation expire where the cloud offers one, and omit the copy of its image. Return the topics that must fail."""
+    """Set a quota of the second region to zero, let a reservation expire where the cloud offers one, and omit the copy of its image.
+    Return the topics that must fail."""
     region, machine = SECOND[stack], read_stack(files[1]).spec.pools[0].machine
     session.cloud.ask("external", {"id": f"quota:{quota}:{region}", "count": 0})
     topics = {"quota"}

@@ -39,7 +39,8 @@ def describe(result: Finished, path: Path, **configuration: Any) -> None:
 
 
 def test_a_file_system_is_created_from_a_backup(rehearse: Rehearse, tmp_path: Path) -> None:
-    """With an unknown backup, nothing is created and the error names it. A backup with another compression is the finding. With a backup that fits, the node is verified, and a second `up` changes nothing after the backup is removed from the declaration."""
+    """With an unknown backup, nothing is created and the error names it. A backup with another compression is the finding.
+    With a backup that fits, the node is verified, and a second `up` changes nothing after the backup is removed from the declaration."""
     path = tmp_path / "home/Pulumi.lab.yaml"
     path.parent.mkdir()
     path.write_text(STACK.replace("BACKUP", "backup-00000000000000001"), encoding="utf-8")

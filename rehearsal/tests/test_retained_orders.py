@@ -40,7 +40,8 @@ WHERE = {
         (
             "pools:\n"
             "      - {name: gpu, machine: g6.12xlarge, image: {ref: ami-0123456789abcdef0, os: ubuntu-22.04}, capacity: {kind: on_demand, count: 0}}\n"
-            "    recovery: {region: us-west-2, mode: pilot-light, rpo_minutes: 240, rto_minutes: 240, checkpoint_gib: 100, checkpoint_minutes: 30, copy_images: true}"
+            "    recovery: {region: us-west-2, mode: pilot-light, rpo_minutes: 240, rto_minutes: 240, checkpoint_gib: "
+            "100, checkpoint_minutes: 30, copy_images: true}"
         ),
     ),
     "azure": (
@@ -76,7 +77,8 @@ config:
 """A stack whose data is replicated retains no Lustre file system, so copied images have a stack of their own."""
 Held = set[tuple[str, str]]
 NOT_IMPORTED = frozenset({"aws:ec2/amiCopy:AmiCopy"})
-"""Types that the provider cannot import (`resourceAMICopy` in internal/service/ec2/ec2_ami_copy.go of terraform-provider-aws has no importer). Each `up` after a `destroy` creates another one."""
+"""Types that the provider cannot import (`resourceAMICopy` in internal/service/ec2/ec2_ami_copy.go of terraform-provider-aws has no
+importer). Each `up` after a `destroy` creates another one."""
 
 
 @contextmanager

@@ -287,7 +287,8 @@ def record(name: str, found: dict[str, Any]) -> None:
 
 
 def check_faults(one: Scenario, run: Run, calls: int) -> None:
-    """Faults without a message of the cloud had an effect: requests were throttled, and the group launched its node late. `calls` is the last call before the command."""
+    """Faults without a message of the cloud had an effect: requests were throttled, and the group launched its node late.
+    `calls` is the last call before the command."""
     cloud = run.session.cloud
     for fault in one.faults:
         kind, _, target = fault.removeprefix("cloud:").partition(":")

@@ -161,7 +161,8 @@ def test_quota_ends_the_search_and_no_capacity_removes_the_groups(cloud: str, tm
 
 @pytest.mark.parametrize(("cloud", "choice"), [("aws", "scale_to_zero"), ("gcp", "destroy")])
 def test_a_failed_deployment_leaves_no_nodes(cloud: str, choice: str, tmp_path: Path) -> None:
-    """After a failure, `scale_to_zero` leaves a stack without nodes whose preview changes nothing in the cloud, and `destroy` leaves only retained resources."""
+    """After a failure, `scale_to_zero` leaves a stack without nodes whose preview changes nothing in the cloud,
+    and `destroy` leaves only retained resources."""
     path = stack_file(cloud, tmp_path)
     path.write_text(path.read_text().replace("name: find,", f"name: find, handover: {{on_failure: {choice}}},"))
     with opened(path, tmp_path, "cloud:no-quota:gpu", "20s") as run:

@@ -45,7 +45,8 @@ def unit_name(mount: str, kind: str) -> str:
 
 @pytest.mark.parametrize(("kind", "mount"), EARLY)
 def test_nothing_blocks_early_boot(tmp_path: Path, kind: str, mount: str) -> None:
-    """Home directories, and Lustre at paths that early services access, have no automount; they are mounted after the network and before logins, steps and checks."""
+    """Home directories, and Lustre at paths that early services access, have no automount;
+    they are mounted after the network and before logins, steps and checks."""
     units = generated(tmp_path, kind, mount)
     assert list(units) == [unit_name(mount, "mount")]
     text = units[unit_name(mount, "mount")]

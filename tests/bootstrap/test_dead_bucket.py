@@ -88,7 +88,12 @@ def test_the_step_unmounts_a_dead_mount_and_mounts_again(tmp_path: Path, script:
 def test_the_unit_unmounts_a_dead_mount_before_it_mounts(tmp_path: Path, script: Path) -> None:
     """ExecStartPre= and ExecStop= free a mount point that a process uses and whose file system is dead; the unit survives a shortage of memory."""
     data = tmp_path / "data"
-    made = subprocess.run(["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", "", "/etc/one.yaml"], capture_output=True, text=True, check=True)  # fmt: skip
+    made = subprocess.run(
+        ["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", "", "/etc/one.yaml"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "\nOOMScoreAdjust=-500\n" in made.stdout
     assert "\nRestart=on-failure\n" in made.stdout
     for key in ("ExecStartPre", "ExecStop"):

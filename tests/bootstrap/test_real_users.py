@@ -28,7 +28,8 @@ def declared(bench: Bench, root: PrivateRoot, *users: str) -> tuple[int, str]:
 
 
 def test_users_have_ids_homes_and_keys(bench: Bench) -> None:
-    """useradd creates users with the declared IDs and without a password; a second run changes nothing; a removed user is closed, and a foreign home is refused."""
+    """useradd creates users with the declared IDs and without a password; a second run changes nothing;
+    a removed user is closed, and a foreign home is refused."""
     root = bench.machine(lustre=False)
     root.run("mkdir", "-p", "/etc/sudoers.d", "/home/carol", check=True)
     alice, bob = f"alice 2001 sudo {KEY}; {KEY}2", f"bob 2002 - {KEY}3"

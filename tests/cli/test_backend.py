@@ -100,7 +100,8 @@ def test_a_state_without_nodes_names_what_each_command_can_do(
 
 @pytest.mark.parametrize(
     "words",
-    [["nodes"], ["env"], ["verify"], ["ssh", "gpu-1"], ["run", "--", "ls"], ["cp", "gpu-1:a", "b"], ["check"], ["pairs", "--shared-folder", "/scratch"], ["bootstrap"], ["replace", "gpu-1", "--dry-run"]],
+    [["nodes"], ["env"], ["verify"], ["ssh", "gpu-1"], ["run", "--", "ls"], ["cp", "gpu-1:a", "b"], ["check"], ["pairs", "--shared-folder",
+        "/scratch"], ["bootstrap"], ["replace", "gpu-1", "--dry-run"]],
     ids=lambda words: words[0],
 )  # fmt: skip
 @pytest.mark.parametrize("stack", ["aws-foundation", "aws-site"])

@@ -450,7 +450,8 @@ def test_a_stopped_pool_has_its_previous_counts_in_the_json_object(idle: dict[st
     [({"watts": (70, 632)}, 1), ({"watts": (70,) * 11}, 1), ({"finished": datetime(2026, 1, 1, tzinfo=UTC)}, 1), ({"problem": "no login"}, 3)],
 )  # fmt: skip
 def test_a_pool_that_is_not_idle_is_not_stopped(idle: dict[str, Any], change: dict[str, Any], code: int) -> None:
-    """`--stop-idle` reads the evidence again. If a GPU is in use, or its use is unknown, the stack file stays, and the exit code stops the following command."""
+    """`--stop-idle` reads the evidence again. If a GPU is in use, or its use is unknown, the stack file stays,
+    and the exit code stops the following command."""
     idle.update(change)
     done = run("--stop-idle")
     assert done.return_value == code, done.exception

@@ -77,7 +77,10 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
-    monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)])  # fmt: skip
+    monkeypatch.setattr(
+        "gpuinfra.verification.store.polled",
+        lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)],
+    )
     monkeypatch.setattr("gpuinfra.region.failover.steps.POLL_S", 0.0)
     return found
 
@@ -127,7 +130,8 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
 def test_stacks_of_another_project_are_deployed_in_their_project(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the path of a stack file, the states are read and the stacks are deployed in the project of the file, in any current folder. The command that continues contains the path."""
+    """With the path of a stack file, the states are read and the stacks are deployed in the project of the file, in any current folder.
+    The command that continues contains the path."""
     other = tmp_path / "other"
     other.mkdir()
     (other / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
@@ -169,7 +173,8 @@ def test_unreachable_region_is_stated(world: World) -> None:
 
 
 def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the control plane of the records does not respond, the last lines contain the command that changes only the records, also if a resumed failover fails."""
+    """If the control plane of the records does not respond, the last lines contain the command that changes only the records,
+    also if a resumed failover fails."""
     zone = Zone(world, control_plane="us-east-2", down=True)
     monkeypatch.setattr(cli, "names_in", lambda found: Names(plan=NAMES, dns=zone))
     command = "to change only the DNS names, run: gpuinfra names aws-recovery --to us-west-2"
@@ -260,5 +265,5 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["project"] == Path.cwd()
     assert given["secrets"] == "awskms://alias/mine?region=eu-west-1"
     assert given["again"] is False
-    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/region/failover/*.lock")
+    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
     assert given["locked"] == lock.stat().st_ino

@@ -131,7 +131,8 @@ def test_the_next_commands_can_be_run(
 def test_a_stack_of_another_project_is_deployed_in_its_project(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder. The next commands contain the path."""
+    """With the path of a stack file, the state is read and the stack is deployed in the project of the file, in any current folder.
+    The next commands contain the path."""
     other, stacks = tmp_path / "other", tmp_path / "my stacks"
     for one in (other, stacks):
         one.mkdir()

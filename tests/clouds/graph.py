@@ -12,7 +12,8 @@ from gpuinfra.clouds.planned import is_counted
 from tests.clouds.recorder import Recording, Registered
 
 PARALLEL = 16
-"""Operations that the engine runs at the same time: four for each core of the machine (`defaultParallel` in pulumi/pkg/v3/cmd/pulumi/operations/up.go, read 2026-11-26), here with four cores."""
+"""Operations that the engine runs at the same time: four for each core of the machine (`defaultParallel` in
+pulumi/pkg/v3/cmd/pulumi/operations/up.go, read 2026-11-26), here with four cores."""
 
 Key = tuple[str, str]
 """Type and logical name."""
@@ -53,7 +54,11 @@ class Graph:
 def graph(recording: Recording) -> Graph:
     """The graph of the resources that a cloud, or gpuinfra's provider, creates."""
     known = {one.urn: one for one in recording.resources}
-    resources = {(one.type, one.name): one for one in recording.resources if is_counted(one.type, one.custom) or one.type == "gpuinfra:index:NodesReady"}  # fmt: skip
+    resources = {
+        (one.type, one.name): one
+        for one in recording.resources
+        if is_counted(one.type, one.custom) or one.type == "gpuinfra:index:NodesReady"
+    }
     before: dict[Key, tuple[Key, ...]] = {}
     for key, one in resources.items():
         found = dict.fromkeys(_created(one, known, resources))

@@ -13,7 +13,9 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("BucketPolicy", "BucketLifecycleConfiguration"): "a bucket is used after all its settings apply; tests/clouds/test_waiting.py",
         ("BucketObjectv2", "BucketPolicy"): "the same",
         ("NodesReady", "BucketPolicy"): "the same",
-        ("LaunchTemplate", "DataRepositoryAssociation"): "the files of the bucket exist at the first boot, new files are exported, and `destroy` terminates the nodes first; tests/clouds/test_waiting.py",
+        ("LaunchTemplate", "DataRepositoryAssociation"): ("the files of the bucket exist at the first boot, "
+            "new files are exported, and `destroy` terminates the nodes first; "
+            "tests/clouds/test_waiting.py"),
         ("LaunchTemplate", "FileSystemPolicy"): "a file system is used after its policy applies",
         ("LaunchTemplate", "MountTarget"): "nodes in a zone connect to the mount target of the zone",
         ("MountTarget", "SecurityGroupIngressRule"): _RULES,

@@ -195,7 +195,8 @@ def test_all_records_change_in_one_request() -> None:
     with aws(primary()) as found:
         wanted = dns.records(found, NAMES, state(), fleet(node(1)))
     changes = [
-        {"Action": "UPSERT", "ResourceRecordSet": {"Name": one.name, "Type": one.type, "TTL": 60, "ResourceRecords": [{"Value": value} for value in one.values]}}
+        {"Action": "UPSERT", "ResourceRecordSet": {"Name": one.name, "Type": one.type, "TTL": 60,
+            "ResourceRecords": [{"Value": value} for value in one.values]}}
         for one in wanted
     ]  # fmt: skip
     answer = {"ChangeInfo": {"Id": "/change/C1", "Status": "PENDING", "SubmittedAt": "2026-11-27T00:00:00Z"}}

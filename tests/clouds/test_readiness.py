@@ -84,7 +84,8 @@ class Aws:
                     "Rules": [{
                         "ID": "all", "Priority": 0, "Status": "Enabled",
                         "SourceSelectionCriteria": {"SseKmsEncryptedObjects": {"Status": "Enabled"}},
-                        "Destination": {"Bucket": f"arn:aws:s3:::{replica}", "EncryptionConfiguration": {"ReplicaKmsKeyID": KEY_ARN.format("us-west-2", KEY_ID)}},
+                        "Destination": {"Bucket": f"arn:aws:s3:::{replica}", "EncryptionConfiguration": {"ReplicaKmsKeyID": KEY_ARN.format("us-west-2",
+                            KEY_ID)}},
                     }],
                 }
             }

@@ -93,7 +93,8 @@ def test_each_wait_has_a_reason(cloud: str, stack: str) -> None:
 @pytest.mark.parametrize("unknown", [60.0, 1800.0])
 @each_stack
 def test_the_simulated_time_is_close_to_the_longest_required_chain(cloud: str, stack: str, unknown: float) -> None:
-    """With the engine's limit of parallel operations, the time is at most 1.10 times the longest chain of required waits, whatever the unknown durations are."""
+    """With the engine's limit of parallel operations, the time is at most 1.10 times the longest chain of required waits,
+    whatever the unknown durations are."""
     total, required = both(cloud, stack, unknown)
     assert total <= 1.10 * required
 

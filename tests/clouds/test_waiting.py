@@ -19,7 +19,12 @@ def _buckets(recording: Recording) -> Pairs:
     for one in recording.custom:
         if one.type.startswith("aws:s3/bucket") and not one.type.endswith((":Bucket", ":BucketObjectv2")):
             settings.setdefault(str(one.inputs["bucket"]), []).append(one)
-    named = {"aws:s3/bucketObjectv2:BucketObjectv2": "bucket", "aws:s3/bucketLogging:BucketLogging": "targetBucket", "aws:cloudtrail/trail:Trail": "s3BucketName", "gpuinfra:index:NodesReady": "evidenceBucket"}  # fmt: skip
+    named = {
+        "aws:s3/bucketObjectv2:BucketObjectv2": "bucket",
+        "aws:s3/bucketLogging:BucketLogging": "targetBucket",
+        "aws:cloudtrail/trail:Trail": "s3BucketName",
+        "gpuinfra:index:NodesReady": "evidenceBucket",
+    }
     for one in recording.custom:
         if one.type in named and str(one.inputs[named[one.type]]) in settings:
             yield one, settings[str(one.inputs[named[one.type]])]
@@ -44,7 +49,8 @@ def _groups(recording: Recording) -> Pairs:
 
 
 def _links(recording: Recording) -> Pairs:
-    """Launch templates require the links between file systems and buckets, so that nodes find the files of the bucket, and are terminated before the links are deleted."""
+    """Launch templates require the links between file systems and buckets, so that nodes find the files of the bucket,
+    and are terminated before the links are deleted."""
     links = recording.of("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
     for one in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
         yield one, links

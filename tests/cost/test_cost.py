@@ -278,7 +278,8 @@ def test_only_lustre_is_billed_as_lustre() -> None:
 
 
 def test_traffic_between_zones_is_listed_where_a_stack_can_cause_it() -> None:
-    """Nodes in two zones, and a file system in the zone of one of them, have the price per GB of traffic between zones. One zone has none, and Azure charges none."""
+    """Nodes in two zones, and a file system in the zone of one of them, have the price per GB of traffic between zones.
+    One zone has none, and Azure charges none."""
     more = {
         "name": "more",
         "machine": "p4d.24xlarge",

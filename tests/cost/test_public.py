@@ -61,7 +61,8 @@ def test_retail_prices_have_the_newest_linux_price_and_the_spot_price(
 
 
 def test_skus_of_google_cloud_have_the_sum_of_the_parts_of_a_machine_type(tmp_path: Path) -> None:
-    """Cores, memory, GPUs and bundled local disks are added. Commitments, calendar mode, custom machines, tiers, other currencies and future prices are left out."""
+    """Cores, memory, GPUs and bundled local disks are added. Commitments, calendar mode, custom machines, tiers,
+    other currencies and future prices are left out."""
     found = _converted(tmp_path, "google-compute-skus.json")
     central = {
         name: {kind: usd.get("us-central1") for kind, usd in kinds.items()} for name, kinds in found.machines.items()
@@ -177,11 +178,14 @@ BAD = {
     "other service": ('{"offerCode": "AmazonS3"}', "is the offer file of AmazonS3"),
     "no date": ('{"offerCode": "AmazonEC2", "products": {}, "terms": {"OnDemand": {}}}', "has no publication date"),
     "no terms": ('{"offerCode": "AmazonEC2", "publicationDate": "2026-09-24T00:00:00Z"}', "is not a complete offer file"),
-    "other CSV service": ('"FormatVersion","v1.0"\n"Disclaimer","x"\n"Publication Date","2026-09-24"\n"Version","1"\n"OfferCode","AmazonRDS"\n', "is the offer file of AmazonRDS"),
+    "other CSV service": (('"FormatVersion","v1.0"\n"Disclaimer","x"\n"Publication '
+        'Date","2026-09-24"\n"Version","1"\n"OfferCode","AmazonRDS"\n'), "is the offer file of AmazonRDS"),
     "short CSV": ('"FormatVersion","v1.0"\n"OfferCode","AmazonEC2"\n', "has no column"),
     "no column": (_without_column((RECORDINGS / "aws-offer.csv").read_text()), "has no column Tenancy"),
     "google without a machine": ((RECORDINGS / "google-skus.json").read_text(), "does not contain the SKUs in USD of all parts"),
-    "google of other types": ('{"skus": [1, null, {"description": 1, "category": []}, {"description": "N2 Instance Ram", "category": {"usageType": "OnDemand"}, "serviceRegions": 1, "pricingInfo": 3}, {"description": "N2 Instance Core", "category": {"usageType": "OnDemand"}, "pricingInfo": [1, {"effectiveTime": "2026-01-01"}]}]}', "does not contain the SKUs in USD of all parts"),
+    "google of other types": (('{"skus": [1, null, {"description": 1, "category": []}, {"description": "N2 Instance Ram", "category": {"usageType": '
+        '"OnDemand"}, "serviceRegions": 1, "pricingInfo": 3}, {"description": "N2 Instance Core", "category": {"usageType": '
+        '"OnDemand"}, "pricingInfo": [1, {"effectiveTime": "2026-01-01"}]}]}'), "does not contain the SKUs in USD of all parts"),
 }  # fmt: skip
 
 

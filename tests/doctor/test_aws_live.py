@@ -383,7 +383,10 @@ def test_explicit_deny_on_one_resource_is_a_denial() -> None:
 
 def test_denied_simulation_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the permission to simulate, one row names it. The text is the recorded one."""
-    text = f"User: arn:aws:sts::123456789012:assumed-role/deployer/ana is not authorized to perform: iam:SimulatePrincipalPolicy on resource: {ROLE} because no identity-based policy allows the iam:SimulatePrincipalPolicy action"
+    text = (
+        "User: arn:aws:sts::123456789012:assumed-role/deployer/ana is not authorized to perform: "
+        f"iam:SimulatePrincipalPolicy on resource: {ROLE} because no identity-based policy allows the iam:SimulatePrincipalPolicy action"
+    )
     rows, _ = ask(monkeypatch, P4D, SimulatePrincipalPolicy=refuse("AccessDenied", text, 403))
     (row,) = [one for one in rows if one.topic == "permissions"]
     assert (row.state, row.needed) == (State.WARN, "the permission iam:SimulatePrincipalPolicy")
@@ -442,7 +445,8 @@ def test_zone_that_is_not_usable(monkeypatch: pytest.MonkeyPatch, answer: Answer
         ({"State": "pending"}, State.ERROR, "is pending"),
         ({"State": "scheduled", "StartDate": datetime(2027, 1, 2, 3, 4, tzinfo=UTC)}, State.ERROR, "starts at 2027-01-02 03:04 UTC"),
         ({"ReservationType": "capacity-block"}, State.ERROR, "set `kind` to block"),
-        ({"TotalInstanceCount": 1, "AvailableInstanceCount": 1}, State.ERROR, "modify-capacity-reservation --capacity-reservation-id cr-0123456789abcdef0 --instance-count 2"),
+        ({"TotalInstanceCount": 1, "AvailableInstanceCount": 1}, State.ERROR, ("modify-capacity-reservation --capacity-reservation-id "
+            "cr-0123456789abcdef0 --instance-count 2")),
         ({"AvailableInstanceCount": 0}, State.WARN, "0 of 2 free"),
         ({"EndDate": NOW + timedelta(days=2), "EndDateType": "limited"}, State.WARN, "--end-date-type unlimited"),
         ({"PlacementGroupArn": "arn:aws:ec2:us-east-1:123456789012:placement-group/gpus"}, State.ERROR, "set `placement_group` to gpus"),
@@ -509,7 +513,15 @@ def test_group_of_reservations(
     monkeypatch: pytest.MonkeyPatch, found: list[dict[str, Any]], state: State, said: str
 ) -> None:
     """The reservations of a resource group that fit are counted together."""
-    members = [{"Identifier": {"ResourceArn": f"arn:aws:ec2:us-east-1:123456789012:capacity-reservation/cr-{n}", "ResourceType": "AWS::EC2::CapacityReservation"}} for n in range(len(found))]  # fmt: skip
+    members = [
+        {
+            "Identifier": {
+                "ResourceArn": f"arn:aws:ec2:us-east-1:123456789012:capacity-reservation/cr-{n}",
+                "ResourceType": "AWS::EC2::CapacityReservation",
+            }
+        }
+        for n in range(len(found))
+    ]
     rows, _ = ask(
         monkeypatch,
         _grouped(),

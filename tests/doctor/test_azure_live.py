@@ -318,7 +318,8 @@ def test_reservation_that_does_not_fit(
     [
         ({PATHS["versions"]: (200, [])}, State.ERROR, "not found"),
         ({PATHS["image"]: image(architecture="Arm64")}, State.ERROR, "is for arm64"),
-        ({PATHS["image"]: image(plan={"publisher": "p", "name": "n", "product": "o"})}, State.WARN, "az vm image terms accept --urn microsoft-dsvm:ubuntu-hpc:2204:22.04.2026092301"),
+        ({PATHS["image"]: image(plan={"publisher": "p", "name": "n", "product": "o"})}, State.WARN, ("az "
+            "vm image terms accept --urn microsoft-dsvm:ubuntu-hpc:2204:22.04.2026092301")),
         ({PATHS["image"]: image(imageDeprecationStatus={"imageState": "ScheduledForDeprecation"})}, State.WARN, "is ScheduledForDeprecation"),
     ],
 )  # fmt: skip

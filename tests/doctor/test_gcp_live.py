@@ -40,7 +40,10 @@ def _schema(document: str, name: str) -> dict[str, Any]:
     return json.loads((DOCUMENTS / f"{document}.json").read_text(encoding="utf-8"))["schemas"][name]["properties"]
 
 
-COMPUTE = {name: _schema("compute.v1", name) for name in ("Region", "Quota", "Reservation", "AllocationSpecificSKUReservation", "Image", "DeprecationStatus")}  # fmt: skip
+COMPUTE = {
+    name: _schema("compute.v1", name)
+    for name in ("Region", "Quota", "Reservation", "AllocationSpecificSKUReservation", "Image", "DeprecationStatus")
+}
 SERVICE = _schema("serviceusage.v1", "GoogleApiServiceusageV1Service")
 
 
@@ -66,7 +69,8 @@ def region(**limits: tuple[float, float]) -> Body:
 def by_family(value: str | None, family: str = "NVIDIA_H100_MEGA") -> Body:
     """The answer of `quotaInfos.get`: an entry for a family, and a more general one."""
     entries = [
-        {"dimensions": {"region": "us-central1", "gpu_family": family}, "details": {} if value is None else {"value": value}, "applicableLocations": ["us-central1"]},
+        {"dimensions": {"region": "us-central1", "gpu_family": family}, "details": {} if value is None else {"value": value},
+            "applicableLocations": ["us-central1"]},
         {"details": {"value": "0"}, "applicableLocations": ["us-central1", "us-east4"]},
     ]  # fmt: skip
     return {"quotaId": FAMILY, "dimensions": ["region", "gpu_family"], "dimensionsInfos": entries}
@@ -94,7 +98,13 @@ def image(**changes: Any) -> Body:
     """The answer of `images.getFromFamily`."""
     if "deprecated" in changes:
         checked(COMPUTE["DeprecationStatus"], changes["deprecated"])
-    known = {"name": "ubuntu-accelerator-2404", "status": "READY", "architecture": "X86_64", "diskSizeGb": "20", "creationTimestamp": "2026-08-20T10:00:00.000-07:00"}  # fmt: skip
+    known = {
+        "name": "ubuntu-accelerator-2404",
+        "status": "READY",
+        "architecture": "X86_64",
+        "diskSizeGb": "20",
+        "creationTimestamp": "2026-08-20T10:00:00.000-07:00",
+    }
     return checked(COMPUTE["Image"], {**known, **changes})
 
 
@@ -328,7 +338,8 @@ def test_apis_that_are_not_enabled(google: Google, disabled: str, state: State, 
 @pytest.mark.parametrize(
     ("listed", "said"),
     [
-        ({"zones/us-central1-b": {"machineTypes": [{}]}, "zones/us-east4-a": {"machineTypes": [{}]}, "zones/us-central1-c": {"warning": {}}}, "set `zone` in the stack file to us-central1-b"),
+        ({"zones/us-central1-b": {"machineTypes": [{}]}, "zones/us-east4-a": {"machineTypes": [{}]}, "zones/us-central1-c": {"warning": {}}},
+            "set `zone` in the stack file to us-central1-b"),
         ({"zones/us-east4-a": {"machineTypes": [{}]}}, "to us-east4-a"),
         ({}, "ask Google for access"),
     ],
@@ -408,7 +419,8 @@ def test_image_that_does_not_exist(google: Google) -> None:
 
 ERRORS = {
     "denied": (error(403, "Required 'compute.things.get' permission for 'projects/ai-team'", "PERMISSION_DENIED"), State.WARN, "denied"),
-    "disabled": (error(403, "API has not been used in project 1 before or it is disabled.", "PERMISSION_DENIED", reason="SERVICE_DISABLED"), State.WARN, "disabled"),
+    "disabled": (error(403, "API has not been used in "
+        "project 1 before or it is disabled.", "PERMISSION_DENIED", reason="SERVICE_DISABLED"), State.WARN, "disabled"),
     "throttled": (error(403, "Rate Limit Exceeded", "PERMISSION_DENIED", reason="rateLimitExceeded"), State.WARN, "throttled"),
     "quota of requests": (error(429, "Quota exceeded for quota metric", "RESOURCE_EXHAUSTED"), State.WARN, "throttled"),
     "token": (error(401, "Request had invalid authentication credentials.", "UNAUTHENTICATED"), State.ERROR, "not accepted"),

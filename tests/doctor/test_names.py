@@ -83,7 +83,10 @@ def test_buckets_on_google_cloud(monkeypatch: pytest.MonkeyPatch, status: int, s
     """A bucket that does not exist is free, one that the identity can read belongs to the stack, and one in a different project is an error."""
     google = gcp.healthy(monkeypatch)
     name = gcp_adopt.buckets(gcp.PLAN, gcp.PROJECT, gcp.TOKEN)[0]
-    text = "ana@example.com does not have storage.buckets.get access to the Google Cloud Storage bucket. Permission 'storage.buckets.get' denied on resource (or it may not exist)."
+    text = (
+        "ana@example.com does not have storage.buckets.get access to the Google Cloud Storage bucket. "
+        "Permission 'storage.buckets.get' denied on resource (or it may not exist)."
+    )
     google.answers[f"/storage/storage/v1/b/{name}"] = {
         404: gcp.error(404, "The specified bucket does not exist.", "NOT_FOUND"),
         200: (200, {"name": name}),

@@ -28,7 +28,8 @@ __all__ = ["google"]
 NAME = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261006"
 AMI = "ami-028357be7d5b15c53"
 CURRENT = "ubuntu-accelerator-2404-amd64-with-nvidia-580-v20260820"
-VERSIONS = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus/publishers/microsoft-dsvm/artifacttypes/vmimage/offers/ubuntu-hpc/skus/2404/versions"
+_PUBLISHER = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus/publishers/microsoft-dsvm"
+VERSIONS = f"{_PUBLISHER}/artifacttypes/vmimage/offers/ubuntu-hpc/skus/2404/versions"
 
 
 def family(cloud: str) -> ImageFamily:

@@ -75,7 +75,8 @@ def lustre_of(deployment: str, gib: int) -> dict[str, Any]:
 
 
 def test_aws_counts_each_deployment_type_separately() -> None:
-    """The capacity of scratch file systems of both types is compared with one quota, and persistent file systems with another. The row has the command that requests the quota."""
+    """The capacity of scratch file systems of both types is compared with one quota, and persistent file systems with another.
+    The row has the command that requests the quota."""
     first, second = (
         file_system("lustre", deployment=f"SCRATCH_{n}", capacity_gib=60000, name=f"l-{n}") for n in (1, 2)
     )

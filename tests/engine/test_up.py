@@ -79,7 +79,10 @@ def ended() -> int:
 def locked(folder: Path, *holders: str) -> str:
     """Script of a stack with these locks, which `pulumi cancel` removes. The text is that of pkg/backend/diy/lock.go in Pulumi v3.259.0."""
     lines = [
-        f"error: the stack is currently locked by {len(holders)} lock(s). Either wait for the other process(es) to end or delete the lock file with `pulumi cancel`.",
+        (
+            f"error: the stack is currently locked by {len(holders)} lock(s). Either wait for the other process(es) to end or delete "
+            "the lock file with `pulumi cancel`."
+        ),
         *(f"  s3://state/.pulumi/locks/a.json: created by {one} at 2026-11-27T19:55:56Z" for one in holders),
     ]
     (folder / "lock").write_text("\n".join(lines) + "\n")
@@ -89,7 +92,8 @@ def locked(folder: Path, *holders: str) -> str:
 
 
 def test_lock_of_a_killed_deployment_is_removed(tmp_path: Path, ended: int) -> None:
-    """If the process that holds the lock was a process of this user on this machine and no longer exists, a repeated deployment removes the lock and continues."""
+    """If the process that holds the lock was a process of this user on this machine and no longer exists,
+    a repeated deployment removes the lock and continues."""
     script = locked(tmp_path, f"{ME} (pid {ended})")
     assert deploy(tmp_path, script, again=True) == [EXPORT, UP, CANCEL, UP]
     assert f"removing the lock of a killed run: {ME} (pid {ended})" in (tmp_path / "output").read_text()
@@ -181,7 +185,7 @@ EVENTS = r"""if [ "$1" = up ]; then
 not JSON
 EOF
   exit 255
-fi"""
+fi"""  # noqa: E501, because an event is one line
 
 
 def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
@@ -262,7 +266,8 @@ def test_engine_continues_if_the_command_is_killed(tmp_path: Path) -> None:
 def test_real_engine_creates_a_stack_and_continues_after_a_kill(
     stack: Stack, engine: Engine, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """The engine creates a stack that does not exist. A killed engine leaves its lock, which only a repeated deployment of the same user on the same machine removes."""
+    """The engine creates a stack that does not exist. A killed engine leaves its lock,
+    which only a repeated deployment of the same user on the same machine removes."""
     for name, value in stack.environment.items():
         monkeypatch.setenv(name, value)
     folder = stack.folder

@@ -20,7 +20,8 @@ def _check(number: int, reason: str) -> dict[str, Any]:
 
 
 def test_findings_that_are_not_shown_state_how_many_checks_they_contain() -> None:
-    """Checks with the same reason are one finding, so the line about the other findings also counts their checks, and the sum is the number of failed checks."""
+    """Checks with the same reason are one finding, so the line about the other findings also counts their checks,
+    and the sum is the number of failed checks."""
     shown = [_check(number, f"reason {number}") for number in range(MOST_FINDINGS)]
     hidden = [_check(number, "no output" if number % 2 else "no answer") for number in range(10, 20)]
     node = NodeVerdict(

@@ -135,7 +135,8 @@ def test_a_pool_that_does_not_require_the_test_ignores_its_result() -> None:
 
 
 def test_a_canary_without_partner_lets_the_group_continue() -> None:
-    """The first node with a new bundle finds no partner with this bundle. Its group continues if its other checks pass, and all nodes are verified afterwards."""
+    """The first node with a new bundle finds no partner with this bundle.
+    Its group continues if its other checks pass, and all nodes are verified afterwards."""
     fleet = fleet_of(WAITING)
     fleet.launch(2, template_version="2")
     report(fleet, 2, fabric_result())

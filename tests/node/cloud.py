@@ -78,7 +78,8 @@ def running() -> Iterator[Cloud]:
                 token = f"imds-token-{len(cloud.tokens)}"
                 cloud.tokens[token] = cloud.clock() + int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"])
                 return self._answer(200, token)
-            # An expired token is refused with 401: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html, retrieved 2026-11-27.
+            # An expired token is refused with 401:
+            # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html, retrieved 2026-11-27.
             if cloud.clock() >= cloud.tokens.get(str(self.headers.get("X-aws-ec2-metadata-token")), 0.0):
                 return self._answer(401)
             answers: dict[str, str] = {

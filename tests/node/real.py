@@ -1,7 +1,8 @@
 """Outputs of real machines, and what each check must find in them.
 
 `tests/recordings/outputs/` has one output per file. Its header names the machine, the source, the licence, and whether the text is an
-excerpt or written anew in the same shape, because its source has no licence. `tests/recordings/nvidia-smi/*.xml` are whole documents, and `tests/recordings/evidence/*.json`
+excerpt or written anew in the same shape, because its source has no licence.
+`tests/recordings/nvidia-smi/*.xml` are whole documents, and `tests/recordings/evidence/*.json`
 are evidence that the node program recorded on a real machine.
 Run this file as a program to print the outcomes of all cases.
 """
@@ -179,7 +180,10 @@ CASES: dict[str, Case] = {
 
 NCCL_LOGS = {
     "gib": "a3ultra-vm-0:606:642 [6] NCCL INFO NET/gIB : Initializing gIB v1.0.2\na3ultra-vm-0:606:642 [6] NCCL INFO Using network gIB\n",
-    "efa": "ip-10-0-0-1:90:120 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)\nip-10-0-0-1:90:120 [0] NCCL INFO RMA/Plugin: Assigned plugin Libfabric to comm\nip-10-0-0-1:90:120 [0] NCCL INFO Using network Libfabric\n",
+    "efa": (
+        "ip-10-0-0-1:90:120 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)\nip-10-0-0-1:90:120 "
+        "[0] NCCL INFO RMA/Plugin: Assigned plugin Libfabric to comm\nip-10-0-0-1:90:120 [0] NCCL INFO Using network Libfabric\n"
+    ),
     "infiniband": "node-1:77:99 [3] NCCL INFO Using network IBext_v11\n",
 }
 """Fabric -> lines that NCCL prints, written anew in the shape of public logs (gIB 1.0.2; NCCL 2.32.3 on p5en; NCCL 2.29 with plugin v11)."""
@@ -286,7 +290,14 @@ COLUMNS = {
     "fabric.state": "fabric/state", "fabric.status": "fabric/status", "fabric.health.summary": "fabric/health/summary",
 }  # fmt: skip
 """Column of the table -> path in the document with the same value."""
-REASONS = {"gpu_idle": 0x1, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80}  # fmt: skip
+REASONS = {
+    "gpu_idle": 0x1,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+}
 DOCUMENTS: dict[str, Case] = {
     "b200-8": Case({"D5": "warn"}, B200),
     "gb200-4": Case({}, machine("aws", "p6e-gb200.36xlarge")),

@@ -85,7 +85,8 @@ def test_two_replaced_nodes_join_late_and_are_measured_with_good_nodes() -> None
 def test_a_test_takes_the_maximum_number_of_nodes_and_refuses_the_others_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The nodes with the first names take part, also if others join before each round. The others leave the full test within minutes, and can start another one."""
+    """The nodes with the first names take part, also if others join before each round.
+    The others leave the full test within minutes, and can start another one."""
     monkeypatch.setattr(fabric, "MAX_NODES", 8)
     world = started(11, spread_s=5.0)
     world.start("a-late", time=120.0)

@@ -31,7 +31,8 @@ SHOWN = {
     "fabric.clusterUuid": "00000000-0000-0000-0000-000000000000", "fabric.health.summary": "N/A",
     "gsp.mode.current": "Enabled", "addressing_mode": "HMM",
 }  # fmt: skip
-"""Field -> value on a healthy idle H100, driver 590.48.01, from utkuozdemir/nvidia_gpu_exporter: internal/captures; `power.default_limit` comes from `--help-query-gpu`."""
+"""Field -> value on a healthy idle H100, driver 590.48.01, from utkuozdemir/nvidia_gpu_exporter: internal/captures;
+`power.default_limit` comes from `--help-query-gpu`."""
 CSV = ["D2", "D5", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "F2"]
 H100 = {
     "gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "pcie_gen": 5, "pcie_width": 16, "ecc": True,

@@ -51,7 +51,10 @@ def test_it_serves_http_until_terminated(tmp_path: Path) -> None:
     """The body has the format of Azure's extension; other paths are not found."""
     address = f"127.84.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"  # the port is fixed, and another run of the tests uses it
     (tmp_path / "node.json").write_text(json.dumps(NODE))
-    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}), '{address}')"
+    code = (
+        f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), "
+        f"Path({str(tmp_path)!r}), '{address}')"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], env={})
     try:
         url = f"http://{address}:{health.PORT}{health.PATH}"

@@ -12,7 +12,10 @@ from gpuinfra.node.probe import run
 from gpuinfra.node.probes import Probe
 from tests.node.healthy import JOURNAL, P4D, healthy, record
 
-DOCTYPE = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [%s]><nvidia_smi_log><attached_gpus>0</attached_gpus><driver_version>1</driver_version>%s</nvidia_smi_log>'
+DOCTYPE = (
+    '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log '
+    "[%s]><nvidia_smi_log><attached_gpus>0</attached_gpus><driver_version>1</driver_version>%s</nvidia_smi_log>"
+)
 
 
 @pytest.mark.parametrize(

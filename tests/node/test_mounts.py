@@ -71,7 +71,10 @@ def test_a_bucket_that_refuses_a_lookup_is_reported(
     """An error other than a missing name, as Cloud Storage FUSE returns it for a denied request, is the problem of the mount."""
     (tmp_path / "bucket").mkdir()
     listed.write_text(f"{tmp_path}/bucket fuse.gcsfuse corpus ro\n")
-    denied = "import os\nreal = os.stat\ndef stat(path):\n    if '.gpuinfra' in path: raise PermissionError(13, 'Permission denied')\n    return real(path)\nos.stat = stat\n"
+    denied = (
+        "import os\nreal = os.stat\ndef stat(path):\n    if '.gpuinfra' in path: "
+        "raise PermissionError(13, 'Permission denied')\n    return real(path)\nos.stat = stat\n"
+    )
     monkeypatch.setattr(mounts, "_ASK_BUCKET", denied + mounts._ASK_BUCKET)
     (found,) = mounts.mounts()["mounts"]
     assert "Permission denied" in found["problem"]

@@ -22,7 +22,20 @@ from tests.node.healthy import H100, JOURNAL, MIG, P4D, healthy, record
 from tests.node.real import NCCL_LOGS
 from tests.node.test_checks import MACHINES
 
-ERRORS = (KeyError("x"), TypeError("x"), ValueError("x"), IndexError(3), ZeroDivisionError(), RecursionError(), AssertionError(), RuntimeError("x"), MemoryError(), StopIteration(), OSError("x"), UnicodeDecodeError("utf-8", b"x", 0, 1, "x"))  # fmt: skip
+ERRORS = (
+    KeyError("x"),
+    TypeError("x"),
+    ValueError("x"),
+    IndexError(3),
+    ZeroDivisionError(),
+    RecursionError(),
+    AssertionError(),
+    RuntimeError("x"),
+    MemoryError(),
+    StopIteration(),
+    OSError("x"),
+    UnicodeDecodeError("utf-8", b"x", 0, 1, "x"),
+)
 
 
 @pytest.mark.parametrize("part", ["parse", "judge"])

@@ -96,8 +96,27 @@ def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
 
 def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Changed values of all inputs that need a permission."""
-    found: dict[str, Any] = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
-             "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId", "permissionsBoundary")}  # fmt: skip
+    found: dict[str, Any] = {
+        key: "changed"
+        for key in inputs
+        if key
+        not in (
+            "name",
+            "tags",
+            "bucket",
+            "key",
+            "role",
+            "region",
+            "launchTemplate",
+            "mixedInstancesPolicy",
+            "iamRoleArn",
+            "cloudWatchLogsRoleArn",
+            "autoscalingGroupName",
+            "dataRepositoryPath",
+            "routeTableId",
+            "permissionsBoundary",
+        )
+    }
     tags = inputs.get("tags")
     if isinstance(tags, Mapping):
         found["tags"] = {key: value for key, value in tags.items() if key != "Name"} | {"new": "one"}
@@ -218,7 +237,12 @@ def test_a_boundary_cannot_be_avoided() -> None:
     whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
     plan = make_plan(parse_spec({**whole, "access": {"permissions_boundary": BOUNDARY, "node_policies": [ECR]}}), TODAY)
     role = "arn:aws:iam::000000000000:role/train-node-role-0a1b2c3"
-    for action, more in {"iam:CreateRole": {}, "iam:PutRolePermissionsBoundary": {}, "iam:PutRolePolicy": {}, "iam:AttachRolePolicy": {"iam:PolicyARN": ECR}}.items():  # fmt: skip
+    for action, more in {
+        "iam:CreateRole": {},
+        "iam:PutRolePermissionsBoundary": {},
+        "iam:PutRolePolicy": {},
+        "iam:AttachRolePolicy": {"iam:PolicyARN": ECR},
+    }.items():
         bound = {"iam:PermissionsBoundary": BOUNDARY, **more}
         asked = [_asks(action, role, **context) for context in (bound, more, {**bound, "iam:PermissionsBoundary": ECR})]
         assert _allows(plan, *asked) == [True, False, False], action
@@ -302,7 +326,10 @@ def test_only_the_declared_image_is_copied_to_the_second_region() -> None:
     """The policies allow copies of the image of the declaration to the second region only, and the use of keys only through EC2."""
     plan = make_plan(_with_image_copies(), TODAY)
     source, key = "arn:aws:ec2:us-east-2::image/", "arn:aws:kms:us-west-2:000000000000:key/1"
-    copies = [_asks("ec2:CopyImage", f"{source}{one}", **{"aws:RequestedRegion": region}) for one, region in ((IMAGE, "us-west-2"), (IMAGE, "us-east-2"), ("ami-1", "us-west-2"))]  # fmt: skip
+    copies = [
+        _asks("ec2:CopyImage", f"{source}{one}", **{"aws:RequestedRegion": region})
+        for one, region in ((IMAGE, "us-west-2"), (IMAGE, "us-east-2"), ("ami-1", "us-west-2"))
+    ]
     assert _allows(plan, *copies) == [True, False, False]
     uses = [_asks("kms:ReEncryptTo", key, **{"kms:ViaService": f"{service}.us-west-2.amazonaws.com"}) for service in ("ec2", "rds")]  # fmt: skip
     assert _allows(plan, *uses) == [True, False]
@@ -360,7 +387,8 @@ def test_a_stack_without_network_removes_no_rules_of_other_groups() -> None:
 
 
 def test_the_policy_of_a_new_key_needs_no_tag() -> None:
-    """The policy of a key is set while the key has neither alias nor effective tags, and later only on keys of the cluster. New keys of other clusters are denied."""
+    """The policy of a key is set while the key has neither alias nor effective tags, and later only on keys of the cluster.
+    New keys of other clusters are denied."""
     plan = plan_of("aws-p4d")
     key = "arn:aws:kms:us-east-1:000000000000:key/x"
     mine, alias = {"aws:ResourceTag/gpuinfra:cluster": plan.name}, {"kms:ResourceAliases": "alias/payroll"}

@@ -45,10 +45,13 @@ THEIRS_ONLY = {
         "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:acceptaddresstransfer ec2:associateaddress"
         " vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
         " autoscaling:enablemetricscollection autoscaling:putnotificationconfiguration autoscaling:suspendprocesses s3tables:* firehose:tagdeliverystream"
-        " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification s3:*replication* s3:*metadatatable*"
+        " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification "
+        "s3:*replication* s3:*metadatatable*"
         " s3:putbucketwebsite s3:putintelligenttieringconfiguration s3:putinventoryconfiguration s3:putmetricsconfiguration s3:putobjectacl s3:deleteobject"
-        " cloudtrail:puteventconfiguration cloudtrail:putinsightselectors organizations:* billing:getbillingviewdata logs:*indexpolic* logs:*dataprotectionpolicy"
-        " elasticfilesystem:*replication* elasticfilesystem:putbackuppolicy elasticfilesystem:putlifecycleconfiguration elasticfilesystem:updatefilesystemprotection"
+        " cloudtrail:puteventconfiguration cloudtrail:putinsightselectors organizations:* billing:getbillingviewdata "
+        "logs:*indexpolic* logs:*dataprotectionpolicy"
+        " elasticfilesystem:*replication* elasticfilesystem:putbackuppolicy elasticfilesystem:putlifecycleconfiguration "
+        "elasticfilesystem:updatefilesystemprotection"
         " logs:*resourcepolic* logs:putbearertokenauthentication s3:rest.put.object ssm:getparameters kms:disablekey"
         " sns:putdataprotectionpolicy"
     ),
@@ -65,7 +68,8 @@ THEIRS_ONLY = {
 }
 OURS_ONLY = {
     "the provider reads more": (
-        "ec2:describesubnets ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
+        "ec2:describesubnets ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute "
+        "ec2:describeprefixlists ec2:describelaunchtemplateversions"
         " ec2:describesecuritygrouprules iam:getrole ssm:getparameter s3:getbucketpolicy s3:getbucketrequestpayment"
         " iam:listinstanceprofilesforrole"
     ),

@@ -108,7 +108,8 @@ def test_the_role_covers_requests_of_the_program(
 @pytest.mark.parametrize(
     ("stack", "action", "words"),
     [
-        ("azure-ndv5", "Microsoft.Network/virtualNetworks/write", "does not have authorization to perform action 'Microsoft.Network/virtualNetworks/write' over scope '/subscriptions/"),
+        ("azure-ndv5", "Microsoft.Network/virtualNetworks/write", ("does not have authorization to perform action "
+            "'Microsoft.Network/virtualNetworks/write' over scope '/subscriptions/")),
         ("azure-ndv5", "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", 'Code="AuthorizationFailed"'),
         ("azure-ndv5", "Microsoft.Compute/virtualMachineScaleSets/delete", "Status=403"),
         ("gcp-a3mega", "compute.firewalls.create", "Required 'compute.firewalls.create' permission for 'projects/"),
@@ -162,7 +163,10 @@ OTHER_COLLECTIONS = {
     "storagetransfer.jobs": "the collection is `transferJobs` in the API",
     "storagetransfer.projects": "the method is `googleServiceAccounts.get` in the API",
     "logging.cmekSettings": "a method of the project in the API",
-    "cloudquotas.quotas": "no bundled document describes Cloud Quotas (https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos/get, retrieved 2026-11-23)",
+    "cloudquotas.quotas": (
+        "no bundled document describes Cloud Quotas "
+        "(https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos/get, retrieved 2026-11-23)"
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""The actions in the table of Azure resources, compared with Azure's built-in roles and its published operations (`tests/providers/answers/azure-operations.json`).
+"""The actions in the table of Azure resources, compared with Azure's built-in roles and its published operations
+(`tests/providers/answers/azure-operations.json`).
 
 The provider's calls are from its source (pulumi-azure-native `provider/pkg/provider/provider.go` and `crud`, Apache-2.0, retrieved 2026-11-22): `Create`
 reads the ID, writes with PUT and reads again, `Read` reads, `Update` writes and reads again, and `Delete` deletes.

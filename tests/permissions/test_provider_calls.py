@@ -55,7 +55,8 @@ def test_unused_calls_are_not_allowed(token: str) -> None:
 
 @pytest.mark.parametrize("token", [one for one, calls in CALLS.items() if "ec2:CreateTags" in calls.get("tags", ())])
 def test_the_stand_in_names_the_creating_action_only_if_the_provider_calls_one(token: str) -> None:
-    """EC2 sends `ec2:CreateAction` with the tags of a call that creates a resource. A resource that the provider adopts, and rules, are tagged in a call of its own."""
+    """EC2 sends `ec2:CreateAction` with the tags of a call that creates a resource.
+    A resource that the provider adopts, and rules, are tagged in a call of its own."""
     creating = {action.removeprefix("ec2:") for action in CALLS[token]["create"] if action.startswith(CREATING)}
     store: Any = SimpleNamespace(find=lambda *_: None, where=lambda *_, **__: [], all=lambda *_: [])
     inputs = {"tags": {"gpuinfra:cluster": "train"}}

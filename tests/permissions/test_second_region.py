@@ -77,7 +77,13 @@ def test_moves_on_google_cloud_have_their_permissions() -> None:
     assert listed <= actions("gcp-recovery")
     read = {need.action for need in permissions_of(plan_of("gcp-recovery"), read_only=True).needs}
     changes = {action for action in listed if not action.endswith((".get", ".list"))}
-    assert changes == {"compute.instanceGroupManagers.update", "storagetransfer.jobs.update", "lustre.instances.importData", "storage.objects.create", "storage.objects.delete"}  # fmt: skip
+    assert changes == {
+        "compute.instanceGroupManagers.update",
+        "storagetransfer.jobs.update",
+        "lustre.instances.importData",
+        "storage.objects.create",
+        "storage.objects.delete",
+    }
     assert not changes & read
 
 
@@ -180,7 +186,11 @@ def test_only_the_records_of_the_names_can_be_changed(change: tuple[str, str, st
     """The zone can contain other records, so the policies list the names, the types and the action."""
     documents = tuple(json.dumps(one) for one in permissions_of(named()).documents)
     key, (host, type_, verb) = "route53:ChangeResourceRecordSets", change
-    context = {f"{key}NormalizedRecordNames": (f"login.{DOMAIN}", f"{host}.{DOMAIN}"), f"{key}RecordTypes": ("A", type_), f"{key}Actions": ("UPSERT", verb)}  # fmt: skip
+    context = {
+        f"{key}NormalizedRecordNames": (f"login.{DOMAIN}", f"{host}.{DOMAIN}"),
+        f"{key}RecordTypes": ("A", type_),
+        f"{key}Actions": ("UPSERT", verb),
+    }
     (request,) = operator.http(key, f"arn:aws:route53:::hostedzone/{ZONE}", FIRST, context)
     assert operator.allows(documents, request)[0] is allowed
 

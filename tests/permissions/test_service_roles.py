@@ -24,7 +24,8 @@ AWS = {
     "cloudtrail.amazonaws.com": {"logs:CreateLogStream", "logs:PutLogEvents"},
     "s3.amazonaws.com batchoperations.s3.amazonaws.com": {
         "s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration", "s3:GetObjectVersionAcl", "s3:GetObjectVersionForReplication",
-        "s3:GetObjectVersionTagging", "s3:InitiateReplication", "s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags", "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey",
+        "s3:GetObjectVersionTagging", "s3:InitiateReplication", "s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags", "kms:Decrypt",
+            "kms:Encrypt", "kms:GenerateDataKey",
     },
 }  # fmt: skip
 """Service -> what it does in its role. VPC guide, "IAM role for publishing flow logs"; CloudTrail guide, "Role policy document for CloudTrail"; S3 guide,
@@ -100,7 +101,16 @@ def test_a_service_writes_to_its_log_group() -> None:
         if "logs:PutLogEvents" not in actions:
             continue
         (document,) = _policies("aws-p4d")[service]
-        own = [g for g in groups if decide(AccessRequest("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{g}:log-stream:a"), [document])[0]]  # fmt: skip
+        own = [
+            g
+            for g in groups
+            if decide(
+                AccessRequest(
+                    "service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{g}:log-stream:a"
+                ),
+                [document],
+            )[0]
+        ]
         assert len(own) == 1, service
 
 

@@ -37,7 +37,8 @@ def test_home_directories_are_on_the_home_file_system(mounts: tuple[str, ...], f
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 def test_bundle_without_users_is_unchanged(cloud: str) -> None:
-    """Without users, the bundle contains neither the step nor its variables, so that existing nodes are not replaced. A pool with 50 users has one variable for each user."""
+    """Without users, the bundle contains neither the step nor its variables, so that existing nodes are not replaced.
+    A pool with 50 users has one variable for each user."""
     (pool,) = make_plan(parse_spec(declaration((cloud, {}))), TODAY).pools
     assert "64-users" not in {step.id for step in pool.steps}
     assert not [name for name in pool.versions if "USER" in name]

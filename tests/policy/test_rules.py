@@ -142,11 +142,32 @@ def cases() -> Iterator[Case]:
     yield "encryption", aws_program(block_device_mappings=off), fine, {}
     yield "encryption", one_of("efs", "FileSystem"), one_of("efs", "FileSystem", encrypted=True), {}
     node = {"instance_type": "g5.xlarge", "ami": "ami-1", "metadata_options": {"http_tokens": "required"}}
-    yield "encryption", one_of("ec2", "Instance", **node, root_block_device={"volume_size": 8}), one_of("ec2", "Instance", **node, root_block_device={"encrypted": True}), {}  # fmt: skip
-    held = {"instance_type": "p4d.24xlarge", "instance_platform": "Linux/UNIX", "availability_zone": "us-east-1a", "instance_count": 1, "end_date_type": "limited"}  # fmt: skip
-    yield "expired_reservation", one_of("ec2", "CapacityReservation", **held, end_date="2026-11-22T00:00:00Z"), one_of("ec2", "CapacityReservation", **held, end_date="2026-11-24T00:00:00Z"), {}  # fmt: skip
+    yield (
+        "encryption",
+        one_of("ec2", "Instance", **node, root_block_device={"volume_size": 8}),
+        one_of("ec2", "Instance", **node, root_block_device={"encrypted": True}),
+        {},
+    )
+    held = {
+        "instance_type": "p4d.24xlarge",
+        "instance_platform": "Linux/UNIX",
+        "availability_zone": "us-east-1a",
+        "instance_count": 1,
+        "end_date_type": "limited",
+    }
+    yield (
+        "expired_reservation",
+        one_of("ec2", "CapacityReservation", **held, end_date="2026-11-22T00:00:00Z"),
+        one_of("ec2", "CapacityReservation", **held, end_date="2026-11-24T00:00:00Z"),
+        {},
+    )
     disk = {"storage_capacity": 1200, "subnet_ids": "subnet-1"}
-    yield "required_tags", one_of("fsx", "LustreFileSystem", **disk), one_of("fsx", "LustreFileSystem", **disk, tags={"team": "a"}), {"required_tags": {"tags": ["team"]}}  # fmt: skip
+    yield (
+        "required_tags",
+        one_of("fsx", "LustreFileSystem", **disk),
+        one_of("fsx", "LustreFileSystem", **disk, tags={"team": "a"}),
+        {"required_tags": {"tags": ["team"]}},
+    )
     limit = {"price_limit": {"max_usd_per_hour": LIMIT}}
     yield "price_limit", aws_program(nodes=20), aws_program(nodes=1), limit
     yield "price_limit", aws_program(nodes=1, instance_type="p9.giant"), aws_program(nodes=1), limit

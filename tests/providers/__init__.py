@@ -24,7 +24,8 @@ An exchange:
 | `times` | how many recorded calls of this shape the exchange stands for |
 | `source` | of an example: its path and commit |
 | `given` | request: `Check` inputs of the program; `Create` inputs; `Diff` `old` and `new` inputs; `Read` `id`, `inputs` and `state`; `Invoke` arguments |
-| `answer` | response: `Check` `inputs` and `failures`; `Create` `id` and `properties`; `Diff` `diffs`, `replaces`, `deleteBeforeReplace` and `stables`; `Read` `inputs` and `properties`; `Invoke` `return` |
+| `answer` | response: `Check` `inputs` and `failures`; `Create` `id` and `properties`;
+`Diff` `diffs`, `replaces`, `deleteBeforeReplace` and `stables`; `Read` `inputs` and `properties`; `Invoke` `return` |
 | `error` | the provider's error, in place of `answer` |
 
 `stables` is the provider's own list of the inputs whose change replaces the resource, as far as none of them changed.

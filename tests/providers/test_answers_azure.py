@@ -66,7 +66,11 @@ def test_the_examples_have_no_problem() -> None:
     """Statuses of level `Info` and an event that succeeded are no problems; as an error and a failure they are."""
     assert ScaleSets(Answers()).problems(GROUPS) == []  # pyright: ignore[reportArgumentType]
     machine = copy.deepcopy(MACHINE)
-    machine["properties"]["instanceView"]["statuses"][0] |= {"code": "ProvisioningState/failed/AllocationFailed", "level": "Error", "message": "no capacity"}  # fmt: skip
+    machine["properties"]["instanceView"]["statuses"][0] |= {
+        "code": "ProvisioningState/failed/AllocationFailed",
+        "level": "Error",
+        "message": "no capacity",
+    }
     (problem,) = ScaleSets(Answers(VirtualMachineScaleSetVMs_List={"value": [machine]})).problems(GROUPS)  # pyright: ignore[reportArgumentType]
     assert (problem.kind, problem.message) == ("stock-out", "AllocationFailed: no capacity")
     event = copy.deepcopy(EXAMPLES["ActivityLogs_List"]["value"][0])

@@ -20,7 +20,8 @@ FACTS: dict[str, dict[str, Any]] = YAML(typ="safe").load(
 
 
 def _resources(token: str) -> list[Registered]:
-    """The resources of a type in the shipped stacks, and in one with home directories on Google Cloud. A short token of Azure stands for all of its API versions."""
+    """The resources of a type in the shipped stacks, and in one with home directories on Google Cloud.
+    A short token of Azure stands for all of its API versions."""
     programs = [recording_of(stack) for stack in shipped_stacks(_cloud_of(token))]
     programs += [recording_of_spec({**BASE, **VARIANTS["home directories"]})] * ("filestore" in token)
     kind = token.rpartition(":")[2]

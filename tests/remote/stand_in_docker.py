@@ -15,7 +15,20 @@ import sys
 import threading
 from pathlib import Path
 
-VALUED = ("--name", "--network", "--ipc", "--ulimit", "--env", "--user", "--workdir", "--gpus", "--group-add", "--device", "--mount", "--entrypoint")  # fmt: skip
+VALUED = (
+    "--name",
+    "--network",
+    "--ipc",
+    "--ulimit",
+    "--env",
+    "--user",
+    "--workdir",
+    "--gpus",
+    "--group-add",
+    "--device",
+    "--mount",
+    "--entrypoint",
+)
 
 
 def install(folder: Path) -> Path:

@@ -112,7 +112,11 @@ def test_an_interrupt_ends_the_containers(
 
 def test_the_options_of_the_container() -> None:
     """The container shares the network, the memory and the existing devices with the node, and locks memory without a limit."""
-    order = {**Container(image="registry/image:1", mounts=("/shared",), token="1234").order(1, 8), "devices": ["/dev/null", "/dev/missing"], "paths": ["/etc/passwd", "/missing"]}  # fmt: skip
+    order = {
+        **Container(image="registry/image:1", mounts=("/shared",), token="1234").order(1, 8),
+        "devices": ["/dev/null", "/dev/missing"],
+        "paths": ["/etc/passwd", "/missing"],
+    }
     words = supervisor._docker(order, {"NODE_RANK": "1"}, "train")
     assert words[:5] == ["sudo", "-n", "--", "docker", "run"]
     options, (image, *rest) = stand_in_docker.parse(words[5:])
@@ -173,7 +177,10 @@ DOCKER = {"software.containers": ["docker"]}
             {**DOCKER, "pools.0.machine": "a3-megagpu-8g"},
             "image",
             False,
-            "--container does not support tcpxo, the fabric of a3-megagpu-8g, because the container needs the libraries, sockets and devices of the node's receive manager, and gpuinfra has no tested list of them; omit --container",
+            (
+                "--container does not support tcpxo, the fabric of a3-megagpu-8g, because the container needs the libraries, "
+                "sockets and devices of the node's receive manager, and gpuinfra has no tested list of them; omit --container"
+            ),
         ),
     ],
 )

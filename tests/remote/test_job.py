@@ -104,7 +104,10 @@ def test_the_job_ends_with_the_command(lab: Lab, fleet: dict[str, Any], tmp_path
     words = ["run", "-N", "2", "--logs", str(tmp_path), "--hosts", hosts_file(lab, fleet), "--", line]
     # A shell in the background starts processes that ignore SIGINT.
     process = subprocess.Popen(
-        [sys.executable, "-c", "import signal,os,sys;signal.signal(signal.SIGINT,signal.default_int_handler);os.execv(sys.executable,[sys.executable,'-m','gpuinfra',*sys.argv[1:]])", *words],
+        [sys.executable, "-c", (
+            "import signal,os,sys;signal.signal(signal.SIGINT,signal.default_int_handler);"
+            "os.execv(sys.executable,[sys.executable,'-m','gpuinfra',*sys.argv[1:]])"
+        ), *words],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -118,7 +118,10 @@ def test_aws_login_sends_a_new_key_and_opens_a_session(lab: Lab, play: Play, tmp
     """EC2 Instance Connect gets the public key of this command for the user `ubuntu`, before each session opens."""
     key, other, log = lab.keygen("host"), lab.keygen("other"), tmp_path / "sent"
     session = "ssm start-session --target i-00000000000000001 --document-name AWS-StartSSHSession --parameters portNumber=22 --region somewhere-1"
-    send = "ec2-instance-connect send-ssh-public-key --instance-id i-00000000000000001 --instance-os-user ubuntu --ssh-public-key file://KEY --region somewhere-1"
+    send = (
+        "ec2-instance-connect send-ssh-public-key --instance-id i-00000000000000001 --instance-os-user ubuntu --ssh-public-key "
+        "file://KEY --region somewhere-1"
+    )
     play("aws", SENT, expected=session.split(), send=send.split(), log=str(log), port=lab.serve(key=key))
     node = Node(name="gpu-1", id="i-00000000000000001", zone="elsewhere", pool="gpu", address="10.0.0.9")
     found = hosts_of([node], cloud="aws", region="somewhere-1", direct=False, folder=tmp_path).hosts[0]

@@ -18,12 +18,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 TODAY = date(2026, 11, 21)
 
 
+def _page(name: str) -> Path:
+    """Path of a page, whose name is unique."""
+    (found,) = DOCS.rglob(name)
+    return found
+
+
 def _blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", _page(page).read_text(), re.DOTALL)
 
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
+    """The YAML and the Python on the page are the same declaration without errors, the buckets,
+    the existing file systems and the steps can be declared, and the price files can be loaded."""
     stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
     login: Any = parse(access.pop(2), "declaring.md").value
     for block, clouds in zip(
@@ -74,7 +81,7 @@ def test_adding_a_machine_page_example_is_valid() -> None:
 @pytest.mark.parametrize("page", ["declaring.md", "rules.md", "plan-json.md", "peers.md", "add-a-machine.md"])
 def test_paths_on_pages_exist(page: str) -> None:
     """Every path in backquotes on a page exists."""
-    for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", (DOCS / page).read_text()):
+    for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", _page(page).read_text()):
         assert (DOCS.parent / path).exists(), path
 
 

@@ -51,7 +51,9 @@ def test_finding_has_the_line_of_its_value(tmp_path: Path) -> None:
         ("us-eats-1", "us-east-1", ["3: error: aws:region is 'us-eats-1', but where.region is 'us-east-1'; did you mean us-east-1?"]),
         ("us-east-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a valid AWS region; did you mean us-east-1?"]),
         ("us-eats-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a valid AWS region; did you mean us-east-1?"]),
-        ("us-wset-2", "us-eats-1", ["3: error: aws:region is 'us-wset-2', which is not a valid AWS region; did you mean us-west-2?", "6: error: where.region is 'us-eats-1', which is not a valid AWS region; did you mean us-east-1?"]),
+        ("us-wset-2", "us-eats-1", [("3: error: aws:region is 'us-wset-2', which "
+            "is not a valid AWS region; did you mean us-west-2?"), ("6: error: where.region is 'us-eats-1', "
+            "which is not a valid AWS region; did you mean us-east-1?")]),
     ],
 )  # fmt: skip
 def test_conflicting_regions_report_the_invalid_one(

@@ -41,11 +41,15 @@ def _errors(spec: object) -> list[str]:
         ("storage", lustre(capacity_tib=5), ["storage[0].capacity_tib", "did you mean capacity_gib?"]),
         ("storage", lustre(mount="scratch"), ["storage[0].mount is 'scratch'", "an absolute path such as /scratch"]),
         ("budget.limit_usd_per_month", float("nan"), ["budget.limit_usd_per_month is nan", "a finite number"]),
-        ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain, a release date such as 2026-10-06, or a mapping of fields", "did you mean plain?"]),
+        ("pools.0.image", "plian", ["pools[0].image is 'plian'", ("default, plain, a release date "
+            "such as 2026-10-06, or a mapping of fields"), "did you mean plain?"]),
         ("software.image", {"ref": ""}, ["software.image.ref is ''", "at least 1 character"]),
-        ("pools.0.os", "debian-12", ["pools[0].os is 'debian-12'", "allowed: ubuntu-22.04, ubuntu-24.04, because the bootstrap steps install Ubuntu packages and hold them with apt"]),
-        ("pools.0.os", "AlmaLinux-9", ["pools[0].os is 'AlmaLinux-9'", "because the software lock, the bootstrap steps and the checks use apt and dpkg, and distributions such as Rocky Linux and RHEL use dnf"]),
-        ("storage", [{"kind": "openzfs", "mount": "/home"}], ["it is a service for home directories, and the kind is home; use kind home with service: openzfs"]),
+        ("pools.0.os", "debian-12", ["pools[0].os is 'debian-12'", ("allowed: ubuntu-22.04, ubuntu-24.04, because "
+            "the bootstrap steps install Ubuntu packages and hold them with apt")]),
+        ("pools.0.os", "AlmaLinux-9", ["pools[0].os is 'AlmaLinux-9'", ("because the software lock, the bootstrap steps and the checks use apt and dpkg, "
+            "and distributions such as Rocky Linux and RHEL use dnf")]),
+        ("storage", [{"kind": "openzfs", "mount": "/home"}], [("it is a service for home directories, "
+            "and the kind is home; use kind home with service: openzfs")]),
         ("software.image", 5, ["software.image is 5", "a release date such as 2026-10-06"]),
         ("software.image", "2026-13-01", ["software.image is '2026-13-01'", "a release date such as 2026-10-06"]),
         ("pools.0.mig", ["3g"], ["pools[0].mig[0] is '3g'", "such as 3g.40gb", "(see gpuinfra explain pools.mig)"]),

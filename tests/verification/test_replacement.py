@@ -162,7 +162,17 @@ def test_moved_node_is_judged_after_its_new_boot(fleet: Fleet) -> None:
     """On Azure, the instance keeps its ID. The evidence of the old boot does not end the wait."""
 
     def act(instance_id: str) -> None:
-        polls = iter((lambda: None, lambda: fleet.report(1, boot="boot-0002", modified=LAUNCHED + timedelta(hours=1), document={"gpus": [{"index": 0, "uuid": "GPU-9"}]})))  # fmt: skip
+        polls = iter(
+            (
+                lambda: None,
+                lambda: fleet.report(
+                    1,
+                    boot="boot-0002",
+                    modified=LAUNCHED + timedelta(hours=1),
+                    document={"gpus": [{"index": 0, "uuid": "GPU-9"}]},
+                ),
+            )
+        )
         members = fleet.members
 
         def later(groups: Any) -> Any:

@@ -34,17 +34,18 @@ def pages() -> dict[str, str]:
     return {
         "fields.md": page(
             "Fields of a declaration",
-            "`gpuinfra explain FIELD` prints the same text. [Declaring a cluster](../docs/declaring.md) explains how the fields work together.",
+            "`gpuinfra explain FIELD` prints the same text. [Declaring a cluster](../docs/reference/declaring.md) explains how the fields work together.",
             fields(),
         ),
         "rules.md": page(
             "Rules",
-            "A finding contains the name of its rule. `gpuinfra explain NAME` prints the same text. [Rules and what they prevent](../docs/rules.md) lists the cloud errors that each rule prevents.",
+            "A finding contains the name of its rule. `gpuinfra explain NAME` prints the same text. "
+            "[Rules and what they prevent](../docs/reference/rules.md) lists the cloud errors that each rule prevents.",
             (line for name, entry in sorted(known_rules().items()) for line in entry_lines(f"`{name}`", entry)),
         ),
         "checks.md": page(
             "Node checks",
-            "`gpuinfra explain ID` prints the same text. [Checks](../docs/checks.md) explains evidence and verification.",
+            "`gpuinfra explain ID` prints the same text. [Checks](../docs/reference/checks.md) explains evidence and verification.",
             (
                 line
                 for check in ALL.values()
@@ -53,7 +54,7 @@ def pages() -> dict[str, str]:
         ),
         "steps.md": page(
             "Bootstrap steps",
-            "`gpuinfra explain STEP` prints the same text. [Bootstrap](../docs/bootstrap.md) explains when each step runs.",
+            "`gpuinfra explain STEP` prints the same text. [Bootstrap](../docs/internals/bootstrap.md) explains when each step runs.",
             (
                 line
                 for title, entry in steps.items()
@@ -67,22 +68,24 @@ def pages() -> dict[str, str]:
         ),
         "commands.md": page(
             "Commands and options",
-            "`gpuinfra COMMAND --help` prints the same information. [Commands](../docs/commands.md) has examples.",
+            "`gpuinfra COMMAND --help` prints the same information. [Commands](../docs/reference/commands.md) has examples.",
             commands(),
         ),
         "report.md": page(
             "Report of a rehearsal",
-            "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/rehearsal.md) describes the files.",
+            "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. "
+            "The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/guides/rehearsal.md) describes the files.",
             report(),
         ),
         "components.md": page(
             "Components",
-            "Each component is a Pulumi component that you can use on its own. [Using the library](../docs/library.md) and the pages of the clouds have examples.",
+            "Each component is a Pulumi component that you can use on its own. "
+            "[Using the library](../docs/guides/library.md) and the pages of the clouds have examples.",
             components.lines(),
         ),
         "python.md": page(
             "Python names",
-            "You can import these names from `gpuinfra`. [Using the library](../docs/library.md) has examples.",
+            "You can import these names from `gpuinfra`. [Using the library](../docs/guides/library.md) has examples.",
             names(),
         ),
     }  # fmt: skip

@@ -35,7 +35,9 @@ def fetch() -> Path:
         try:
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=300, cwd=made)
         except (OSError, subprocess.SubprocessError) as problem:
-            sys.exit(f"mermaid {VERSION}, which draws the diagrams, cannot be fetched ({problem}); install Node.js with npm, and check the access to npm's registry")  # fmt: skip
+            sys.exit(
+                f"mermaid {VERSION}, which draws the diagrams, cannot be fetched ({problem}); install Node.js with npm, and check the access to npm's registry"
+            )
         package = Path(made, f"mermaid-{VERSION}.tgz")
         found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
         if found != SHA512:

@@ -1,6 +1,7 @@
 """Find the AWS resources that `destroy` retained, for `gpuinfra adopt`.
 
-Names are derived from the account, region and stack (`gpuinfra.base.naming`), so no saved state is needed. This module makes only read requests; Pulumi imports the resources.
+Names are derived from the account, region and stack (`gpuinfra.base.naming`), so no saved state is needed.
+This module makes only read requests; Pulumi imports the resources.
 """
 
 from __future__ import annotations

@@ -293,9 +293,11 @@ class ExistingRule:
 
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, retrieved 2026-08)."""
+"""TCP ports between Lustre clients and servers, in both directions
+(https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, retrieved 2026-08)."""
 OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
-"""TCP ports from NFS clients to FSx for OpenZFS: portmapper, NFS, and mount, status monitor and lock daemon. AWS also lists them for UDP, which the nodes do not
+"""TCP ports from NFS clients to FSx for OpenZFS: portmapper, NFS, and mount, status monitor and lock daemon.
+AWS also lists them for UDP, which the nodes do not
 use (https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/limit-access-security-groups.html, as in aws/aws-parallelcluster: cli/src/pcluster/constants.py,
 FSX_PORTS, retrieved 2026-11-27)."""
 NFS_PORT = 2049
@@ -434,7 +436,8 @@ def schedules(plan: Plan) -> Iterator[Instance]:
 
 
 def schedule(group: Group) -> tuple[tuple[str, str], ...]:
-    """Return the actions that scale a group with a time window up and down. If the window is already open, there is no start action, because an action cannot be in the past."""
+    """Return the actions that scale a group with a time window up and down.
+    If the window is already open, there is no start action, because an action cannot be in the past."""
     start = (("start", group.starts_at),) if group.starts_at and not group.count else ()
     end = (("end", group.ends_at),) if group.ends_at else ()
     return (*start, *end)

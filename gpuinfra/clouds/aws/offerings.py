@@ -34,7 +34,10 @@ def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering
     """Yield the extension of a Capacity Block and the next Capacity Block. Raises `Unanswered`, for a refused extension after the next block."""
     record = MACHINES.get(wanted.machine)
     if record and record.unit_nodes:
-        fix = f"aws ec2 describe-capacity-block-offerings --ultraserver-type TYPE --ultraserver-count COUNT --capacity-duration-hours {allowed_days(wanted.days) * 24} --region {cloud.region}"
+        fix = (
+            "aws ec2 describe-capacity-block-offerings --ultraserver-type TYPE --ultraserver-count COUNT --capacity-duration-hours "
+            f"{allowed_days(wanted.days) * 24} --region {cloud.region}"
+        )
         raise Unanswered("gpuinfra does not search for UltraServers", "a search by UltraServer type", fix)
     hours = allowed_days(wanted.days) * 24
     refused: Unanswered | None = None
@@ -56,7 +59,10 @@ def _extensions(cloud: Preflight, wanted: Wanted, hours: int) -> Iterator[Offeri
         )
     for one in answer["CapacityBlockExtensionOfferings"]:
         ident = str(one["CapacityBlockExtensionOfferingId"])
-        command = f"aws ec2 purchase-capacity-block-extension --capacity-block-extension-offering-id {quote(ident)} --capacity-reservation-id {quote(wanted.reservation)} --region {cloud.region}"
+        command = (
+            f"aws ec2 purchase-capacity-block-extension --capacity-block-extension-offering-id {quote(ident)} "
+            f"--capacity-reservation-id {quote(wanted.reservation)} --region {cloud.region}"
+        )
         yield _offering(one, "extension", ident, "CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate", command)  # fmt: skip
 
 

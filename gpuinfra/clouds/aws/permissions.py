@@ -37,7 +37,16 @@ _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
 _PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
 """EC2 Describe actions that support resource-level permissions."""
-_BY_BOUNDARY = frozenset({"iam:CreateRole", "iam:PutRolePolicy", "iam:DeleteRolePolicy", "iam:AttachRolePolicy", "iam:DetachRolePolicy", "iam:PutRolePermissionsBoundary"})  # fmt: skip
+_BY_BOUNDARY = frozenset(
+    {
+        "iam:CreateRole",
+        "iam:PutRolePolicy",
+        "iam:DeleteRolePolicy",
+        "iam:AttachRolePolicy",
+        "iam:DetachRolePolicy",
+        "iam:PutRolePermissionsBoundary",
+    }
+)
 """Actions that support the `iam:PermissionsBoundary` condition. Service authorization reference, retrieved 2026-11-22."""
 _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource",
                       "elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"})  # fmt: skip
@@ -45,7 +54,8 @@ _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "km
 # Actions that support the condition aws:ResourceTag. Service authorization reference, retrieved 2026-11-21.
 # Requests that the provider sends right after it creates a key are not listed either, because a tag can take minutes to take effect
 # (KMS developer guide, "Using tags to control access to KMS keys").
-_BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
+_BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update",
+    "fsx:Delete",
            "elasticfilesystem:CreateMountTarget", "elasticfilesystem:Put", "elasticfilesystem:Update", "elasticfilesystem:Modify",
            "elasticfilesystem:Delete", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
 
@@ -93,13 +103,19 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     if read_only:
         uses = reads_of(uses, CHANGES)
         notes = [
-            "access to the Pulumi state is not included: `pulumi preview` and `gpuinfra drift` need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on an S3 backend, which stores a lock during each command"
+            (
+                "access to the Pulumi state is not included: `pulumi preview` and `gpuinfra drift` need s3:GetObject, s3:PutObject, "
+                "s3:DeleteObject and s3:ListBucket on an S3 backend, which stores a lock during each command"
+            )
         ]
         return _permissions(plan, uses, notes)
     notes = [
         "attach all documents to the role that runs Pulumi; together, they form one policy that is split because of the IAM size limit",
         _escalation(plan),
-        "the policies contain the names of this declaration; before you remove a pool or file system, keep the previous policies until `pulumi up` has deleted it",
+        (
+            "the policies contain the names of this declaration; before you remove a pool or file system, "
+            "keep the previous policies until `pulumi up` has deleted it"
+        ),
         "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     ]
     if any(one.retained for one in resources(plan)):
@@ -341,7 +357,8 @@ def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
 
 
 def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]) -> Iterator[_Scope]:
-    """Return the scopes of an action that sets tags. A cluster tag grants permissions, so it is set only when a resource is created, and changed only on resources that have it."""
+    """Return the scopes of an action that sets tags. A cluster tag grants permissions, so it is set only when a resource is created,
+    and changed only on resources that have it."""
     service = action.partition(":")[0]
     where = _regional(action, regions)
     request = {f"aws:RequestTag/{_CLUSTER}": plan.name}

@@ -424,7 +424,8 @@ def exports_everything(entry: Lustre) -> bool:
 
 
 def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
-    """Return whether `destroy` retains a file system, and the reason. A file system is deleted only if its data is stored elsewhere or declared as temporary."""
+    """Return whether `destroy` retains a file system, and the reason.
+    A file system is deleted only if its data is stored elsewhere or declared as temporary."""
     if exports_everything(entry):
         return Lifetime.ENDS, "exports all files to the linked bucket, which is retained"
     if not kind.startswith("persistent"):

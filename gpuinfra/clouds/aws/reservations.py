@@ -82,7 +82,10 @@ def capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: st
     have = f"{', '.join([*states, *modes])}, {free} of {total} free{until}"
     need, overflow = group.max_count, group.reservation_preference == "capacity-reservations-first"
     if total < need and not overflow:
-        raise_ = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {quote(str(fitting[0]['CapacityReservationId']))} --instance-count {need} --region {region}"
+        raise_ = (
+            f"aws ec2 modify-capacity-reservation --capacity-reservation-id {quote(str(fitting[0]['CapacityReservationId']))} "
+            f"--instance-count {need} --region {region}"
+        )
         fix = (
             "reduce `count` in the stack file"
             if group.kind == "block" or len(fitting) > 1

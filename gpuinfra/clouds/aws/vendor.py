@@ -1,6 +1,7 @@
 """The text of a case for AWS Support about a faulty node. Pure.
 
-The EC2 API has no request that reports a GPU host as faulty. With `ReportInstanceStatus`, AWS collects feedback to improve its status checks. The instance must be running
+The EC2 API has no request that reports a GPU host as faulty. With `ReportInstanceStatus`,
+AWS collects feedback to improve its status checks. The instance must be running
 (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReportInstanceStatus.html and the EC2 model of botocore, retrieved 2026-11-26).
 Technical cases require a support plan above Basic Support (https://docs.aws.amazon.com/awssupport/latest/user/case-management.html, retrieved 2026-11-26).
 The content of the case is not from an AWS page. Whether AWS Support requires these facts has not been verified.
@@ -35,8 +36,10 @@ def files(node: Faulty) -> dict[str, str]:
         "Attached: evidence.json (output of nvidia-smi, lspci and the kernel log) and console.log (console output of the instance).",
     ]
     send = (
-        "Open a technical case about EC2 in AWS Support Center (https://console.aws.amazon.com/support) with aws-support.txt as its description, and attach the "
+        "Open a technical case about EC2 in AWS Support Center (https://console.aws.amazon.com/support) with aws-support.txt as "
+        "its description, and attach the "
         "other files. A technical case requires a support plan above Basic Support.\n"
-        f"Also report the status while the instance runs: aws ec2 report-instance-status --instances {node.instance_id} --status impaired --reason-codes other --region {node.region}\n"
+        f"Also report the status while the instance runs: aws ec2 report-instance-status --instances {node.instance_id} --status "
+        f"impaired --reason-codes other --region {node.region}\n"
     )
     return {"aws-support.txt": "\n".join(lines) + "\n", "SEND.txt": send}

@@ -17,7 +17,9 @@ SSH = ("22",)
 NFS = ("2049",)
 """TCP port of Azure Files for NFS 4.1, with and without TLS (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh, CONNECT_PORT)."""
 NETAPP_PORTS = ("111", "635", "2049", "4045-4046")
-"""TCP ports of Azure NetApp Files for NFS 3: portmapper, mount, NFS, lock manager and status monitor (requirements in https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-mount-unmount-volumes-for-virtual-machines, retrieved 2026-11-27)."""
+"""TCP ports of Azure NetApp Files for NFS 3: portmapper, mount, NFS,
+lock manager and status monitor (requirements in
+https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-mount-unmount-volumes-for-virtual-machines, retrieved 2026-11-27)."""
 WEB_PORTS = ("80", "443")
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 ENDPOINTS, BASTION = "private endpoints", "Bastion"

@@ -5,9 +5,14 @@ Inputs with constant values are not listed. The provider handles names, location
 
 | type | source |
 | --- | --- |
-| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set; the description of `imageReference` in the SDK; https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups and https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes |
-| file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed"; `AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
-| capacity pool, volume of Azure NetApp Files | `PoolPatchProperties` and `VolumePatchProperties` of azure-mgmt-netapp 18.0.0 have none of these inputs, read 2026-11-27; a volume changes its level by a move to another pool |
+| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set;
+the description of `imageReference` in the SDK;
+https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups and
+https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes |
+| file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed";
+`AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
+| capacity pool, volume of Azure NetApp Files | `PoolPatchProperties` and `VolumePatchProperties` of azure-mgmt-netapp 18.0.0 have none of
+these inputs, read 2026-11-27; a volume changes its level by a move to another pool |
 | public address, NAT gateway | https://learn.microsoft.com/azure/reliability/reliability-nat-gateway: the zone is set at creation |
 
 Retrieved 2026-11-21.

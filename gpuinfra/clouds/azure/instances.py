@@ -24,7 +24,8 @@ HOMES = "homes"
 NETAPP = "netapp"
 """Purpose in the names of the component, the account and the security group of Azure NetApp Files, and role of their subnet."""
 NETAPP_SUBNET = "netapp-0"
-"""The subnet that is delegated to Azure NetApp Files. A network has at most one (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-network-topologies, retrieved 2026-11-27)."""
+"""The subnet that is delegated to Azure NetApp Files. A network has at most one
+(https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-network-topologies, retrieved 2026-11-27)."""
 BASTION_SUBNET = "AzureBastionSubnet"
 """Subnet name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
@@ -195,7 +196,8 @@ def locked_containers(plan: Plan) -> Iterator[Instance]:
 
 
 def uses_nat_gateway(subnet: Subnet, plan: NetworkPlan) -> bool:
-    """Return whether a subnet uses the NAT gateway. Node subnets use it if the plan has NAT. File system subnets always use it, because the service is managed through it."""
+    """Return whether a subnet uses the NAT gateway. Node subnets use it if the plan has NAT.
+    File system subnets always use it, because the service is managed through it."""
     return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
 
 

@@ -133,7 +133,8 @@ def file_server(account: str) -> str:
 
 
 def share(file_system: str) -> str:
-    """Return the name of the file share, or of the capacity pool and the volume, of a file system. The name of a file system consists of lower-case letters, digits and single hyphens."""
+    """Return the name of the file share, or of the capacity pool and the volume, of a file system.
+    The name of a file system consists of lower-case letters, digits and single hyphens."""
     if len(file_system) <= SHARE_LIMIT:
         return file_system
     return f"{naming.short(file_system, SHARE_LIMIT - 7)}-{naming.text_token(file_system, 6)}"

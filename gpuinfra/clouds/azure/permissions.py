@@ -128,7 +128,8 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         notes.insert(1, "an owner of the subscription must register the resource providers once")
     if plan.recovery and not read_only:
         notes.append(
-            "to compare the blobs of a container with its replica, `gpuinfra failover` requires a role that can read blobs, such as Storage Blob Data Reader, on the account of the container and on the account of its replica"
+            "to compare the blobs of a container with its replica, `gpuinfra failover` requires a role that can read blobs, "
+            "such as Storage Blob Data Reader, on the account of the container and on the account of its replica"
         )
     if plan.recovery and plan.recovery.names:
         notes.append(
@@ -140,6 +141,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         )
     if "Microsoft.Authorization/roleAssignments/write" in uses:
         notes.append(
-            "an operator who can assign roles can extend their own permissions; restrict the roles that they can assign with a condition on the role assignment (Azure ABAC)"
+            "an operator who can assign roles can extend their own permissions; "
+            "restrict the roles that they can assign with a condition on the role assignment (Azure ABAC)"
         )
     return Permissions(cloud="azure", needs=collect(uses), documents=(document,), notes=tuple(notes), source=SOURCE)

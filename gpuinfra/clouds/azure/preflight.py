@@ -175,7 +175,10 @@ class Preflight:
             return
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
-        fix = f"run `gpuinfra permissions STACK`, create the role that it prints, and assign the role to the identity with the scope {scope} (docs/reference/permissions.md)"
+        fix = (
+            "run `gpuinfra permissions STACK`, create the role that it prints, "
+            f"and assign the role to the identity with the scope {scope} (docs/reference/permissions.md)"
+        )
         yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
 
     def providers(self, plan: Plan) -> Iterator[Row]:

@@ -53,7 +53,8 @@ URN = re.compile(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-
 LUSTRE_ZONE = "1"
 """Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
 LUSTRE_NAME = "lustrefs"
-"""Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, retrieved 2026-11-23)."""
+"""Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients,
+retrieved 2026-11-23)."""
 STORAGE_SUBNET = "storage-"
 """Start of the names of the subnets for Managed Lustre. The name of the file system follows."""
 GIB_PER_TIB = 1024
@@ -288,11 +289,15 @@ class AzureProfile:
     def existing_file_system(
         self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
     ) -> ExistingFileSystemPlan:
-        """Return the plan of an existing Managed Lustre file system, volume of Azure NetApp Files, or share of Azure Files, whose address and path follow from its ID."""
+        """Return the plan of an existing Managed Lustre file system, volume of Azure NetApp Files, or share of Azure Files,
+        whose address and path follow from its ID."""
         service = self._service(entry) if isinstance(entry, Home) else ""
         if service == "netapp":
             address, path = existing.address or "", f"/{(existing.mount_name or '').lstrip('/')}"
-            opens = "TCP 111, 635, 2049, 4045 and 4046 from the node subnet, in the security group of the delegated subnet and in the export policy of the volume, with root access"
+            opens = (
+                "TCP 111, 635, 2049, 4045 and 4046 from the node subnet, in the security group of the delegated subnet and in the "
+                "export policy of the volume, with root access"
+            )
         elif entry.kind == "home":
             share = names.share_parts(existing.id)
             address, path = (share.address, share.path) if share else ("", "")
@@ -368,7 +373,8 @@ def _plain(os: str, machine: MachineType) -> Image:
 
 
 def _fault_domains(zone: str, *, fabric: bool) -> int | None:
-    """Return the fault domain count. 1 spreads nodes as widely as possible. A single placement group requires 5 in a zone, or Azure's choice in a regional set (docs/reference/azure.md)."""
+    """Return the fault domain count. 1 spreads nodes as widely as possible.
+    A single placement group requires 5 in a zone, or Azure's choice in a regional set (docs/reference/azure.md)."""
     if not fabric:
         return 1
     return None if zone == REGIONAL else 5

@@ -80,7 +80,14 @@ class Api:
                 ) from None
         raise AssertionError("the last attempt returns or raises")
 
-    def sent(self, method: str, service: str, path: str, parameters: Mapping[str, str] | None = None, body: Mapping[str, object] | None = None) -> dict[str, Any]:  # fmt: skip
+    def sent(
+        self,
+        method: str,
+        service: str,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
         """Return the response. A resource that does not exist is an error."""
         return self.ask(method, service, path, parameters, body, missing=None) or {}
 

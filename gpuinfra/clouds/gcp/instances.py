@@ -79,7 +79,8 @@ def apis(plan: Plan) -> tuple[str, ...]:
 
 
 def secure_boot(pool: PoolPlan) -> bool:
-    """Return whether nodes use Secure Boot, which requires that no step of the pool loads unsigned kernel modules (GoogleCloudPlatform/compute-gpu-installation: linux/README.md)."""
+    """Return whether nodes use Secure Boot, which requires that no step of the pool loads unsigned kernel modules
+    (GoogleCloudPlatform/compute-gpu-installation: linux/README.md)."""
     unsigned = ("30-driver", "50-", "60-lustre")
     return not any(step.id.startswith(unsigned) for step in pool.steps)
 

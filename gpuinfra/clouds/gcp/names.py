@@ -1,6 +1,7 @@
 """Names and labels that Google Cloud accepts. Pure.
 
-The names that Pulumi generates for most Google Cloud types can have 255 characters and contain uppercase letters. The API rejects such names (pulumi/pulumi-gcp: provider/resources.go). Names in this module are
+The names that Pulumi generates for most Google Cloud types can have 255 characters and contain uppercase letters.
+The API rejects such names (pulumi/pulumi-gcp: provider/resources.go). Names in this module are
 readable and have at most 63 characters. A shortened name ends in part of a hash. Names include the stack token, so that they are unique among the
 stacks of a project.
 """

@@ -60,7 +60,8 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "lustre.operations.list",
     ),
 }
-"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second region. Sources: the pages of the methods, retrieved 2026-11-26."""
+"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second region.
+Sources: the pages of the methods, retrieved 2026-11-26."""
 
 FAILBACK: dict[str, tuple[str, ...]] = {
     "gpuinfra failback: allow queued groups to launch nodes": (
@@ -75,7 +76,8 @@ FAILBACK: dict[str, tuple[str, ...]] = {
     ),
 }
 """Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack. An object that replaces another one requires
-`storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26)."""
+`storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26).
+"""
 
 READ_NAMES = "gpuinfra ready and names: read the DNS names"
 MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
@@ -139,7 +141,8 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
             "the role does not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
         )
     notes.append(
-        "a principal that can set the IAM policy of a project or a bucket can grant itself more permissions; Google has no narrower permission for creating a grant"
+        "a principal that can set the IAM policy of a project or a bucket can grant itself more permissions; "
+        "Google has no narrower permission for creating a grant"
     )
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 

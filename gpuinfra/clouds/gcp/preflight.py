@@ -56,7 +56,8 @@ SHOWN = 12
 """Maximum number of missing permissions that a row lists."""
 
 ENDED = ("DELETING", "INVALID")
-"""Statuses of a reservation that never becomes READY. The others are CREATING and UPDATING (`Reservation.status` in the discovery document of Compute Engine, retrieved 2026-11-23)."""
+"""Statuses of a reservation that never becomes READY. The others are CREATING and UPDATING (`Reservation.status` in the discovery document
+of Compute Engine, retrieved 2026-11-23)."""
 TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
@@ -329,7 +330,8 @@ class Preflight:
             raise failed("compute.googleapis.com", str(error)) from None
         except Missing:
             if group.starts_at and not group.count:
-                # Compute Engine creates the reservation of a future reservation at its start (docs.cloud.google.com/compute/docs/instances/create-single-project-future-reservations, retrieved 2026-11-26).
+                # Compute Engine creates the reservation of a future reservation at its start
+                # (docs.cloud.google.com/compute/docs/instances/create-single-project-future-reservations, retrieved 2026-11-26).
                 needed, fix = f"a reservation at {group.starts_at}", f"gcloud compute future-reservations list --project={project}"  # fmt: skip
                 yield warning("reservation", where, "the reservation has not been created yet", needed, fix)
                 return

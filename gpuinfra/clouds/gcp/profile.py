@@ -55,7 +55,8 @@ HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
 """Families that do not support Persistent Disk."""
 DEFAULT_TIER = 500
 FILE_SYSTEM_PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
-"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, retrieved 2026-11)."""
+"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit:
+modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, retrieved 2026-11)."""
 IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
@@ -295,7 +296,10 @@ class GcpProfile:
         lustre = isinstance(entry, Lustre)
         ports = ", ".join(FILE_SYSTEM_PORTS[entry.kind])
         to = existing.address_range or existing.address
-        opens = f"TCP {ports} from the node subnet to {to}, if a firewall rule of the network denies it, and access for this subnet in the instance's access rules"
+        opens = (
+            f"TCP {ports} from the node subnet to {to}, if a firewall rule of the network denies it, "
+            "and access for this subnet in the instance's access rules"
+        )
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -321,7 +325,8 @@ PROFILE = GcpProfile()
 
 
 def _provisioning(machine: MachineType, kind: str) -> str:
-    """Return `RESERVATION_BOUND` for families that are available only with dense reservations. Other reservations are set in the template (docs/reference/gcp.md)."""
+    """Return `RESERVATION_BOUND` for families that are available only with dense reservations.
+    Other reservations are set in the template (docs/reference/gcp.md)."""
     if kind == "reserved":
         return "STANDARD" if CapacityKind.ON_DEMAND in machine.capacity else "RESERVATION_BOUND"
     return {"spot": "SPOT", "flex": "FLEX_START"}.get(kind, "STANDARD")

@@ -121,7 +121,8 @@ def _add(rates: Rates, sku: dict[str, Any], today: date) -> None:
 
 
 def _current(entries: Any, today: date) -> tuple[float, date] | None:
-    """Return the price per hour that applies on this day, and the date from which it applies. None for prices in tiers, in another currency, or by other units."""
+    """Return the price per hour that applies on this day, and the date from which it applies.
+    None for prices in tiers, in another currency, or by other units."""
     applicable = [(since, one) for one in _list(entries) if (since := _since(one)) and since <= today]
     if not applicable:
         return None

@@ -26,7 +26,8 @@ ACTIONS = ("compute.regions.get", "cloudquotas.quotas.get")
 """Permissions that the requests require."""
 FILESTORE, LUSTRE = "EnterpriseStorageGibPerRegion", "Capacity"
 LARGE_ZONAL_GIB = 10240
-"""Smallest capacity of the upper range of the zonal tier, which replaces high scale SSD (docs.cloud.google.com/filestore/docs/service-tiers-zonal, retrieved 2026-11-27)."""
+"""Smallest capacity of the upper range of the zonal tier, which replaces high scale SSD
+(docs.cloud.google.com/filestore/docs/service-tiers-zonal, retrieved 2026-11-27)."""
 UNLIMITED = "-1"
 
 

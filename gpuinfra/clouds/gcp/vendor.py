@@ -33,7 +33,8 @@ def files(node: Faulty) -> dict[str, str]:
     url = f"https://compute.googleapis.com/compute/v1/{node.resource}/reportHostAsFaulty"
     accepted = node.machine.startswith(ACCEPTED)
     send = (
-        "Send the report while the instance runs, because the report concerns the host on which the instance runs. Google then stops and repairs the instance, so "
+        "Send the report while the instance runs, because the report concerns the host on which the instance runs. "
+        "Google then stops and repairs the instance, so "
         "you do not have to replace it. Google accepts the report for reservation-bound instances:\n"
         'curl -X POST -H "Authorization: Bearer $(gcloud auth print-access-token)" -H "Content-Type: application/json" '
         f"-d @report-host-as-faulty.json {url}\n"

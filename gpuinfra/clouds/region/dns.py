@@ -138,7 +138,9 @@ def records(
     Raises `DeploymentError` if no node is verified or the addresses of the file systems cannot be read.
     """
     if nodes_missing(verdicts):
-        raise DeploymentError(f"no node is verified, so {names.login} cannot point to a node; wait until `gpuinfra verify` reports a verified node, and run the command again")  # fmt: skip
+        raise DeploymentError(
+            f"no node is verified, so {names.login} cannot point to a node; wait until `gpuinfra verify` reports a verified node, and run the command again"
+        )
     found = (*_login(names, verdicts), *_mounts(dns, names, list(resources)))
     if not found:
         raise DeploymentError(f"the states contain no file system and no node for the names in {names.domain}; deploy the stack first")  # fmt: skip
@@ -196,7 +198,8 @@ def look(cloud: str, question: Question) -> Iterator[Line]:
 
 
 def lines(question: Question, dns: Dns) -> Iterator[Line]:
-    """Return the lines of `gpuinfra ready` about the names: the zone contains them and can be changed without the stack's own region, and they point to this region."""
+    """Return the lines of `gpuinfra ready` about the names: the zone contains them and can be changed without the stack's own region,
+    and they point to this region."""
     names = question.recovery.names
     if names is not None:
         yield from asked("names", names.domain, lambda: list(_lines(question, dns, names)))

@@ -41,7 +41,8 @@ def not_copied(where: str, keys: Sequence[str], why: str) -> DeploymentError:
     names = ", ".join(keys[:SHOWN]) + (" ..." if len(keys) > SHOWN else "")
     are = "is" if len(keys) == 1 else "are"
     return DeploymentError(
-        f"{counted(len(keys), 'object')} of {where} {are} not in the replica, or the replica has a different version, and {why}: {names}; copy these objects yourself if the second region needs them"
+        f"{counted(len(keys), 'object')} of {where} {are} not in the replica, or the replica has a different version, and {why}: "
+        f"{names}; copy these objects yourself if the second region needs them"
     )
 
 

@@ -166,9 +166,14 @@ def secrets(question: Question, name: str, location: str) -> Line:
 
 
 CHANGE = "with a key in another region as URL: pulumi stack change-secrets-provider --stack STACK URL"
-"""Encrypts the secrets of the stack `STACK` with another key (https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
-MOVE = "with a backend in another region as URL: pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
-"""Moves the state to a backend in another region. `gpuinfra ready` replaces `STACK` (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
+"""Encrypts the secrets of the stack `STACK` with another key
+(https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
+MOVE = (
+    "with a backend in another region as URL: pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack "
+    "init STACK && pulumi stack import --stack STACK --file state.json"
+)
+"""Moves the state to a backend in another region. `gpuinfra ready` replaces `STACK`
+(https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
 
 
 def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:

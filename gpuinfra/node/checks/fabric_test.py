@@ -23,7 +23,8 @@ NO_GOOD_PAIR = "no pair of this test reached the floor"
 
 
 class FabricTest(Check):
-    """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed. The nodes select the partners in rounds, so that a slow node differs from a slow path."""
+    """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed.
+    The nodes select the partners in rounds, so that a slow node differs from a slow path."""
 
     id, name = CHECK, "fabric_test"
     phase, severity = Phase.SPEED, Severity.DRAIN

@@ -104,10 +104,11 @@ class MountedBuckets(Check):
     probes = ("mounts",)
     hint = (
         "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the mount's unit; if the cloud denies access, compare "
-        "the permissions of the nodes' identity on the bucket with the plan; then run systemctl restart for the unit, which closes all files that jobs have open in the bucket"
+        "the permissions of the nodes' identity on the bucket with the plan; "
+        "then run systemctl restart for the unit, which closes all files that jobs have open in the bucket"
     )
     source = (
-        "GoogleCloudPlatform/gcsfuse v3.11.2: docs/guides/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
+        "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
         "(file system name and type); awslabs/mountpoint-s3 v1.23.0: doc/SEMANTICS.md, doc/TROUBLESHOOTING.md, "
         "mountpoint-s3-fs/src/fuse/config.rs (name and type); Azure/azure-storage-fuse commit 74098e3: "
         "component/libfuse/libfuse_handler.go (name), retrieved 2026-11-22 and 2026-11-23"

@@ -158,7 +158,8 @@ def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
         Manual(
             path=entry.path,
             what=f"{kind.value} capacity: {entry.count} x {machine.name} in {pair.target}",
-            why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, and set it with --set '{entry.path}={{kind: {wanted.value}, ...}}'{bills}",
+            why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, "
+            f"and set it with --set '{entry.path}={{kind: {wanted.value}, ...}}'{bills}",
             command=pair.facts.purchase(wanted, machine, entry.count, pair.target, draft.get(("where", "zone"))),
         )
     )

@@ -33,7 +33,10 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         if existing := existing_of(entry):
             if not pair.is_given(("storage", index, "existing")):
                 what = f"is {shown(existing.id)}, a file system in {pair.source}, which the clone's nodes cannot mount"
-                hint = f"specify a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', or set other file systems with --set storage=[...]"
+                hint = (
+                    f"specify a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', "
+                    "or set other file systems with --set storage=[...]"
+                )
                 draft.findings.append(error(f"{path}.existing", what, hint))
             continue
         if isinstance(entry, Home):
@@ -124,7 +127,10 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
         hint = f"use --set {path}.bucket=BUCKET to specify a bucket in {pair.target} that contains the data, or copy the data before you use the clone"
         draft.findings.append(warn(f"{path}.bucket", what, hint))
     early = (
-        f"; in cold mode, the bucket of the clone does not exist before the failover: create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
+        (
+            "; in cold mode, the bucket of the clone does not exist before the failover: "
+            f"create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
+        )
         if new and pair.request.mode == "cold"
         else ""
     )

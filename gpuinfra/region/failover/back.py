@@ -85,7 +85,9 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
     if running:
         nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())
         raise DeploymentError(
-            f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} did not respond"
+            f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; "
+            f"run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} "
+            "did not respond"
         )
     for pair in pairs:
         back.cloud.answers(Pair(source=pair.replica, replica=pair.source))
@@ -102,7 +104,8 @@ def _compared(one: Returning, pairs: Sequence[Pair]) -> Mapping[Pair, Comparison
     found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
     if found and CONFLICTS not in one.back.ignore:
         raise DeploymentError(
-            f"{counted(len(found), 'object')} in {one.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or differ from it, and must not be replaced; compare both "
+            f"{counted(len(found), 'object')} in {one.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or "
+            "differ from it, and must not be replaced; compare both "
             f"versions, or add --ignore {CONFLICTS} to keep both versions and make the version that was written last the current version: {_shown(found)}"
         )
     return compared
@@ -134,7 +137,8 @@ def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
             return "; ".join([f"{counted(copied, 'object')} copied", *_kept(compared)])
     keys = [key for each in left.values() for key in each]
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(label(pair.replica) for pair in left)}"
+        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; "
+        f"stop the programs that write to {', '.join(label(pair.replica) for pair in left)}"
     )
 
 

@@ -100,7 +100,9 @@ def probe_of(cloud: Failover, pairs: Sequence[Pair]) -> Callable[[], None]:
 
     def probe() -> None:
         if not pairs:
-            raise DeploymentError("the state contains no replica, so it is unknown whether the second region responds; if the first region fails, add --unreachable")  # fmt: skip
+            raise DeploymentError(
+                "the state contains no replica, so it is unknown whether the second region responds; if the first region fails, add --unreachable"
+            )
         cloud.answers(pairs[0])
 
     return probe

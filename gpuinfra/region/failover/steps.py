@@ -222,7 +222,8 @@ def _drain(one: Failing) -> str:
     if DRAIN in one.ignore:
         return text
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), or add --ignore {DRAIN} to continue without these objects"
+        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), "
+        f"or add --ignore {DRAIN} to continue without these objects"
     )
 
 

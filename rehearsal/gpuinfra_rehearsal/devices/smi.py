@@ -170,7 +170,8 @@ def _xml(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     for gpu in gpus:
         if "stale-process" in faults and gpu["USED"] != "0":
             gpu["PROCESSES"] = (
-                "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
+                "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>"
+                "\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
             )
         text = _fill(template, gpu)
         cut = mig.instances(state, gpu["INDEX"])

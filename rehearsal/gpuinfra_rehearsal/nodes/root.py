@@ -161,7 +161,8 @@ def _fill_etc(root: Path, os_name: str, hostname: str, archive: str) -> None:
         "hosts": f"127.0.0.1 localhost\n127.0.1.1 {hostname}\n",
         "resolv.conf": "# a stand-in node has no DNS: vendors' hosts are simulated, others do not exist\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
-        "passwd": "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        "passwd": "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "group": "root:x:0:\nadm:x:4:ubuntu\nsudo:x:27:ubuntu\nubuntu:x:1000:\nnogroup:x:65534:\n",
         "shadow": "root:*:20000:0:99999:7:::\nubuntu:!:20000:0:99999:7:::\nnobody:*:20000:0:99999:7:::\n",
         "fstab": "LABEL=cloudimg-rootfs / ext4 discard,errors=remount-ro 0 1\n",

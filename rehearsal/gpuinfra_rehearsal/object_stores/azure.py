@@ -28,7 +28,10 @@ def connect(region: str) -> Blobs:
 def pattern(bucket: str) -> str:
     """The ID of a container contains the subscription, and the names of its account and its resource group end in a hash that contains the subscription."""
     name = last(account_of(bucket))[:-GLOBAL_TOKEN_LENGTH]
-    return rf"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/{re.escape(name)}[0-9a-f]{{{GLOBAL_TOKEN_LENGTH}}}/blobServices/default/containers/{re.escape(last(bucket))}"
+    account = rf"{re.escape(name)}[0-9a-f]{{{GLOBAL_TOKEN_LENGTH}}}"
+    group = r"/subscriptions/[^/]+/resourceGroups/[^/]+"
+    container = f"blobServices/default/containers/{re.escape(last(bucket))}"
+    return rf"{group}/providers/Microsoft\.Storage/storageAccounts/{account}/{container}"
 
 
 def admit(ask: Ask, buckets: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ one object from the storage service. If a grant is missing, the mount fails. The
 exits when the bucket is unmounted. The files are in a folder that all nodes of the rehearsal share. They are not objects
 in the stand-in cloud.
 
-Messages and options: GoogleCloudPlatform/gcsfuse v3.11.2, docs/guides/troubleshooting.md; awslabs/mountpoint-s3 v1.23.0, mountpoint-s3/src/{cli,run}.rs,
+Messages and options: GoogleCloudPlatform/gcsfuse v3.11.2, docs/troubleshooting.md; awslabs/mountpoint-s3 v1.23.0, mountpoint-s3/src/{cli,run}.rs,
 mountpoint-s3-fs/src/{fuse,s3}/config.rs and doc/TROUBLESHOOTING.md; Azure/azure-storage-fuse commit 74098e3, cmd/mount.go, setup/advancedConfig.yaml,
 component/azstorage/{azstorage,block_blob}.go and issue 2244. Entries in the list of mounts: public outputs of `mount`.
 """

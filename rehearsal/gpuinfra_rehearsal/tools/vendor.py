@@ -61,7 +61,8 @@ def fabric_manager(argv: list[str]) -> int:
         return fail("NV_WARN_NOTHING_TO_DO: no NVSwitch on this machine")
     if loaded != installed:
         return fail(
-            f"fabric manager NVIDIA GPU driver interface version {installed} don't match with driver version {loaded}. Please update with matching NVIDIA driver package."
+            f"fabric manager NVIDIA GPU driver interface version {installed} don't match with driver version {loaded}. "
+            "Please update with matching NVIDIA driver package."
         )
     if "fabric-manager-stopped" in state["faults"]:
         return fail(

@@ -74,9 +74,23 @@ def subnet(azure: Client, name: str = "private-0", cidr: str = "10.0.0.0/20", ma
 
 def profile(subnet: Made, custom_data: str = CUSTOM_DATA, script: str = "", **more: Any) -> dict[str, Any]:
     """A model with an InfiniBand image, boot diagnostics and the health extension."""
-    extensions: list[dict[str, Any]] = [{"name": "health", "publisher": "Microsoft.ManagedServices", "type": "ApplicationHealthLinux", "typeHandlerVersion": "2.0"}]  # fmt: skip
+    extensions: list[dict[str, Any]] = [
+        {
+            "name": "health",
+            "publisher": "Microsoft.ManagedServices",
+            "type": "ApplicationHealthLinux",
+            "typeHandlerVersion": "2.0",
+        }
+    ]
     if script:
-        extensions.append({"name": "renew", "publisher": "Microsoft.Azure.Extensions", "type": "CustomScript", "settings": {"script": encoded(script)}})  # fmt: skip
+        extensions.append(
+            {
+                "name": "renew",
+                "publisher": "Microsoft.Azure.Extensions",
+                "type": "CustomScript",
+                "settings": {"script": encoded(script)},
+            }
+        )
     return {
         "osProfile": {"computerNamePrefix": "train", "customData": encoded(custom_data)},
         "storageProfile": {

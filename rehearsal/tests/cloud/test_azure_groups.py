@@ -145,7 +145,9 @@ def test_a_new_script_rolls_in_batches_in_place(azure: Client, cloud: Cloud, hos
     azure.update(made, {"virtualMachineProfile": microsoft.profile(subnet, custom_data="new", script=SCRIPT + "# 2")})
     settle(cloud, 5)
     assert list(wanted(cloud).values()) == [True, True, False, False]
-    assert [id for id, script in host.ran if script.endswith("# 2")] == ids[:2] or sorted(id for id, script in host.ran if script.endswith("# 2")) == ids[:2]  # fmt: skip
+    assert [id for id, script in host.ran if script.endswith("# 2")] == ids[:2] or sorted(
+        id for id, script in host.ran if script.endswith("# 2")
+    ) == ids[:2]
     health[ids[0]] = "Healthy"
     settle(cloud, 3)
     assert list(wanted(cloud).values()) == [True, True, False, False]

@@ -148,7 +148,14 @@ def test_the_provisioning_disk_keeps_its_custom_data(
 def test_azure_identity_gets_the_operators_token(cloud: Cloud, server: Server) -> None:
     """In a process with only the variables of a rehearsal."""
     code = "from azure.identity import DefaultAzureCredential as C; print(C().get_token('https://management.azure.com/.default').token[:8])"
-    run = subprocess.run([sys.executable, "-c", code], env={**environment(cloud), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(cloud), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert run.stdout.strip() == "standin.", run.stderr
 
 
@@ -373,14 +380,26 @@ def test_a_private_account_needs_a_private_endpoint(cloud: Cloud, azure: Client,
         list(store.folders())
     with pytest.raises(CloudError, match="403 AuthorizationFailure"):
         on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
-    inputs = {**microsoft.WHERE, "privateEndpointName": "blob", "privateLinkServiceConnections": [{"name": "blob", "privateLinkServiceId": account.id, "groupIds": ["blob"]}]}  # fmt: skip
+    inputs = {
+        **microsoft.WHERE,
+        "privateEndpointName": "blob",
+        "privateLinkServiceConnections": [{"name": "blob", "privateLinkServiceId": account.id, "groupIds": ["blob"]}],
+    }
     azure.create("azure-native:network:PrivateEndpoint", inputs, "blob")
     on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
 
 
-def test_an_immutability_policy_forbids_change_and_deletion(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_an_immutability_policy_forbids_change_and_deletion(
+    cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For the operator too; the container and its resource group cannot be deleted either."""
-    lock = {"resourceGroupName": "rg", "accountName": "evidence0a1b", "containerName": "evidence", "immutabilityPolicyName": "default", "immutabilityPeriodSinceCreationInDays": 1}  # fmt: skip
+    lock = {
+        "resourceGroupName": "rg",
+        "accountName": "evidence0a1b",
+        "containerName": "evidence",
+        "immutabilityPolicyName": "default",
+        "immutabilityPeriodSinceCreationInDays": 1,
+    }
     azure.create("azure-native:storage:BlobContainerImmutabilityPolicy", lock, "lock")
     node = on_node(cloud, machine)
     node.put(URL, "evidence/train/a.json", b"1", once=True)

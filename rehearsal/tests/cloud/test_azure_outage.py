@@ -57,7 +57,18 @@ def pair(azure: Client, rest: Rest) -> Pair:
     for name, (region, group) in PLACES.items():
         azure.create("azure-native:resources:ResourceGroup", {"resourceGroupName": group, "location": region}, group)
         where = {"resourceGroupName": group, "accountName": name}
-        accounts[name] = azure.create("azure-native:storage:StorageAccount", {**where, "location": region, "kind": "StorageV2", "sku": {"name": "Standard_LRS"}, "publicNetworkAccess": "Disabled", "tags": {"team": "research"}}, name)  # fmt: skip
+        accounts[name] = azure.create(
+            "azure-native:storage:StorageAccount",
+            {
+                **where,
+                "location": region,
+                "kind": "StorageV2",
+                "sku": {"name": "Standard_LRS"},
+                "publicNetworkAccess": "Disabled",
+                "tags": {"team": "research"},
+            },
+            name,
+        )
         azure.create(SETTINGS, {**where, "blobServicesName": "default", "isVersioningEnabled": True, "changeFeed": {"enabled": True}}, name)  # fmt: skip
         containers[name] = azure.create("azure-native:storage:BlobContainer", {**where, "containerName": "data"}, name).id  # fmt: skip
     policy(azure, accounts)
@@ -67,9 +78,29 @@ def pair(azure: Client, rest: Rest) -> Pair:
 def policy(azure: Client, accounts: dict[str, Made]) -> None:
     """Replicate the container."""
     both = {"sourceAccount": accounts["source"].id, "destinationAccount": accounts["replica"].id}
-    made = azure.create(POLICY, {"resourceGroupName": "rg2", "accountName": "replica", "objectReplicationPolicyId": "default", "rules": [RULE], **both}, "replica-policy")  # fmt: skip
+    made = azure.create(
+        POLICY,
+        {
+            "resourceGroupName": "rg2",
+            "accountName": "replica",
+            "objectReplicationPolicyId": "default",
+            "rules": [RULE],
+            **both,
+        },
+        "replica-policy",
+    )
     rule = {**RULE, "ruleId": made.outputs["rules"][0]["ruleId"]}
-    azure.create(POLICY, {"resourceGroupName": "rg", "accountName": "source", "objectReplicationPolicyId": made.outputs["policyId"], "rules": [rule], **both}, "source-policy")  # fmt: skip
+    azure.create(
+        POLICY,
+        {
+            "resourceGroupName": "rg",
+            "accountName": "source",
+            "objectReplicationPolicyId": made.outputs["policyId"],
+            "rules": [rule],
+            **both,
+        },
+        "source-policy",
+    )
 
 
 def failing(rest: Rest) -> AzureFailover:
@@ -210,7 +241,12 @@ def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest
     assert {copy.key: copy.replaces is None for copy in found.copies} == {"changed": False, "new": True}
     assert [conflict.key for conflict in found.conflicts] == ["both"]
     one.copy(pair, found.copies)
-    assert {name: blobs.get(pair.source, name) for name in blobs.keys(pair.source, "")} == {"kept": b"first", "changed": b"second", "new": b"second", "both": b"late"}  # fmt: skip
+    assert {name: blobs.get(pair.source, name) for name in blobs.keys(pair.source, "")} == {
+        "kept": b"first",
+        "changed": b"second",
+        "new": b"second",
+        "both": b"late",
+    }
     again = one.compare(pair)
     assert (again.copies, [conflict.key for conflict in again.conflicts]) == ((), ["both"])
     with pytest.raises(DeploymentError, match="changed after the comparison and was not replaced"):
@@ -249,7 +285,13 @@ def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, azure: Client, r
     """The import of a file system with a container ends, a running import is found again, and a file system without a container is refused."""
     base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg2/providers/Microsoft.StorageCache/amlFilesystems"
     for number, role in enumerate(("17d1049b-9a84-46fb-8f53-869881c3d3ab", microsoft.CONTRIBUTOR)):
-        inputs = {"scope": azure_failover.account_of(pair.replica), "principalId": "importer", "principalType": "ServicePrincipal", "roleAssignmentName": f"00000000-0000-4d00-8000-00000000000{number}", "roleDefinitionId": f"/x/{role}"}  # fmt: skip
+        inputs = {
+            "scope": azure_failover.account_of(pair.replica),
+            "principalId": "importer",
+            "principalType": "ServicePrincipal",
+            "roleAssignmentName": f"00000000-0000-4d00-8000-00000000000{number}",
+            "roleDefinitionId": f"/x/{role}",
+        }
         cloud.existing(identity.ASSIGNMENT, f"{inputs['scope']}/providers/Microsoft.Authorization/roleAssignments/{number}", inputs)  # fmt: skip
     settings = {
         "container": pair.replica,
@@ -258,7 +300,17 @@ def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, azure: Client, r
     }
     for number, (name, hsm) in enumerate((("linked", {"hsm": {"settings": settings}}), ("empty", {}))):
         subnet = microsoft.subnet(azure, name, f"10.0.{number}.0/24", make=number == 0).id
-        cloud.existing(LUSTRE, f"{base}/{name}", {"location": SECOND, "storageCapacityTiB": 8, "sku": {"name": "AMLFS-Durable-Premium-250"}, "filesystemSubnet": subnet, **hsm})  # fmt: skip
+        cloud.existing(
+            LUSTRE,
+            f"{base}/{name}",
+            {
+                "location": SECOND,
+                "storageCapacityTiB": 8,
+                "sku": {"name": "AMLFS-Durable-Premium-250"},
+                "filesystemSubnet": subnet,
+                **hsm,
+            },
+        )
     one = failing(rest)
     job = one.start_import(f"{base}/linked")
     assert not one.import_ended(job)

@@ -20,7 +20,15 @@ RESERVATION = "cr-0123456789abcdef0"
 ENDS = datetime(2026, 12, 8, 11, 30, tzinfo=UTC)
 NOW = datetime(2026, 12, 2, tzinfo=UTC)
 WANTED = Wanted(group="gpu-block-0", machine="p5.48xlarge", nodes=2, reservation=RESERVATION, ends=ENDS, days=7)
-BLOCK = {"offering": "block", "machine": "p5.48xlarge", "count": 2, "zone": "us-east-2a", "starts": "2026-12-09T11:30:00Z", "hours": 168, "fee": "10573.92"}  # fmt: skip
+BLOCK = {
+    "offering": "block",
+    "machine": "p5.48xlarge",
+    "count": 2,
+    "zone": "us-east-2a",
+    "starts": "2026-12-09T11:30:00Z",
+    "hours": 168,
+    "fee": "10573.92",
+}
 EXTENSION = {**BLOCK, "offering": "extension", "reservation": RESERVATION, "starts": "2026-12-08T11:30:00Z"}
 
 

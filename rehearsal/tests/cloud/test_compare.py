@@ -52,14 +52,19 @@ def test_a_recording_of_the_stand_in_has_no_differences(tmp_path: Path, capsys: 
         ("Check", VPC, lambda r: r["inputs"].update(instanceTenancy="default"), f'{VPC}: Check instanceTenancy: only the provider fills it in ("default")'),
         ("Check", VPC, lambda r: r["inputs"].pop("enableDnsSupport"), f"{VPC}: Check enableDnsSupport: only the stand-in fills it in (true)"),
         ("Check", VPC, lambda r: r["inputs"].update(enableDnsSupport=False), f"{VPC}: Check enableDnsSupport: the provider makes it false, the stand-in true"),
-        ("Check", VPC, lambda r: r.update(failures=[{"property": "cidrBlock", "reason": "too large"}]), f"{VPC}: Check cidrBlock: only the provider refuses it"),
+        ("Check", VPC, lambda r: r.update(failures=[{"property": "cidrBlock", "reason": "too large"}]),
+            f"{VPC}: Check cidrBlock: only the provider refuses it"),
         ("Diff", VPC, lambda r: r.update(replaces=[]), f"{VPC}: Diff cidrBlock: only the stand-in replaces because of it"),
         ("Diff", VPC, lambda r: r.update(diffs=["cidrBlock", "ipv6CidrBlock"]), f"{VPC}: Diff ipv6CidrBlock: only the provider counts it as a change"),
         ("Create", ROLE, lambda r: r["properties"].update(newInAws="x"), f"{ROLE}: Create newInAws: only the provider returns it (text)"),
         ("Create", ROLE, lambda r: r["properties"].pop("uniqueId"), f"{ROLE}: Create uniqueId: only the stand-in returns it (text)"),
-        ("Create", BUCKET, lambda r: r["properties"]["serverSideEncryptionConfiguration"]["rule"].update(newInAws="x"), f"{BUCKET}: Create serverSideEncryptionConfiguration.rule.newInAws: only the provider returns it (text)"),
-        ("Create", BUCKET, lambda r: r["properties"].update(bucketDomainName=7), f"{BUCKET}: Create bucketDomainName: the provider returns a number, the stand-in text"),
-        ("Invoke", "aws:index/getCallerIdentity:getCallerIdentity", lambda r: r["return"].pop("arn"), "aws:index/getCallerIdentity:getCallerIdentity: Invoke arn: only the stand-in returns it (text)"),
+        ("Create", BUCKET, lambda r: r["properties"]["serverSideEncryptionConfiguration"]["rule"].update(newInAws="x"),
+            (f"{BUCKET}: Create serverSideEncryptionConfiguration.rule.newInAws: "
+            "only the provider returns it (text)")),
+        ("Create", BUCKET, lambda r: r["properties"].update(bucketDomainName=7), (f"{BUCKET}: Create bucketDomainName: "
+            "the provider returns a number, the stand-in text")),
+        ("Invoke", "aws:index/getCallerIdentity:getCallerIdentity", lambda r: r["return"].pop("arn"), ("aws:index/getCallerIdentity:getCallerIdentity: "
+            "Invoke arn: only the stand-in returns it (text)")),
     ],
 )  # fmt: skip
 def test_each_kind_of_difference_is_reported(

@@ -133,7 +133,11 @@ def test_both_moves_require_exactly_their_permissions(
     gcp.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "wait")
     cloud.existing(LUSTRE, INSTANCE, {"instanceId": "scratch", "location": "us-east4-a", "filesystem": "scratch"})
     agent = f"serviceAccount:service-{ids.PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
-    gcp.create("gcp:storage/bucketIAMMember:BucketIAMMember", {"bucket": moved.replica, "role": "roles/storage.objectUser", "member": agent}, "agent")  # fmt: skip
+    gcp.create(
+        "gcp:storage/bucketIAMMember:BucketIAMMember",
+        {"bucket": moved.replica, "role": "roles/storage.objectUser", "member": agent},
+        "agent",
+    )
     put(api, moved.replica, "model", b"second")
     one = GcpFailback(api)
     one.start_replication(moved)

@@ -35,7 +35,17 @@ FIRST, SECOND = "us-central1", "us-east4"
 LUSTRE = "gcp:lustre/instance:Instance"
 KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 INSTANCE = f"projects/{ids.PROJECT}/locations/us-east4-a/instances/scratch"
-STATE = [{"type": "gpuinfra:gcp:SharedFilesystem", "outputs": {"import_command": f"gcloud lustre instances import-data scratch --location=us-east4-a --project={ids.PROJECT} --gcs-path-uri=gs://replica-1/ --lustre-path=/"}}]  # fmt: skip
+STATE = [
+    {
+        "type": "gpuinfra:gcp:SharedFilesystem",
+        "outputs": {
+            "import_command": (
+                f"gcloud lustre instances import-data scratch --location=us-east4-a --project={ids.PROJECT} "
+                "--gcs-path-uri=gs://replica-1/ --lustre-path=/"
+            )
+        },
+    }
+]
 
 
 @pytest.fixture
@@ -185,7 +195,8 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Pair
 
 
 def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: Pair) -> None:
-    """Objects that are written while the job is disabled are not in the replica, also after it is enabled again. A changed object of the replica is not replaced."""
+    """Objects that are written while the job is disabled are not in the replica, also after it is enabled again.
+    A changed object of the replica is not replaced."""
     one = GcpFailover(api)
     put(api, pair.source, "before")
     assert one.not_replicated(pair) == []
@@ -223,5 +234,9 @@ def test_a_replica_is_imported_if_the_service_agent_can_read_it(cloud: Cloud, gc
     with pytest.raises(DeploymentError, match="does not have access to the bucket replica-1"):
         one.import_ended(one.start_import(INSTANCE))
     agent = f"serviceAccount:service-{ids.PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
-    gcp.create("gcp:storage/bucketIAMMember:BucketIAMMember", {"bucket": "replica-1", "role": "roles/storage.objectUser", "member": agent}, "agent")  # fmt: skip
+    gcp.create(
+        "gcp:storage/bucketIAMMember:BucketIAMMember",
+        {"bucket": "replica-1", "role": "roles/storage.objectUser", "member": agent},
+        "agent",
+    )
     assert one.import_ended(one.start_import(INSTANCE))

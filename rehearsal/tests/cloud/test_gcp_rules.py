@@ -50,7 +50,8 @@ def lustre(gcp: Client, network: Made, **more: Any) -> Made:
 @pytest.mark.parametrize(
     ("token", "inputs", "text"),
     [
-        ("gcp:compute/network:Network", {"name": "mine"}, "Error 409: The resource 'projects/standin-project/global/networks/mine' already exists, alreadyExists"),
+        ("gcp:compute/network:Network", {"name": "mine"}, ("Error 409: The resource 'projects/standin-project/global/networks/mine' "
+            "already exists, alreadyExists")),
         ("gcp:storage/bucket:Bucket", {"name": "mine-1", "location": "US"}, "Error 409: Your previous request to create the named bucket succeeded"),
         ("gcp:serviceaccount/account:Account", {"accountId": "mine-1"}, "Service account mine-1 already exists within project"),
         (RING, {"name": "mine", "location": "us-central1"}, "KeyRing projects/standin-project/locations/us-central1/keyRings/mine already exists"),

@@ -171,7 +171,8 @@ def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, boto: Any) -> No
 
 @pytest.mark.usefixtures("buckets")
 def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud, boto: Any) -> None:
-    """The version of a replicated object is that of its source. A rule that a failover disabled copies nothing, and a changed object of the replica stays as it is."""
+    """The version of a replicated object is that of its source.
+    A rule that a failover disabled copies nothing, and a changed object of the replica stays as it is."""
     one, first, second = AwsFailover(boto, FIRST, SECOND), boto("s3", FIRST), boto("s3", SECOND)
     first.put_object(Bucket=PAIR.source, Key="before", Body=b"first")
     assert one.not_replicated(PAIR) == []
@@ -189,8 +190,21 @@ def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud,
 
 
 def test_a_failover_stops_a_group(cloud: Cloud, boto: Any) -> None:
-    """A group of size 0 whose launches are suspended has no instances, and a resumed group can launch them. Other changes and groups that do not exist are refused."""
-    cloud.existing(GROUP, "gpu", {"name": "gpu", "minSize": 2, "maxSize": 2, "desiredCapacity": 2, "launchConfiguration": "old", "waitForCapacityTimeout": "0", "region": FIRST})  # fmt: skip
+    """A group of size 0 whose launches are suspended has no instances, and a resumed group can launch them.
+    Other changes and groups that do not exist are refused."""
+    cloud.existing(
+        GROUP,
+        "gpu",
+        {
+            "name": "gpu",
+            "minSize": 2,
+            "maxSize": 2,
+            "desiredCapacity": 2,
+            "launchConfiguration": "old",
+            "waitForCapacityTimeout": "0",
+            "region": FIRST,
+        },
+    )
     AwsFailover(boto, FIRST, SECOND).stop_group("gpu")
     client = boto("autoscaling", FIRST)
     (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]

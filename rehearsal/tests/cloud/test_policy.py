@@ -61,7 +61,8 @@ def test_statements_match_as_in_iam(statement: dict[str, Any], allowed: bool) ->
     ],
 )
 def test_each_value_of_a_key_matches(operator: str, given: str | tuple[str, ...] | None, allowed: bool) -> None:
-    """`ForAllValues` compares each value of a key in the request, and matches without the key. An operator for single values never allows a key with several."""
+    """`ForAllValues` compares each value of a key in the request, and matches without the key.
+    An operator for single values never allows a key with several."""
     context = {} if given is None else {"service:Types": given}
     ask = AccessRequest(NODE, "s3:PutObject", "arn:aws:s3:::b/x", context)
     statement = {

@@ -24,7 +24,8 @@ NEEDS_OTHERS = {
     "aws:ec2/routeTableAssociation:RouteTableAssociation", "aws:ec2/vpcEndpoint:VpcEndpoint", "aws:cloudtrail/trail:Trail",
     "aws:iam/instanceProfile:InstanceProfile", "aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy", "aws:iam/role:Role",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment", "aws:kms/alias:Alias", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
     "azure-native:authorization:RoleDefinition",
 }  # fmt: skip
 

@@ -47,7 +47,8 @@ NOTICED_BY = {
     "sxid-fatal": "X2", "no-devices": "G1", "gpu-wrong-model": "G2", "gpu-less-memory": "G2", "ecc-uncorrected": "G5",
     "ecc-sram": "G5", "ecc-off": "G5", "remap-pending": "G6", "remap-failed": "G6", "pcie-narrow": "G3", "pcie-slow": "G3",
     "thermal": "G7", "power-capped": "G9", "recovery-reset": "G10", "recovery-reboot": "G10", "inforom-corrupt": "G1",
-    "mig-enabled": "G12", "unknown-error": "G13", "stale-process": "G14", "memory-leaked": "G14", "fabric-unhealthy": "F2", "nvlink-inactive": "F3", "nvlink-errors": "F4",
+    "mig-enabled": "G12", "unknown-error": "G13", "stale-process": "G14", "memory-leaked": "G14", "fabric-unhealthy": "F2", "nvlink-inactive": "F3",
+        "nvlink-errors": "F4",
     "efa-missing": "N1", "fabric-device-missing": "N2", "fabric-port-down": "N2", "fabric-port-slow": "N2", "fabric-no-key": "N9",
     "fabric-flapping": "N6", "gvnic-missing": "N8", "host-copy-slow": "B5",
 }  # fmt: skip

@@ -266,7 +266,8 @@ CLIENTS = {
     "azure": Client(
         "azure", "Standard_NC24ads_A100_v4", "Standard_D4s_v5", "85-blobfuse2", "2.5.4", "blobfuse2 fuse", "read-only: true\n",
         "file_cache:\n  path: /mnt/nvme/gpuinfra-buckets/data-0\n  max-size-mb: 102400\n",
-        "failed to initialize new pipeline [failed to authenticate azstorage credentials with error [BlockBlob::TestPipeline : [AuthorizationPermissionMismatch]]]",
+        "failed to initialize new pipeline [failed to authenticate azstorage credentials with error [BlockBlob::TestPipeline : "
+            "[AuthorizationPermissionMismatch]]]",
         "[failed to authenticate azstorage credentials with error [BlockBlob::TestPipeline : [ContainerNotFound]]]",
         "dial tcp: lookup storage.blob.core.windows.net: the service does not respond",
     ),

@@ -56,7 +56,8 @@ def shown(node: Machine, name: str) -> str:
     ["aws", pytest.param("azure", marks=pytest.mark.long), pytest.param("gcp", marks=pytest.mark.long)],
 )
 def test_files_are_written_changed_and_judged(host: NodeHost, cloud: str) -> None:
-    """Files have content, owner and mode as declared, login shells have the variables, a second run changes nothing, and check S3 reports what changes later."""
+    """Files have content, owner and mode as declared, login shells have the variables, a second run changes nothing,
+    and check S3 reports what changes later."""
     node = Machine(host, pool(cloud, CONF, NOTES, QUOTED=QUOTED))
     node.launch(cloud, file_systems=())
     code, said = node.steps()

@@ -179,9 +179,15 @@ def test_units_fail_time_out_restart_and_follow_each_other(shared: Nodes) -> Non
         "rescue.service": "[Service]\nType=oneshot\nExecStart=/bin/touch /root/rescued",
         "needs.service": "[Unit]\nRequires=bad.service\nAfter=bad.service\n[Service]\nType=oneshot\nExecStart=/bin/touch /root/needless",
         "crash.service": "[Service]\nRestart=on-failure\nRestartSec=50ms\nExecStart=/bin/bash -c 'echo x >>/root/crashes; exit 7'",
-        "always.service": "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\nExecStart=/bin/bash -c 'echo x >>/root/always; [ $(wc -l </root/always) -lt 9 ] || exec sleep 1000'",
+        "always.service": (
+            "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\nExecStart=/bin/bash -c 'echo x "
+            ">>/root/always; [ $(wc -l </root/always) -lt 9 ] || exec sleep 1000'"
+        ),
         "if.service": "[Unit]\nConditionPathExists=!/root\n[Service]\nType=oneshot\nExecStart=/bin/touch /root/condition",
-        "env.service": "[Service]\nType=oneshot\nEnvironment=A=1 'B=two words'\nEnvironmentFile=-/none\nRemainAfterExit=yes\nExecStart=/bin/bash -c 'echo \"$A $B ${HOME-none}\" >/root/env'",
+        "env.service": (
+            "[Service]\nType=oneshot\nEnvironment=A=1 'B=two words'\nEnvironmentFile=-/none\nRemainAfterExit=yes\nExecStart=/bin/bash "
+            "-c 'echo \"$A $B ${HOME-none}\" >/root/env'"
+        ),
         "tick.timer": "[Timer]\nOnActiveSec=100ms\nUnit=tock.service",
         "tock.service": "[Service]\nType=oneshot\nExecStart=/bin/touch /root/ticked",
     }

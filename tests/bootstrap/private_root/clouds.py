@@ -145,7 +145,10 @@ def _docker(vendors: Vendors, versions: Mapping[str, str]) -> dict[str, str]:
     debs = [Deb(name, pins[name]) for name in ("containerd.io", "docker-buildx-plugin")]
     for version in (pins["docker-ce"], pins["docker-ce"].replace("5:29.", "5:30.")):
         number = version.removeprefix("5:").partition("-")[0]
-        client = f"#!/bin/sh\ncase $1 in --version) echo 'Docker version {number}, build 1' ;; info) systemctl is-active --quiet docker.service && echo {number} ;; esac\n"
+        client = (
+            f"#!/bin/sh\ncase $1 in --version) echo 'Docker version {number}, build 1' ;; "
+            f"info) systemctl is-active --quiet docker.service && echo {number} ;; esac\n"
+        )
         debs.append(Deb("docker-ce-cli", version, files={"/usr/bin/docker": client}))
         unit = {"/lib/systemd/system/docker.service": UNIT.format("/usr/bin/dockerd")}
         debs.append(Deb("docker-ce", version, "docker-ce-cli, containerd.io (>= 1.7.27)", files=unit))

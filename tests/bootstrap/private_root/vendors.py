@@ -1,6 +1,7 @@
 """The packages that the vendors publish, with the vendors' names, versions and dependencies and minimal content.
 
-Names and dependencies follow NVIDIA/cloud-native-docs (container-toolkit), Azure/azhpc-images, awslabs/amazon-eks-ami and the EFA changelog. Each name also has a newer version than the
+Names and dependencies follow NVIDIA/cloud-native-docs (container-toolkit), Azure/azhpc-images,
+awslabs/amazon-eks-ami and the EFA changelog. Each name also has a newer version than the
 lock's, so that a step without its pin is detected. Versions of Ubuntu's own packages are invented.
 """
 

@@ -34,7 +34,13 @@ def _internet(inputs: Inputs) -> Iterator[Call]:
 
 @mapper("ec2/amiCopy:AmiCopy")
 def _image_copy(inputs: Inputs) -> Iterator[Call]:
-    names = {"SourceImageId": "sourceAmiId", "SourceRegion": "sourceAmiRegion", "Description": "description", "Encrypted": "encrypted", "KmsKeyId": "kmsKeyId"}  # fmt: skip
+    names = {
+        "SourceImageId": "sourceAmiId",
+        "SourceRegion": "sourceAmiRegion",
+        "Description": "description",
+        "Encrypted": "encrypted",
+        "KmsKeyId": "kmsKeyId",
+    }
     yield Call("ec2", "CopyImage", {**inputs.some(**names), "Name": "generated"})
     tags = inputs.tagged("image")["TagSpecifications"][0]["Tags"]
     yield Call("ec2", "CreateTags", {"Resources": ["ami-1"], "Tags": tags})

@@ -254,7 +254,10 @@ def _role_policy(made: list[requests.Call]) -> Resources:
 
 
 def _attachment(made: list[requests.Call]) -> Resources:
-    trust = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}  # fmt: skip
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+    }
     return [("AWS::IAM::Role", {"AssumeRolePolicyDocument": trust, "ManagedPolicyArns": [made[0].params["PolicyArn"]]})]
 
 
@@ -294,7 +297,10 @@ def _budget(made: list[requests.Call]) -> Resources:
     params = {
         key: value for key, value in made[0].params.items() if key not in ("AccountId", "NotificationsWithSubscribers")
     }
-    params["Budget"] = {**params["Budget"], "BudgetLimit": {**params["Budget"]["BudgetLimit"], "Amount": float(params["Budget"]["BudgetLimit"]["Amount"])}}  # fmt: skip
+    params["Budget"] = {
+        **params["Budget"],
+        "BudgetLimit": {**params["Budget"]["BudgetLimit"], "Amount": float(params["Budget"]["BudgetLimit"]["Amount"])},
+    }
     told = [one for one in made[0].params["NotificationsWithSubscribers"] if one["Subscribers"]]
     return [("AWS::Budgets::Budget", params | ({"NotificationsWithSubscribers": told} if told else {}))]
 

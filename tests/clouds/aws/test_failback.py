@@ -138,7 +138,15 @@ def test_copy_keeps_metadata_and_checks_what_it_replaces(replaces: str | None) -
     clients.answer("us-west-2", "head_object", HEAD, SOURCE)
     clients.answer("us-west-2", "get_object_tagging", {"TagSet": [{"Key": "team", "Value": "a b"}]}, SOURCE)
     guard = {"IfMatch": replaces} if replaces else {"IfNoneMatch": "*"}
-    asked = {"Bucket": PAIR.source, "Key": "k", "CopySource": SOURCE, "MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE", **VALUES, **guard}  # fmt: skip
+    asked = {
+        "Bucket": PAIR.source,
+        "Key": "k",
+        "CopySource": SOURCE,
+        "MetadataDirective": "REPLACE",
+        "TaggingDirective": "REPLACE",
+        **VALUES,
+        **guard,
+    }
     clients.answer("us-east-1", "copy_object", {"CopyObjectResult": {"ETag": "e"}}, asked)
     clients.done().copy(PAIR, [Copy(key="k", version="2", size=7, replaces=replaces)])
     clients.check()

@@ -66,7 +66,16 @@ def test_names_come_from_the_state() -> None:
 
 
 def _group(*instances: str) -> dict[str, Any]:
-    rows = [{"InstanceId": one, "AvailabilityZone": "a", "LifecycleState": "Terminating", "HealthStatus": "Healthy", "ProtectedFromScaleIn": False} for one in instances]  # fmt: skip
+    rows = [
+        {
+            "InstanceId": one,
+            "AvailabilityZone": "a",
+            "LifecycleState": "Terminating",
+            "HealthStatus": "Healthy",
+            "ProtectedFromScaleIn": False,
+        }
+        for one in instances
+    ]
     return {"AutoScalingGroups": [{"AutoScalingGroupName": "g", "MinSize": 0, "MaxSize": 2, "DesiredCapacity": 2, "DefaultCooldown": 0,
                                    "AvailabilityZones": ["a"], "HealthCheckType": "EC2", "CreatedTime": NOW, "Instances": rows}]}  # fmt: skip
 

@@ -231,7 +231,11 @@ def test_only_a_refresh_that_ended_at_its_canary_continues(refreshes: list[dict[
         stub.add_response("describe_instance_refreshes", {"InstanceRefreshes": refreshes}, {"AutoScalingGroupName": "asg-1", "MaxRecords": 1})  # fmt: skip
         if starts:
             preferences = {"MinHealthyPercentage": 66, "MaxHealthyPercentage": 100, "InstanceWarmup": 600, "SkipMatching": True}  # fmt: skip
-            stub.add_response("start_instance_refresh", {"InstanceRefreshId": "2"}, {"AutoScalingGroupName": "asg-1", "Strategy": "Rolling", "Preferences": preferences})  # fmt: skip
+            stub.add_response(
+                "start_instance_refresh",
+                {"InstanceRefreshId": "2"},
+                {"AutoScalingGroupName": "asg-1", "Strategy": "Rolling", "Preferences": preferences},
+            )
         group = GroupExpected(name="gpu-0", group="asg-1", count=3)
         assert AutoScalingMembership(client, None).proceed([group]) == (["gpu-0"] if starts else [])
         stub.assert_no_pending_responses()
@@ -257,7 +261,15 @@ def test_folders_and_the_evidence_in_a_folder_are_listed_in_pages() -> None:
     at = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
     with Stubber(client) as stub:
         ask = {"Bucket": "evidence", "Prefix": "evidence/train/", "Delimiter": "/"}
-        stub.add_response("list_objects_v2", {"CommonPrefixes": [{"Prefix": f"evidence/train/{one}/"}], "IsTruncated": True, "NextContinuationToken": "t"}, ask)  # fmt: skip
+        stub.add_response(
+            "list_objects_v2",
+            {
+                "CommonPrefixes": [{"Prefix": f"evidence/train/{one}/"}],
+                "IsTruncated": True,
+                "NextContinuationToken": "t",
+            },
+            ask,
+        )
         stub.add_response("list_objects_v2", {"CommonPrefixes": [{"Prefix": f"evidence/train/{two}/"}]}, {**ask, "ContinuationToken": "t"})  # fmt: skip
         assert list(store.folders()) == [one, two]
         key = f"evidence/train/{two}/0a0a0a0a-0000/000007"

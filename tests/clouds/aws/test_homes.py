@@ -62,7 +62,8 @@ def test_only_nodes_reach_the_mount_targets() -> None:
 
 
 def test_the_file_system_accepts_connections_with_tls_only() -> None:
-    """A client that mounts with TLS through a mount target is allowed; without TLS, or past the mount targets, it is denied. The policy names the file system, as EFS returns it."""
+    """A client that mounts with TLS through a mount target is allowed; without TLS, or past the mount targets, it is denied.
+    The policy names the file system, as EFS returns it."""
     (one,) = group(state())["efs_FileSystemPolicy"]
     document = json.dumps(one["policy"])
     (home,) = recording().of("aws:efs/fileSystem:FileSystem")

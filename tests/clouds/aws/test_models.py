@@ -129,7 +129,15 @@ def _without(recording: Recording, type_: str) -> Recording:
     return Recording([one for one in recording.resources if one.type != type_], recording.outputs, recording.calls)
 
 
-@pytest.mark.parametrize("type_", ["aws:ec2/routeTable:RouteTable", "aws:iam/role:Role", "aws:s3/bucket:Bucket", "aws:ec2/launchTemplate:LaunchTemplate"])  # fmt: skip
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "aws:ec2/routeTable:RouteTable",
+        "aws:iam/role:Role",
+        "aws:s3/bucket:Bucket",
+        "aws:ec2/launchTemplate:LaunchTemplate",
+    ],
+)
 def test_moto_rejects_a_missing_reference(type_: str) -> None:
     """Without the resources of one type, moto rejects the resources that refer to them."""
     refused, _ = _made(_without(recording_of(WHOLE), type_), "us-east-1", managed=False)

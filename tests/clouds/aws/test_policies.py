@@ -81,7 +81,8 @@ def test_a_statement_for_every_principal_requires_this_account(stack: str) -> No
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_services_act_for_this_account(stack: str) -> None:
-    """Every service principal has a condition on this account, against the confused deputy problem. The trust policies of EC2, of CloudTrail's log role and of S3 Replication have none in their guides (`test_service_roles.py`)."""
+    """Every service principal has a condition on this account, against the confused deputy problem.
+    The trust policies of EC2, of CloudTrail's log role and of S3 Replication have none in their guides (`test_service_roles.py`)."""
     for one, document in _documents(stack):
         for statement in document["Statement"]:
             service = (
@@ -98,7 +99,8 @@ def test_services_act_for_this_account(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_node_has_few_permissions(stack: str) -> None:
-    """A node reads bundles, writes below its own name, lists the folder of the fabric test, uses the key of the bucket through S3, and accepts sessions. Only the actions for sessions apply to all resources."""
+    """A node reads bundles, writes below its own name, lists the folder of the fabric test, uses the key of the bucket through S3,
+    and accepts sessions. Only the actions for sessions apply to all resources."""
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
@@ -145,7 +147,8 @@ CONTEXT = {"aws:userid": "AROA1:i-1", "aws:SecureTransport": "true", "aws:Princi
 def test_a_node_with_more_permissions_writes_to_its_own_folder_only(
     action: str, path: str, changed: dict[str, str | None], denied: bool
 ) -> None:
-    """The policy of the evidence bucket denies writes of a node outside its folder, also if its role allows them. It denies nothing to people, or to instances that are not nodes."""
+    """The policy of the evidence bucket denies writes of a node outside its folder, also if its role allows them.
+    It denies nothing to people, or to instances that are not nodes."""
     found = [one for one in recording_of("aws-p4d").of("aws:s3/bucketPolicy:BucketPolicy") if "evidence" in one.name]
     (document,) = [str(one.inputs["policy"]) for one in found]
     everything = json.dumps({"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]})

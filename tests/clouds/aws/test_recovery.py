@@ -374,7 +374,10 @@ def _command_problems(command: str) -> list[str]:
             given[members[name]] = not option.startswith("--no-")
         elif of.type_name == "structure":
             pairs = dict(pair.split("=") for pair in value.split(",")) if value[0] != "{" else json.loads(value)
-            given[members[name]] = {key: {"true": True, "false": False}.get(one, one) if isinstance(one, str) else one for key, one in pairs.items()}  # fmt: skip
+            given[members[name]] = {
+                key: {"true": True, "false": False}.get(one, one) if isinstance(one, str) else one
+                for key, one in pairs.items()
+            }
         else:
             given[members[name]] = {"integer": int, "double": float}.get(of.type_name, str)(value)
     report = ParamValidator().validate(given, shape)

@@ -149,7 +149,8 @@ def test_the_plan_shows_the_backup_and_a_lower_limit_of_the_time() -> None:
 
 
 def test_the_permissions_allow_the_requests_for_a_backup_only_with_one() -> None:
-    """The permissions to deploy allow reading and restoring a backup, the permissions to preview allow reading it, and a plan without a backup needs neither."""
+    """The permissions to deploy allow reading and restoring a backup, the permissions to preview allow reading it,
+    and a plan without a backup needs neither."""
     restores, reads = "fsx:CreateFileSystemFromBackup", "fsx:DescribeBackups"
 
     def actions(plan: Plan, *, read: bool = False) -> set[str]:

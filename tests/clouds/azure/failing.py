@@ -123,7 +123,11 @@ class Regions(Rest):
         start = int(query.get("marker") or 0)
         rows, following = found[start : start + self.page], start + self.page
         marker = str(following) if following < len(found) else ""
-        text = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{"".join(map(_row, rows))}</Blobs><NextMarker>{marker}</NextMarker></EnumerationResults>'
+        text = (
+            "<?xml "
+            'version="1.0" '
+            f'encoding="utf-8"?><EnumerationResults><Blobs>{"".join(map(_row, rows))}</Blobs><NextMarker>{marker}</NextMarker></EnumerationResults>'
+        )
         return Answer(status=200, headers={}, body=text.encode())
 
 
@@ -143,7 +147,15 @@ def _row(blob: Blob) -> str:
 
 def blob(name: str, **more: Any) -> Blob:
     """A block blob of one byte."""
-    known = {"etag": f"0x{quote(name)}", "size": 1, "md5": f"{quote(name)}==", "modified": NOW, "kind": "BlockBlob", "replication": {}, "metadata": {}}  # fmt: skip
+    known = {
+        "etag": f"0x{quote(name)}",
+        "size": 1,
+        "md5": f"{quote(name)}==",
+        "modified": NOW,
+        "kind": "BlockBlob",
+        "replication": {},
+        "metadata": {},
+    }
     return Blob(name=name, **{**known, **more})
 
 

@@ -130,7 +130,8 @@ def _stores(have: dict[str, list[dict[str, Any]]], declared: frozenset[str]) -> 
         name, rules = one["accountName"], one.get("networkRuleSet") or {}
         if one.get("allowBlobPublicAccess") is not False:
             yield f"account {name} allows public containers"
-        # Managed Lustre reads its container with keys only (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites); such an account must not be public.
+        # Managed Lustre reads its container with keys only (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites);
+        # such an account must not be public.
         # The same applies to its replica in a second region.
         sources = [policy["sourceAccount"] for policy in have.get("ObjectReplicationPolicy", []) if policy["destinationAccount"] == one["id"]]  # fmt: skip
         imports = json.dumps([fs.get("hsm") or {} for fs in have.get("AmlFilesystem", [])])

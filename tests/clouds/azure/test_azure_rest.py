@@ -11,7 +11,14 @@ from gpuinfra.clouds.azure.rest import MANAGEMENT_VARIABLE, Refused, Rest
 from tests.servers import Answering, serve
 
 # Form and text: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling and clouds/azure/handover/refusals.json.
-THROTTLED = json.dumps({"error": {"code": "OperationNotAllowed", "message": "The server rejected the request because too many requests have been received for this subscription."}}).encode()  # fmt: skip
+THROTTLED = json.dumps(
+    {
+        "error": {
+            "code": "OperationNotAllowed",
+            "message": "The server rejected the request because too many requests have been received for this subscription.",
+        }
+    }
+).encode()
 
 
 class Credential:

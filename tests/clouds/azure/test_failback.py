@@ -103,7 +103,13 @@ def test_a_blob_that_was_never_replicated_is_not_counted_as_deleted() -> None:
     assert found.deleted == 1
 
 
-@pytest.mark.parametrize(("tags", "text"), [({"team": "research"}, "does not have the tag gpuinfra:replication-stopped"), ({STOPPED: "today"}, "is 'today', expected a time")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        ({"team": "research"}, "does not have the tag gpuinfra:replication-stopped"),
+        ({STOPPED: "today"}, "is 'today', expected a time"),
+    ],
+)
 def test_a_replica_that_was_not_opened_is_refused(tags: dict[str, str], text: str) -> None:
     """Without the time of the failover, it is unknown who wrote the blobs of the replica."""
     with pytest.raises(DeploymentError, match=text):

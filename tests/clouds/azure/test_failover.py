@@ -92,14 +92,20 @@ def test_blobs_that_can_no_longer_be_replicated_stop_a_resumed_failover(listed: 
     """After the replica was opened, waiting has no effect, so the blobs that are missing are an error. Without missing blobs, there is none."""
     opened = {**ACCOUNTS, f"{REPLICAS[1]}/objectReplicationPolicies": listed}
     late = [blob(str(number)) for number in range(6)]
-    with pytest.raises(DeploymentError, match=r"6 objects of trainscratch/data are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself"):  # fmt: skip
+    with pytest.raises(
+        DeploymentError,
+        match=r"6 objects of trainscratch/data are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself",
+    ):
         failing(Regions(opened, {SOURCE: late, REPLICA: []})).not_replicated(PAIR)
     assert failing(Regions(opened, {SOURCE: late, REPLICA: late})).not_replicated(PAIR) == []
 
 
 def test_private_account_names_the_requirement() -> None:
     """If the firewall refuses the listing, the message states the network and the role that the machine requires."""
-    with pytest.raises(DeploymentError, match=r"trainscratch/data cannot be listed: AuthorizationFailure.*; run the command on a machine with a private endpoint"):  # fmt: skip
+    with pytest.raises(
+        DeploymentError,
+        match=r"trainscratch/data cannot be listed: AuthorizationFailure.*; run the command on a machine with a private endpoint",
+    ):
         failing(Regions(ACCOUNTS, {SOURCE: 403})).not_replicated(PAIR)
 
 
@@ -117,7 +123,8 @@ def test_replication_ends_in_the_first_region() -> None:
 
 
 def test_replica_is_writable_after_its_time_is_recorded() -> None:
-    """The time of Azure is added to the tags before the policy of the replica is deleted. A replica without a policy keeps its time. The first region is not asked."""
+    """The time of Azure is added to the tags before the policy of the replica is deleted. A replica without a policy keeps its time.
+    The first region is not asked."""
     rest = Regions({path: TIMEOUT if path.startswith(SOURCES[1]) else found for path, found in ACCOUNTS.items()})
     found = failing(rest)
     found.open_replica(PAIR)
@@ -170,7 +177,10 @@ def test_import_job_ends(state: str | None, ended: bool) -> None:
 def test_failed_import_states_why(state: str) -> None:
     """A job that did not import every blob fails, with the reason of Azure and the counts."""
     job = _job(state, statusMessage="the container\ncannot be read", totalErrors=1, totalConflicts=2)
-    with pytest.raises(DeploymentError, match=rf"old is {state}: the container cannot be read \(1 error, 2 conflicts\); see `az resource show --ids {JOBS}/old "):  # fmt: skip
+    with pytest.raises(
+        DeploymentError,
+        match=rf"old is {state}: the container cannot be read \(1 error, 2 conflicts\); see `az resource show --ids {JOBS}/old ",
+    ):
         failing(Regions({f"{JOBS}/old": job})).import_ended(f"{JOBS}/old")
 
 
@@ -207,9 +217,12 @@ def test_missing_login_is_not_an_outage(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 RECORDED = (
-    '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="https://fakestorageaccount.blob.core.windows.net/" ContainerName="orssrc"><Blobs><Blob>'
-    "<Name>orsBlob</Name><VersionId>2020-06-22T10:32:08.3617832Z</VersionId><IsCurrentVersion>true</IsCurrentVersion><Properties><Creation-Time>Mon, 22 Jun 2020 10:32:08 GMT"
-    "</Creation-Time><Last-Modified>Mon, 22 Jun 2020 10:32:08 GMT</Last-Modified><Etag>0x8D8169784037828</Etag><Content-Length>308736</Content-Length><Content-Type>application/octet-stream"
+    '<?xml version="1.0" encoding="utf-8"?><EnumerationResults '
+    'ServiceEndpoint="https://fakestorageaccount.blob.core.windows.net/" ContainerName="orssrc"><Blobs><Blob>'
+    "<Name>orsBlob</Name><VersionId>2020-06-22T10:32:08.3617832Z</VersionId><IsCurrentVersion>true</IsCurrentVersion><Properties><Creation-Time>Mon, "
+    "22 Jun 2020 10:32:08 GMT"
+    "</Creation-Time><Last-Modified>Mon, 22 Jun 2020 10:32:08 "
+    "GMT</Last-Modified><Etag>0x8D8169784037828</Etag><Content-Length>308736</Content-Length><Content-Type>application/octet-stream"
     "</Content-Type><Content-MD5>y7XBmARNLrDlPIkUsiWY+Q==</Content-MD5><BlobType>BlockBlob</BlobType></Properties><OrMetadata>"
     "<or-003ca702-58ab-4405-8f52-cb92316babde_9a53f315-d56b-44f6-a3e8-1d62c1b7089b>complete</or-003ca702-58ab-4405-8f52-cb92316babde_9a53f315-d56b-44f6-a3e8-1d62c1b7089b>"
     "</OrMetadata></Blob></Blobs><NextMarker /></EnumerationResults>"

@@ -21,8 +21,14 @@ from tests.clouds.stacks import recording_of, recording_of_spec
 from tests.rules.cases import declaration, lustre
 
 REAL = {
-    "storage account, Azure/bicep#16601": 'Code="KeyVaultAuthenticationFailure" Message="The operation failed because of authentication issue on the keyvault."',
-    "disk encryption set, ansible-collections/azure#1676": "(KeyVaultAccessForbidden) Unable to access key vault resource '***' to enable encryption at rest. Please grant get, wrap and unwrap key permissions to user-assigned identity",
+    "storage account, Azure/bicep#16601": (
+        'Code="KeyVaultAuthenticationFailure" Message="The '
+        'operation failed because of authentication issue on the keyvault."'
+    ),
+    "disk encryption set, ansible-collections/azure#1676": (
+        "(KeyVaultAccessForbidden) Unable to access key vault resource '***' to enable encryption at rest. "
+        "Please grant get, wrap and unwrap key permissions to user-assigned identity"
+    ),
 }
 """Errors that users published."""
 

@@ -1,6 +1,7 @@
 """What `gpuinfra ready` reads from Azure.
 
-The fields of the responses are validated against the models of azure-mgmt-storage, azure-mgmt-keyvault and azure-mgmt-monitor, and the paths and parameters of metrics against its request. azure-storage-blob parses the headers of blobs.
+The fields of the responses are validated against the models of azure-mgmt-storage, azure-mgmt-keyvault and azure-mgmt-monitor,
+and the paths and parameters of metrics against its request. azure-storage-blob parses the headers of blobs.
 """
 
 from __future__ import annotations

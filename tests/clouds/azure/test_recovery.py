@@ -215,12 +215,18 @@ def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
     new, assigned = _policies(made)
     assert len(new) == len(assigned) == 2
     for one in new.values():
-        assert {other.name for other in made.before(one) if other.type == SETTINGS} > {"train-foundation-evidence-store-blobs"} or "scratch" in one.name  # fmt: skip
+        assert {other.name for other in made.before(one) if other.type == SETTINGS} > {
+            "train-foundation-evidence-store-blobs"
+        } or "scratch" in one.name
 
 
 def test_permissions_cover_the_replication_only_with_a_second_region() -> None:
     """Without `recovery`, the operator can create neither policies nor alerts."""
-    needed = {"Microsoft.Storage/storageAccounts/objectReplicationPolicies/write", "Microsoft.Insights/metricAlerts/write", "Microsoft.Insights/actionGroups/write"}  # fmt: skip
+    needed = {
+        "Microsoft.Storage/storageAccounts/objectReplicationPolicies/write",
+        "Microsoft.Insights/metricAlerts/write",
+        "Microsoft.Insights/actionGroups/write",
+    }
     with_, without = (
         {need.action for need in permissions_of(plan_of(stack)).needs} for stack in ("azure-recovery", "azure-ndv4")
     )
@@ -266,7 +272,8 @@ REPLICA = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/se
 @pytest.mark.parametrize("kind", ["lustre", "object"])
 @pytest.mark.parametrize("reached", [True, False])
 def test_stack_in_the_second_region_reaches_a_replica_through_a_private_endpoint(kind: str, reached: bool) -> None:
-    """With `private_endpoint`, the stack creates an endpoint of the replica's account in its network, and the file system is created after the endpoint has its DNS name."""
+    """With `private_endpoint`, the stack creates an endpoint of the replica's account in its network,
+    and the file system is created after the endpoint has its DNS name."""
     spec = spec_of("azure-recovery").model_dump(mode="json", exclude_unset=True)
     del spec["recovery"]
     container = f"{REPLICA}/blobServices/default/containers/data"
@@ -316,7 +323,10 @@ def test_the_export_command_has_the_file_system() -> None:
     """The command has the names of the resource group and the file system."""
     recording = recording_of("azure-recovery")
     outputs = recording.outputs[recording.one("gpuinfra:index:GpuCluster").urn]
-    assert re.fullmatch(r"az amlfs archive --resource-group train-site-\w+ --amlfs-name train-scratch-0-\w+ --filesystem-path /", outputs["export_commands"]["/scratch"])  # fmt: skip
+    assert re.fullmatch(
+        r"az amlfs archive --resource-group train-site-\w+ --amlfs-name train-scratch-0-\w+ --filesystem-path /",
+        outputs["export_commands"]["/scratch"],
+    )
 
 
 def test_the_price_names_both_containers_and_the_alerts() -> None:

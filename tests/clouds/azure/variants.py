@@ -53,7 +53,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "node_roles": [
                 {
                     "role": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
-                    "scope": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images",
+                    "scope": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared"
+                        "/providers/Microsoft.ContainerRegistry/registries/images",
                 }
             ],
         }

@@ -153,7 +153,11 @@ def test_requests_of_a_queued_group_are_deleted(google: Google) -> None:
     one.start_group(GROUP)
     google.done()
     other = GROUP.replace("gpu-0", "gpu-1")
-    state = [{"type": failover.GROUP, "id": GROUP}, {"type": failover.GROUP, "id": other}, {"type": failover.REQUEST, "id": f"{GROUP}/resizeRequests/old"}]  # fmt: skip
+    state = [
+        {"type": failover.GROUP, "id": GROUP},
+        {"type": failover.GROUP, "id": other},
+        {"type": failover.REQUEST, "id": f"{GROUP}/resizeRequests/old"},
+    ]
     assert one.groups(state) == (GROUP, other)
     assert one.start_command(GROUP) == (
         "gcloud compute instance-groups managed resize-requests delete train-gpu-0 --resize-requests=old --zone=us-central1-a --project=my-project --quiet"

@@ -23,7 +23,10 @@ PAIR = Pair(source="train-scratch-first", replica="train-scratch-second", job="m
 JOB = {"jobName": "transferJobs/123"}
 FILE_SYSTEM = "projects/my-project/locations/us-east4-a/instances/train-scratch"
 OPERATION = "projects/my-project/locations/us-east4-a/operations/operation-1"
-COMMAND = "gcloud lustre instances import-data train-scratch --location=us-east4-a --project=my-project --gcs-path-uri=gs://train-scratch-second/run/ --lustre-path=/"
+COMMAND = (
+    "gcloud lustre instances import-data train-scratch --location=us-east4-a --project=my-project "
+    "--gcs-path-uri=gs://train-scratch-second/run/ --lustre-path=/"
+)
 STATE: list[dict[str, Any]] = [
     {"type": gcp.GROUP, "id": GROUP},
     {"type": gcp.JOB, "outputs": {"name": "transferJobs/123", "project": "my-project", "replicationSpec": {
@@ -121,7 +124,10 @@ def test_objects_that_can_no_longer_be_replicated_stop_a_resumed_failover(one: G
     late = [_object(str(number), "1", "AAAA==") for number in range(6)]
     _listings(google, late, [])
     _job(google, "DISABLED")
-    with pytest.raises(DeploymentError, match=r"6 objects of train-scratch-first are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself"):  # fmt: skip
+    with pytest.raises(
+        DeploymentError,
+        match=r"6 objects of train-scratch-first are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself",
+    ):
         one.not_replicated(PAIR)
     _listings(google, late, late)
     assert one.not_replicated(PAIR) == []
@@ -131,8 +137,20 @@ def test_objects_that_can_no_longer_be_replicated_stop_a_resumed_failover(one: G
 def test_objects_whose_content_is_not_in_the_replica_are_found(one: GcpFailover, google: Google) -> None:
     """An object is replicated if the replica has the same size and checksums. Generations differ in each bucket, a composite object has no MD5, and
     checksums of objects with different sizes are not read."""
-    here = [_object("a", "1", "AAAA=="), _object("b", "2", "BBBB=="), _object("c", "3", "CCCC==", md5="x"), _object("d", "4", "DDDD=="), _object("e", "5", None, size="8")]  # fmt: skip
-    there = [_object("a", "9", "AAAA==", md5="x"), _object("b", "8", "OTHER="), _object("c", "7", "CCCC==", md5="y"), _object("e", "6", None), _object("z", "1", "Z")]  # fmt: skip
+    here = [
+        _object("a", "1", "AAAA=="),
+        _object("b", "2", "BBBB=="),
+        _object("c", "3", "CCCC==", md5="x"),
+        _object("d", "4", "DDDD=="),
+        _object("e", "5", None, size="8"),
+    ]
+    there = [
+        _object("a", "9", "AAAA==", md5="x"),
+        _object("b", "8", "OTHER="),
+        _object("c", "7", "CCCC==", md5="y"),
+        _object("e", "6", None),
+        _object("z", "1", "Z"),
+    ]
     _listings(google, here, there)
     _job(google)
     assert one.not_replicated(PAIR) == ["b", "c", "d", "e"]
@@ -219,7 +237,9 @@ def test_import_ends_only_with_all_objects(one: GcpFailover, google: Google, mor
     ("statuses", "expected"),
     [((503, 429, None), Unreachable), ((None, 503, {}), None), ((403,), DeploymentError), ((404,), DeploymentError)],
 )
-def test_only_a_region_that_does_not_answer_is_unreachable(one: GcpFailover, google: Google, statuses: tuple[Any, ...], expected: type[Exception] | None) -> None:  # fmt: skip
+def test_only_a_region_that_does_not_answer_is_unreachable(
+    one: GcpFailover, google: Google, statuses: tuple[Any, ...], expected: type[Exception] | None
+) -> None:
     """A request without a usable response is repeated twice. A refused request is not repeated."""
     for status in statuses:
         google.expect(STORAGE, "objects.list", {"bucket": PAIR.replica, "maxResults": "1"}, status)

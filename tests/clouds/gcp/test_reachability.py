@@ -51,7 +51,13 @@ def _add(state: State, type_: str, **inputs: Any) -> None:
 
 
 def _allow(state: State, **changes: Any) -> None:
-    rule = {"network": _main(state), "direction": "INGRESS", "priority": 900, "sourceRanges": ["0.0.0.0/0"], "allows": [{"protocol": "tcp", "ports": ["22"]}]}  # fmt: skip
+    rule = {
+        "network": _main(state),
+        "direction": "INGRESS",
+        "priority": 900,
+        "sourceRanges": ["0.0.0.0/0"],
+        "allows": [{"protocol": "tcp", "ports": ["22"]}],
+    }
     _add(state, "Firewall", **{**rule, **changes})
 
 

@@ -73,7 +73,8 @@ CORPUS = {"kind": "object", "mount": "/corpus", "bucket": "corpus"}
 
 
 def test_a_mounted_bucket_is_replicated_if_the_stack_creates_it() -> None:
-    """The plan, the jobs and the replicas agree on the buckets. An existing bucket is not replicated, and the rule reports it at its place in the declaration, and no other mount."""
+    """The plan, the jobs and the replicas agree on the buckets.
+    An existing bucket is not replicated, and the rule reports it at its place in the declaration, and no other mount."""
     spec = _with_storage(OUT, CORPUS)
     plan, made = make_plan(spec, TODAY), recording_of_spec(spec, stack="gcp-recovery")
     assert plan.recovery

@@ -144,7 +144,14 @@ class Deployed:
 
     def register(self, request: Any, urn: str) -> tuple[str, Any]:
         """Create a resource, and return its ID and its outputs."""
-        entry = {"type": request.type, "urn": urn, "id": "", "custom": request.custom, "inputs": wire.plain(wire.read(request.object)), "outputs": {}}  # fmt: skip
+        entry = {
+            "type": request.type,
+            "urn": urn,
+            "id": "",
+            "custom": request.custom,
+            "inputs": wire.plain(wire.read(request.object)),
+            "outputs": {},
+        }
         self._state.append(entry)
         if not request.custom:
             return "", request.object

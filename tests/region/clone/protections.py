@@ -24,7 +24,11 @@ from tests.region.clone.deployed import Deployed
 SECOND = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
 RULES, KEY = "aws:s3/bucketReplicationConfig:BucketReplicationConfig", "aws:kms/key:Key"
 VAULT = "azure-native:keyvault:Vault"
-POLICY, ACCOUNT, GRANT = "azure-native:storage:ObjectReplicationPolicy", "azure-native:storage:StorageAccount", "azure-native:authorization:RoleAssignment"  # fmt: skip
+POLICY, ACCOUNT, GRANT = (
+    "azure-native:storage:ObjectReplicationPolicy",
+    "azure-native:storage:StorageAccount",
+    "azure-native:authorization:RoleAssignment",
+)
 JOB, ROLE = "gcp:storage/transferJob:TransferJob", "gcp:projects/iAMCustomRole:IAMCustomRole"
 GROUPS = "/subscriptions/00000000-0000-4000-8000-00000000abcd/resourceGroups/capacity/providers/Microsoft.Compute"
 
@@ -115,8 +119,16 @@ def azure_replication_off(one: Broken) -> tuple[str, str]:
 
 def azure_other_key(one: Broken) -> tuple[str, str]:
     """the account of the replica uses a key in the first region"""
-    vaults = [each["outputs"]["properties"]["vaultUri"] for each in one.deployed.resources if each["type"] == "azure-native:keyvault:Vault" and each["outputs"]["location"] == "southcentralus"]  # fmt: skip
-    replica = next(each for each in one.deployed.resources if each["type"] == ACCOUNT and "eastus2" in each["id"] and "/trainscratch" in each["id"])  # fmt: skip
+    vaults = [
+        each["outputs"]["properties"]["vaultUri"]
+        for each in one.deployed.resources
+        if each["type"] == "azure-native:keyvault:Vault" and each["outputs"]["location"] == "southcentralus"
+    ]
+    replica = next(
+        each
+        for each in one.deployed.resources
+        if each["type"] == ACCOUNT and "eastus2" in each["id"] and "/trainscratch" in each["id"]
+    )
     encryption = json.loads(json.dumps(replica["outputs"]["encryption"]))
     encryption["keyVaultProperties"]["keyVaultUri"] = vaults[0]
     one.deployed.drift(replica, encryption=encryption)
@@ -214,7 +226,13 @@ def aws_state(one: Broken) -> tuple[str, str]:
 def azure_state(one: Broken) -> tuple[str, str]:
     """the state is in a storage account in the first region"""
     group = one.deployed.first(ACCOUNT)["id"].partition("/providers/")[0]
-    inputs = {"resourceGroupName": group.rpartition("/")[2], "accountName": "ourstate", "location": "southcentralus", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}}  # fmt: skip
+    inputs = {
+        "resourceGroupName": group.rpartition("/")[2],
+        "accountName": "ourstate",
+        "location": "southcentralus",
+        "kind": "StorageV2",
+        "sku": {"name": "Standard_LRS"},
+    }
     one.deployed.ask("existing", type=ACCOUNT, id=f"{group}/providers/Microsoft.Storage/storageAccounts/ourstate", inputs=inputs)  # fmt: skip
     one.environment[BACKEND] = "azblob://state?storage_account=ourstate"
     return "state", BACKEND

@@ -102,7 +102,8 @@ def test_clone_without_the_copy_names_the_output(pair: tuple[Deployed, Path, Pat
 
 @pytest.mark.parametrize("mode", ["cold", "pilot-light", "hot"])
 def test_a_clone_copies_no_images_back(tmp_path: Path, mode: Literal["cold", "pilot-light", "hot"]) -> None:
-    """The image of the stack exists in the first region, so no file of the clone copies an image to it. With `pilot-light`, the file with the network has no pools."""
+    """The image of the stack exists in the first region, so no file of the clone copies an image to it.
+    With `pilot-light`, the file with the network has no pools."""
     stack = read_stack(path := written(tmp_path))
     values = image_values(stack, {IMAGE: "ami-0abcdefabcdefabcd"})
     made = clone(stack, path.read_text(), Request(region=SECOND, mode=mode, values=values), TODAY)
@@ -112,7 +113,8 @@ def test_a_clone_copies_no_images_back(tmp_path: Path, mode: Literal["cold", "pi
 
 
 def test_files_of_a_pilot_light_keep_the_replica_with_the_copy(tmp_path: Path) -> None:
-    """With `pilot-light`, the image is in the file with the nodes and the replica in the file with the network. `ready` reads both, so neither file differs from a new clone."""
+    """With `pilot-light`, the image is in the file with the nodes and the replica in the file with the network.
+    `ready` reads both, so neither file differs from a new clone."""
     path = written(tmp_path)
     path.write_text(re.sub(r" *site_minutes: .*\n", "", path.read_text().replace("mode: cold", "mode: pilot-light")))
     stack, copies = read_stack(path), {IMAGE: "ami-0abcdefabcdefabcd"}

@@ -257,7 +257,16 @@ def test_existing_file_system_is_not_kept(tmp_path: Path) -> None:
     result = cloned(path, "us-west-2")
     assert [one.path for one in result.findings if "cannot mount" in one.message] == ["storage[0].existing"]
     there = {**section, "id": "fs-0fedcba9876543210"}
-    given = (("storage[0].existing", there), ("network.existing", {"id": "vpc-0fedcba9876543210", "subnets": {f"usw2-az{n}": "subnet-0fedcba9876543210" for n in range(1, 5)}}))  # fmt: skip
+    given = (
+        ("storage[0].existing", there),
+        (
+            "network.existing",
+            {
+                "id": "vpc-0fedcba9876543210",
+                "subnets": {f"usw2-az{n}": "subnet-0fedcba9876543210" for n in range(1, 5)},
+            },
+        ),
+    )
     named = cloned(path, "us-west-2", values=given)
     assert not [one for one in named.findings if "cannot mount" in one.message]
     assert declared(named)["storage"][0]["existing"] == there
@@ -317,8 +326,10 @@ def test_transfer_is_priced_by_pair_of_regions() -> None:
 @pytest.mark.parametrize(
     ("stack", "cloud", "region", "machine", "values"),
     [
-        ("aws-p4d", "gcp", "us-central1", "a3-highgpu-8g", {"software.registry": "us-central1-docker.pkg.dev/my-project/gpudirect", "storage[0].capacity_gib": 36000}),
-        ("aws-p5-block", "azure", "swedencentral", "Standard_ND96isr_H100_v5", {"storage[0].importer_id": "00000000-0000-4000-8000-000000000000", "access.evidence_from": ["203.0.113.0/24"]}),
+        ("aws-p4d", "gcp", "us-central1", "a3-highgpu-8g", {"software.registry": "us-central1-docker.pkg.dev/my-project/gpudirect",
+            "storage[0].capacity_gib": 36000}),
+        ("aws-p5-block", "azure", "swedencentral", "Standard_ND96isr_H100_v5", {"storage[0].importer_id": "00000000-0000-4000-8000-000000000000",
+            "access.evidence_from": ["203.0.113.0/24"]}),
         ("gcp-a3ultra", "aws", "us-west-2", "p5e.48xlarge", {}),
         ("azure-ndv4", "aws", "us-west-2", "p4de.24xlarge", {}),
         ("azure-ndv4", "gcp", "us-central1", "a3-highgpu-8g", {"software.registry": "us-central1-docker.pkg.dev/my-project/gpudirect"}),

@@ -21,7 +21,11 @@ from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import parse_spec, read_stack
 from tests.region.clone.stacks import TODAY
 
-IDS = {"aws": "cr-0123456789abcdef0", "gcp": "my-reservation", "azure": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"}  # fmt: skip
+IDS = {
+    "aws": "cr-0123456789abcdef0",
+    "gcp": "my-reservation",
+    "azure": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r",
+}
 REGISTRY = "us-central1-docker.pkg.dev/my-project/gpudirect"
 
 

@@ -335,7 +335,10 @@ def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
     assert [word for word in shlex.split(line.fix) if word.startswith("storage[0].bucket=")] == ["storage[0].bucket=another"]  # fmt: skip
 
 
-CONTAINER = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/second/providers/Microsoft.Storage/storageAccounts/replica/blobServices/default/containers/data"
+CONTAINER = (
+    "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/second"
+    "/providers/Microsoft.Storage/storageAccounts/replica/blobServices/default/containers/data"
+)
 
 
 @pytest.mark.parametrize("written", ["azure-recovery"], indirect=True)
@@ -369,7 +372,12 @@ def test_second_region_on_azure_reaches_its_replica(pair: tuple[Path, Path]) -> 
 def test_mounted_replica_needs_its_key(pair: tuple[Path, Path]) -> None:
     """Nodes read a mounted replica only with the key of the second region, so a file without the key fails."""
     edit(pair[0], r"storage:", "storage:\n      - {kind: object, mount: /data, bucket: auto}")
-    (file,) = clone(read_stack(pair[0]), pair[0].read_text(), Request(region="us-west-2", mode="cold", values=(("storage[0].bucket", "data-replica"),)), TODAY).files  # fmt: skip
+    (file,) = clone(
+        read_stack(pair[0]),
+        pair[0].read_text(),
+        Request(region="us-west-2", mode="cold", values=(("storage[0].bucket", "data-replica"),)),
+        TODAY,
+    ).files
     file.path.write_text(file.text)
     state = _state(pair, buckets={"data-0": "data-replica"}, data_key_arn="arn:aws:kms:us-west-2:0:key/k")
     (line,) = data(read_stack(pair[0]), read(pair[0]), state)

@@ -65,7 +65,17 @@ RUNBOOKS = {
         stack="gcp-recovery", cloned="gcp-a3high", first="us-central1", second="us-east4", zone="projects/standin-project/managedZones/train"
     ),
 }  # fmt: skip
-VERIFIED = NodeVerdict(label="gpu-1", instance_id="i-1", pool="gpu", group="gpu", machine="m", outcome="verified", reason="", settled=True, private_ip="10.64.32.1")  # fmt: skip
+VERIFIED = NodeVerdict(
+    label="gpu-1",
+    instance_id="i-1",
+    pool="gpu",
+    group="gpu",
+    machine="m",
+    outcome="verified",
+    reason="",
+    settled=True,
+    private_ip="10.64.32.1",
+)
 ENGINE = '#!/bin/sh\n[ "$1" != stack ] || echo "{}"\n'
 
 
@@ -132,7 +142,16 @@ def cloud(book: Runbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_the_page_has_each_command_of_a_second_region() -> None:
     """The runbook contains every command that prepares, checks and moves a second region."""
-    assert [words[0] for words in commands(RUNBOOKS["aws"])] == ["clone", "clone", "plan", "ready", "ready", *["failover"] * 3, *["names"] * 3, *["failback"] * 3]  # fmt: skip
+    assert [words[0] for words in commands(RUNBOOKS["aws"])] == [
+        "clone",
+        "clone",
+        "plan",
+        "ready",
+        "ready",
+        *["failover"] * 3,
+        *["names"] * 3,
+        *["failback"] * 3,
+    ]
 
 
 @pytest.mark.long

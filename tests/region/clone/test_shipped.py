@@ -25,7 +25,8 @@ WITH_NETWORK = [
 ]
 """Stacks that create a network."""
 MAY_CHANGE = {
-    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region", "recovery.mode", "recovery.site_minutes",
+    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region",
+        "recovery.mode", "recovery.site_minutes",
     "pools[0].capacity[0].kind",
 }  # fmt: skip
 """Fields of the shipped stacks that a clone in another region may change."""

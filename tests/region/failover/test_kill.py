@@ -128,7 +128,13 @@ class World:
         limit = time.monotonic() + HANG_S
         while True:
             self.received, self.killed = 0, False
-            self.process = subprocess.Popen([sys.executable, "-m", "tests.region.failover.killed", str(file)], cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.region.failover.killed", str(file)],
+                cwd=self.folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             text = self.process.communicate(timeout=HANG_S)[0].decode()
             if "of an interrupted run is still running" not in text:
                 return self.process.returncode, text
@@ -136,7 +142,7 @@ class World:
 
     def journal(self) -> dict[str, Any] | None:
         """The journal, or None if the command has not begun."""
-        found = list((self.folder / "state/gpuinfra/region/failover").glob("*.json"))
+        found = list((self.folder / "state/gpuinfra/failover").glob("*.json"))
         return json.loads(found[0].read_text()) if found else None
 
 
@@ -215,7 +221,8 @@ def world(deployed: Held, tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize(("kills", "outage"), [(10, False), (4, True)])
 def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool, deployed: Held, world: World) -> None:
-    """After each kill, the journal lists the steps that are done, and the next run repeats none of them. Each failover completes, also if the first region does not respond until then. Nothing is moved twice, and no data of the second region is replaced."""
+    """After each kill, the journal lists the steps that are done, and the next run repeats none of them.
+    Each failover completes, also if the first region does not respond until then. Nothing is moved twice, and no data of the second region is replaced."""
     chance, regions = random.Random(15), world.regions
     requests, once = undisturbed(world, outage=outage)
     interrupted = list[str | None]()

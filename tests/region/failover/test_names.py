@@ -122,7 +122,8 @@ def test_names_do_not_move_if_the_nodes_ended_after_their_check(tmp_path: Path) 
 
 
 def test_a_region_without_nodes_keeps_the_name_of_the_nodes(tmp_path: Path) -> None:
-    """If a region has no nodes, for example before the start of a reservation, the names of the file systems move, and the result states that `login` did not."""
+    """If a region has no nodes, for example before the start of a reservation, the names of the file systems move,
+    and the result states that `login` did not."""
     world = World(outcomes=())
     zone = Zone(world)
     result = run(world, zone, tmp_path)

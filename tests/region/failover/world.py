@@ -89,7 +89,16 @@ class World:
 
     def failing(self, mode: Mode = "cold", **more: Any) -> Failing:
         """A failover of `aws-recovery` in this world."""
-        return replace(_failing(mode), cloud=self, ask=lambda: self.lines, deploy=self._deploy, state=self._state, verdicts=self._verdicts, sleep=self._sleep, **more)  # fmt: skip
+        return replace(
+            _failing(mode),
+            cloud=self,
+            ask=lambda: self.lines,
+            deploy=self._deploy,
+            state=self._state,
+            verdicts=self._verdicts,
+            sleep=self._sleep,
+            **more,
+        )
 
     def _deploy(self, name: str, again: bool) -> None:
         self._ask("second", f"up {name}{' again' if again else ''}")
@@ -99,7 +108,8 @@ class World:
 
     def _verdicts(self, resources: Sequence[Any]) -> list[FleetVerdict]:
         nodes = tuple(
-            NodeVerdict(label=f"gpu-{number}", instance_id=f"i-{number}", pool="gpu", group="gpu-0", machine="m", outcome=outcome, reason="", settled=True, private_ip=f"10.1.0.{number}")
+            NodeVerdict(label=f"gpu-{number}", instance_id=f"i-{number}", pool="gpu", group="gpu-0", machine="m", outcome=outcome, reason="",
+                settled=True, private_ip=f"10.1.0.{number}")
             for number, outcome in enumerate(self.outcomes, 1)
         )  # fmt: skip
         return [FleetVerdict(nodes=nodes)]

@@ -293,7 +293,8 @@ class EvidenceArgs:
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket from which nodes download their bundle and to which they upload evidence. `destroy` retains it, because evidence is needed long after a node is terminated."""
+    """The bucket from which nodes download their bundle and to which they upload evidence.
+    `destroy` retains it, because evidence is needed long after a node is terminated."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""

@@ -24,7 +24,8 @@ class Lock:
 
     days: int
     mode: str = "GOVERNANCE"
-    """`GOVERNANCE` (principals with s3:BypassGovernanceRetention can override it) or `COMPLIANCE` (no one can override it, including the root user of the account)."""
+    """`GOVERNANCE` (principals with s3:BypassGovernanceRetention can override it) or `COMPLIANCE` (no one can override it,
+    including the root user of the account)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -230,7 +230,8 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 def _timeouts(machine: str) -> pulumi.CustomTimeouts:
     """Return how long the provider waits for a group's instances to terminate. The default is 10 minutes.
 
-    Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. It is not verified that P instances take longer to stop.
+    Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760.
+    It is not verified that P instances take longer to stop.
     """
     minutes = 60 if machine.startswith("p") else 20
     return pulumi.CustomTimeouts(update=f"{minutes}m", delete=f"{minutes}m")
@@ -239,7 +240,8 @@ def _timeouts(machine: str) -> pulumi.CustomTimeouts:
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
     """Return the instance refresh settings.
 
-    The refresh that the provider starts replaces the canary and then stops. After the handover verifies the canary, the handover starts a refresh of the other nodes.
+    The refresh that the provider starts replaces the canary and then stops.
+    After the handover verifies the canary, the handover starts a refresh of the other nodes.
     At most `at_once_percent` of the group is replaced at a time. If capacity is limited, each instance is terminated before its replacement is launched.
     """
     count = max(group.count, 1)

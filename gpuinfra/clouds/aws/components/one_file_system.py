@@ -124,7 +124,10 @@ def _unfit_for_lustre(plan: FileSystemPlan, of: dict[str, Any]) -> str | None:
     if version and plan.version and _numbers(version) > _numbers(plan.version):
         return f"has Lustre {version}, but the declaration has {plan.version}, which is older; set version to {version}"
     if days and not plan.backup_days:
-        return f"is of a file system with automatic backups, which the new one inherits, but the declaration has none; set backup_days to {days}, and to 0 after the restore to disable them"
+        return (
+            "is of a file system with automatic backups, which the new one inherits, but the declaration has none; "
+            f"set backup_days to {days}, and to 0 after the restore to disable them"
+        )
     return None
 
 

@@ -66,7 +66,8 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 
 
 def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
-    """Prevent a node from writing to a bucket outside its own evidence folder and from changing the bucket policy, regardless of the managed policies of its role.
+    """Prevent a node from writing to a bucket outside its own evidence folder and from changing the bucket policy,
+    regardless of the managed policies of its role.
 
     A node is an instance whose role has a cluster tag. `node` allows the same folder.
     Policy variables are also resolved in bucket policies
@@ -441,7 +442,8 @@ def fabric_test(bucket_arn: pulumi.Input[str], folder: str) -> list[Statement]:
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:
-    """Return the permissions of a node: download its bundle, write to its own evidence folder, read the `rendezvous/` folders of other nodes, and accept Session Manager sessions.
+    """Return the permissions of a node: download its bundle, write to its own evidence folder,
+    read the `rendezvous/` folders of other nodes, and accept Session Manager sessions.
 
     For an instance, `${aws:userid}` is `<unique role ID>:<instance ID>`, so a node cannot read or replace the evidence of other nodes.
     Nodes use `rendezvous/` to exchange addresses for an all-reduce.

@@ -43,7 +43,8 @@ class Scope(BaseScope):
         return Scope(account=account, permissions_boundary=plan.roles.permissions_boundary, **of_stack(plan))
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """Return `opts` of a component with a transform that sets the Region, the tags, the `Name` tag (the logical name) and the permissions boundary on its resources."""
+        """Return `opts` of a component with a transform that sets the Region, the tags,
+        the `Name` tag (the logical name) and the permissions boundary on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {}

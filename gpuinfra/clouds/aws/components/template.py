@@ -148,7 +148,8 @@ def _root_disk(pool: PoolPlan, key_arn: pulumi.Input[str] | None) -> aws.ec2.Lau
 
 
 def _block_target(group: Group) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """Return the Capacity Block settings of a group. A launch template sets them together with the market type; other reservations are set on the Auto Scaling group."""
+    """Return the Capacity Block settings of a group. A launch template sets them together with the market type;
+    other reservations are set on the Auto Scaling group."""
     if group.kind != "block":
         return None
     return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(

@@ -163,7 +163,8 @@ class AutoScalingMembership:
         return members
 
     def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return EC2's instance descriptions by instance ID. The request uses a filter, because a terminated instance in `InstanceIds` makes the request fail."""
+        """Return EC2's instance descriptions by instance ID. The request uses a filter,
+        because a terminated instance in `InstanceIds` makes the request fail."""
         found: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
             pages = self._ec2.get_paginator("describe_instances").paginate(

@@ -2,13 +2,15 @@
 
 Requests and responses: the API reference of Route 53 (GetHostedZone, ListResourceRecordSets, ChangeResourceRecordSets) and the service model of botocore.
 Route 53 answers queries in every Region, but the control plane, which changes records, is in us-east-1
-(https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, "Route 53 Private DNS"). Accelerated recovery of the control plane
+(https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, "Route 53 Private DNS").
+Accelerated recovery of the control plane
 covers only public zones (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/accelerated-recovery.html). Both retrieved 2026-11-27.
 
 Machines outside the VPC of a file system use addresses. FSx for Lustre: the address of the primary network interface, which is the first one
 (https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html; the provider preserves the order, `internal/service/fsx/lustre_file_system.go` in
 terraform-provider-aws). The DNS name does not resolve in a peered VPC (kubernetes-sigs/aws-fsx-csi-driver issue 357). EFS: "You can't use DNS name resolution
-for EFS mount points in another VPC" (https://docs.aws.amazon.com/efs/latest/ug/mount-fs-different-vpc.html). FSx for OpenZFS with one file server has one network
+for EFS mount points in another VPC" (https://docs.aws.amazon.com/efs/latest/ug/mount-fs-different-vpc.html).
+FSx for OpenZFS with one file server has one network
 interface, and its DNS name is for clients in its VPC (https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/access-within-aws.html). All retrieved 2026-11-27.
 """
 
@@ -24,7 +26,8 @@ from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.region.dns import TTL_S, Key, Mounted, NameRecord, ZoneFormat
 
 CONTROL = {"aws": "us-east-1", "aws-us-gov": "us-gov-west-1"}
-"""Region of the Route 53 endpoint in each partition (https://docs.aws.amazon.com/general/latest/gr/r53.html, retrieved 2026-11-27, and `endpoints.json` of botocore)."""
+"""Region of the Route 53 endpoint in each partition (https://docs.aws.amazon.com/general/latest/gr/r53.html, retrieved 2026-11-27,
+and `endpoints.json` of botocore)."""
 ZONE = ZoneFormat(pattern=r"Z[0-9A-Z]{1,31}", what="the ID of a Route 53 hosted zone such as Z0123456789ABCDEFGHIJ")
 """Route 53 API reference, data type `ResourceId`: at most 32 characters."""
 NO_ZONE = frozenset({"NoSuchHostedZone"})

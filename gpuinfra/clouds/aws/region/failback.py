@@ -5,10 +5,12 @@ replica. A repeated comparison therefore recognizes the copy, on every machine.
 
 S3 checks the condition If-Match or If-None-Match when it writes an object, so a version that was written after the comparison is never replaced
 as the current version (CopyObject and CompleteMultipartUpload in the service model of botocore 1.44.5;
-https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html, retrieved 2026-11-26). In a versioned bucket, earlier versions remain as noncurrent versions.
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html, retrieved 2026-11-26).
+In a versioned bucket, earlier versions remain as noncurrent versions.
 
 CopyObject accepts up to 5 GB, and UploadPartCopy accepts larger objects (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html, retrieved
-2026-11-26). This module copies objects larger than 128 MiB in parts, so that each request is short. The bucket deletes the parts of an interrupted copy after 7 days.
+2026-11-26). This module copies objects larger than 128 MiB in parts, so that each request is short.
+The bucket deletes the parts of an interrupted copy after 7 days.
 """
 
 from __future__ import annotations
@@ -53,7 +55,19 @@ class AwsFailback(AwsFailover):
             ask(client.resume_processes, AutoScalingGroupName=group, ScalingProcesses=["Launch"])
 
     def start_command(self, group: str) -> str:
-        return join(["aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group, "--scaling-processes", "Launch", "--region", self._second])  # fmt: skip
+        return join(
+            [
+                "aws",
+                "autoscaling",
+                "resume-processes",
+                "--auto-scaling-group-name",
+                group,
+                "--scaling-processes",
+                "Launch",
+                "--region",
+                self._second,
+            ]
+        )
 
     def start_replication(self, pair: Pair) -> None:
         self._set_replication(pair, "Enabled")

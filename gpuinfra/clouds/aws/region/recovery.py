@@ -71,7 +71,8 @@ def _existing_objects(region: str) -> RecoveryCommand:
         }
     }
     return RecoveryCommand(
-        why="replication covers only new objects; run this command once for each bucket that already contains objects, with the values in the `recovery` stack output",
+        why="replication covers only new objects; run this command once for each bucket that already contains objects, "
+        "with the values in the `recovery` stack output",
         command=(
             f"aws s3control create-job --region {region} --account-id ACCOUNT --operation '{{\"S3ReplicateObject\":{{}}}}' --priority 1"
             " --role-arn ROLE --report Enabled=false --no-confirmation-required"

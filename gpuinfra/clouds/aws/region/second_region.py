@@ -40,7 +40,8 @@ class AwsSecondRegion:
         feature=f"{REPLICATION.service} on the replication rule of the bucket",
         export="the file system exports each change to its bucket",
         source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), retrieved 2026-11-22",
-        caution="a bucket has one replication configuration, and a new configuration replaces the rules that this command shows; add your rules to the existing ones",
+        caution="a bucket has one replication configuration, and a new configuration replaces the rules that this command shows; "
+        "add your rules to the existing ones",
     )
 
     def partition(self, region: str) -> str:

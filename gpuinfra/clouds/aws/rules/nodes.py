@@ -18,7 +18,8 @@ from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 
 IMAGE = re.compile(r"ami-[a-z0-9]+|/aws/service/[A-Za-z0-9_./-]+")
-"""An AMI ID, or the name of a public parameter (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, retrieved 2026-11-22)."""
+"""An AMI ID, or the name of a public parameter
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, retrieved 2026-11-22)."""
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
 GP3_MIB_S_PER_IOPS = 0.25
@@ -93,7 +94,8 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def local_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """If a Region offers a machine type only in a Local Zone, the declaration specifies that zone. The plan never chooses a Local Zone, because an account must opt in to it."""
+    """If a Region offers a machine type only in a Local Zone, the declaration specifies that zone.
+    The plan never chooses a Local Zone, because an account must opt in to it."""
     zoning = zoning_of(spec)
     for path, pool, machine in pools_of(spec):
         zones = set(machine.zones.get(spec.where.region, ()))
@@ -166,7 +168,8 @@ def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The name of the cluster does not start with `sg-`. Security group names start with the cluster name, and EC2 reserves that prefix (EC2 API `CreateSecurityGroup`)."""
+    """The name of the cluster does not start with `sg-`. Security group names start with the cluster name,
+    and EC2 reserves that prefix (EC2 API `CreateSecurityGroup`)."""
     if spec.name.startswith("sg-") and "site" in spec.made_layers:
         what = f"is {spec.name}; allowed on AWS: a name that does not start with sg-, which EC2 reserves for IDs"
         yield error("name", what, f"use {spec.name.removeprefix('sg-')}")
@@ -192,7 +195,8 @@ def ingress_rules_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The managed policies of the nodes are listed once, belong to the partition of the Region, and do not allow a node to change roles or the evidence of other nodes."""
+    """The managed policies of the nodes are listed once, belong to the partition of the Region,
+    and do not allow a node to change roles or the evidence of other nodes."""
     home = f"arn:{partition(spec.where.region)}:"
     access = spec.access
     named = [(f"access.node_policies[{i}]", arn) for i, arn in enumerate(access.node_policies)]

@@ -24,7 +24,8 @@ _OTHER_BUCKETS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,40}")
 _SECURITY_GROUP = re.compile(r"sg-[0-9a-f]{8,17}")
 _MOUNT_NAME = re.compile(r"[A-Za-z0-9]{1,8}")
-"""https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html (MountName) and API_CreateMountTarget of EFS, retrieved 2026-11-23."""
+"""https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html (MountName) and API_CreateMountTarget of EFS,
+retrieved 2026-11-23."""
 _ASSIGNED = re.compile(r"(fs|fc|svm)-[0-9a-f]+\.(fsx|efs)\..*|.*\.(fsx|efs)\.[a-z0-9-]+\.amazonaws\.com")
 """DNS names that AWS assigns to file systems."""
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
@@ -89,7 +90,8 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
 
 
 def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with home directories does not use a Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22), and gpuinfra creates FSx for OpenZFS only there."""
+    """A stack with home directories does not use a Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide,
+    "Creating mount targets", retrieved 2026-11-22), and gpuinfra creates FSx for OpenZFS only there."""
     zones = [("where.zone", spec.where.zone), *((f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools))]
     local = [f"{path} is {zone}" for path, zone in zones if zone in PROFILE.opt_in_zones]
     for i, entry in enumerate(spec.storage):
@@ -254,7 +256,8 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def lustre_data_is_exported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A scratch file system has no replicas, so data that it does not export to its bucket is lost when it fails or is deleted. A persistent file system that does not export all data is retained."""
+    """A scratch file system has no replicas, so data that it does not export to its bucket is lost when it fails or is deleted.
+    A persistent file system that does not export all data is retained."""
     for path, entry, kind in _lustre(spec):
         if not entry.bucket or exports_everything(entry):
             continue

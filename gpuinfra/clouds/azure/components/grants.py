@@ -83,7 +83,8 @@ def grant(
     condition: str | None = None,
     principal_type: str | None = "ServicePrincipal",
 ) -> authorization.RoleAssignment:
-    """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity. The lookup can fail while a new identity replicates."""
+    """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity.
+    The lookup can fail while a new identity replicates."""
     guid = role.guid if isinstance(role, DataRole) else role
     return authorization.RoleAssignment(
         name,

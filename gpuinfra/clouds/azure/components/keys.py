@@ -145,7 +145,8 @@ class Key(pulumi.ComponentResource):
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
-    """Create the disk encryption set for the nodes. It switches to a new key version within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page dated 2026-04-02)."""
+    """Create the disk encryption set for the nodes. It switches to a new key version within an hour
+    (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page dated 2026-04-02)."""
     return compute.DiskEncryptionSet(
         rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),

@@ -58,7 +58,9 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
         )
         if group.reservation_id
         else None,
-        # No security type is set, because ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that are built on the node (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page dated 2025-04-21).
+        # No security type is set, because ND A100 v4 does not support Trusted Launch,
+        # and Secure Boot rejects kernel modules that are built on the node
+        # (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page dated 2025-04-21).
         security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
         # Boot diagnostics with managed storage provide the console log of nodes that do not report.
         diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),

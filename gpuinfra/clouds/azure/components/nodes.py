@@ -1,6 +1,7 @@
 """A pool of nodes: one uniform scale set for each group in the plan.
 
-A scale set is a single InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25), so a pool with InfiniBand has one scale set.
+A scale set is a single InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25),
+so a pool with InfiniBand has one scale set.
 A changed profile is rolled out in batches. The rollout stops if upgraded nodes are unhealthy. A node is healthy after it passes all checks,
 because the health extension queries the agent on the node.
 """
@@ -99,7 +100,8 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             resource_group_name=scope.group,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
-            # Set explicitly, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page dated 2026-05-19).
+            # Set explicitly, because the default depends on the zones
+            # (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page dated 2026-05-19).
             single_placement_group=group.single_fabric,
             platform_fault_domain_count=group.fault_domains,
             # Overprovisioned nodes that Azure later deletes consume quota and incur costs.

@@ -1,6 +1,7 @@
 """The resources that must exist in a second region before the first region fails: a vault with a key, replicas of the containers, and their replication.
 
-A container is replicated to a second storage account with object replication (docs/internals/decisions/second-region.md). Each account is encrypted with a key in its
+A container is replicated to a second storage account with object replication (docs/internals/decisions/second-region.md).
+Each account is encrypted with a key in its
 own region. Role assignments, marketplace images and the budget are global, and the Activity Log covers all regions.
 """
 
@@ -25,9 +26,11 @@ from gpuinfra.clouds.azure.names import ContainerId
 from gpuinfra.clouds.azure.region.recovery import PENDING, early_buckets
 
 ALL_BLOBS = "1601-01-01T00:00:00Z"
-"""The earliest creation time, so that existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, retrieved 2026-11-22)."""
+"""The earliest creation time, so that existing blobs are also replicated
+(https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, retrieved 2026-11-22)."""
 NEW_POLICY = "default"
-"""ID in a request for a new policy in a destination account. Azure assigns the ID (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22)."""
+"""ID in a request for a new policy in a destination account. Azure assigns the ID
+(https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22)."""
 SHORT_NAME = "replication"
 """Name of the action group in messages, at most 12 characters (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups, retrieved 2026-11-22)."""
 
@@ -46,10 +49,12 @@ class RegionCloneArgs:
     recipients: Sequence[str] = ()
     """Email addresses that are notified when replication is late."""
     alert_after_s: int = 3600
-    """Age of a pending operation, in seconds, above which recipients are notified. Rounded up to a limit of the metric: 5, 10, 15 or 30 minutes, or 2, 8 or 24 hours.
+    """Age of a pending operation, in seconds, above which recipients are notified.
+    Rounded up to a limit of the metric: 5, 10, 15 or 30 minutes, or 2, 8 or 24 hours.
     Values above 24 hours are rounded down."""
     reached_from: tuple[str, ...] = ()
-    """Public IPv4 ranges that the firewall of the evidence replica allows. If empty, it is reachable only through private endpoints, as are the other replicas."""
+    """Public IPv4 ranges that the firewall of the evidence replica allows.
+    If empty, it is reachable only through private endpoints, as are the other replicas."""
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for requests to the vault. If unset, they are not logged."""
     data_events: bool = False
@@ -124,7 +129,8 @@ class RegionClone(pulumi.ComponentResource):
     def _replicate(
         self, purpose: str, source: pulumi.Input[str], store: PrivateStore, container: pulumi.Output[str]
     ) -> storage.ObjectReplicationPolicy:
-        """Create the policy in the replica's account, which assigns IDs to the policy and its rule. Then create the policy in the source account with these IDs.
+        """Create the policy in the replica's account, which assigns IDs to the policy and its rule.
+        Then create the policy in the source account with these IDs.
 
         An update of the first policy would request a second policy for the same accounts, because the provider builds the address of an update from its
         inputs (`Update` in pulumi/pulumi-azure-native: provider/pkg/provider/provider.go, retrieved 2026-11-22). Every change replaces both policies.

@@ -45,7 +45,8 @@ class Existing(existing.Existing):
     members_group_id: pulumi.Input[str] | None = None
     """Site, optional: application security group that the interfaces of the nodes join."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
-    """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`. A mounted container also has `container_id`, its resource ID."""
+    """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`.
+    A mounted container also has `container_id`, its resource ID."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Network security groups of a site: one each for nodes, Lustre, Azure NetApp Files, private endpoints and Bastion.
 
-InfiniBand traffic is not IP traffic, so security groups do not apply to it. The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25).
+InfiniBand traffic is not IP traffic, so security groups do not apply to it.
+The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25).
 Azure's default rules allow all traffic inside a virtual network and all egress, so each group ends with two rules that deny the rest.
 Rules are defined inline in their group, because inline rules and separate rule resources overwrite each other (pulumi/pulumi-azure-native#611, #1251).
 """
@@ -31,7 +32,8 @@ SERVICE_TAGS = (
     "AzureResourceManager",
     "EventHub",
 )
-"""Services that Managed Lustre calls on port 443 (https://learn.microsoft.com/azure/azure-managed-lustre/configure-network-security-group, page dated 2024-11-08)."""
+"""Services that Managed Lustre calls on port 443 (https://learn.microsoft.com/azure/azure-managed-lustre/configure-network-security-group,
+page dated 2024-11-08)."""
 LUSTRE_SERVICE_RANGE = "20.34.120.0/21"
 LUSTRE_TIME_SERVER = "168.61.215.74"
 
@@ -208,7 +210,8 @@ class SecurityGroups(pulumi.ComponentResource):
 
 
 def _prefixes(plan: NetworkPlan, role: str) -> tuple[str, ...]:
-    """Return the address ranges of the subnets with the given role. The ranges of an existing network are unknown, so the service tag for the whole network is used."""
+    """Return the address ranges of the subnets with the given role.
+    The ranges of an existing network are unknown, so the service tag for the whole network is used."""
     return tuple(subnet.cidr for subnet in plan.subnets if subnet.role == role and subnet.cidr) or ("VirtualNetwork",)
 
 

@@ -165,7 +165,8 @@ class SharedFilesystem(pulumi.ComponentResource):
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
                 encryption_key=args.key.encryption_key if args.key else None,
-                # Managed Lustre does not support any other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites). A rule warns about this.
+                # Managed Lustre does not support any other authorization
+                # (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites). A rule warns about this.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
             ),

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 ROOTS_VARIABLE = "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES"
 """A PEM file of certificates to trust instead of the pinned root, for sovereign clouds and machines without internet access."""
 ROOT_SHA256 = "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f"
-"""DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, retrieved 2026-11-21."""
+"""DigiCert Global Root G2, as certifi ships it.
+https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, retrieved 2026-11-21."""
 NAMES = ("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")
 _MICROSOFT = "https://www.microsoft.com/pkiops/certs/"
 ISSUERS = {
@@ -268,7 +269,10 @@ class Trust:
         hint = (
             ""
             if issuer in ISSUERS
-            else f"; its issuer {issuer[:60]!r} is not in the list of Azure authorities (ISSUERS); if it is an Azure authority, set {ROOTS_VARIABLE} to a file with its certificate and root"
+            else (
+                f"; its issuer {issuer[:60]!r} is not in the list of Azure authorities (ISSUERS); "
+                f"if it is an Azure authority, set {ROOTS_VARIABLE} to a file with its certificate and root"
+            )
         )
         raise IdentityRefused(f"Azure did not sign an attested document: {problem[:200]}{hint}")
 

@@ -312,7 +312,8 @@ class AttestedIdentity:
         allowed = self.subscriptions()
         if document.subscription not in allowed:
             raise IdentityRefused(
-                f"the node's evidence was attested in subscription {document.subscription[:40]}, expected {', '.join(sorted(allowed)) or 'a subscription of its groups'}"
+                f"the node's evidence was attested in subscription {document.subscription[:40]}, "
+                f"expected {', '.join(sorted(allowed)) or 'a subscription of its groups'}"
             )
         return Identity(account=document.subscription, role="", instance_id=document.vm_id, evidence_sha256=sha256)
 

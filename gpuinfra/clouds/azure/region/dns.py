@@ -4,8 +4,10 @@ The records contain private addresses, so a public zone would publish them. Requ
 Record Sets - Get and Create Or Update), version 2024-06-01, and the models in azure-mgmt-privatedns. Azure has no request for several record sets, so the
 records change one after the other. A repeated request has no effect.
 
-Private DNS zones are global (https://learn.microsoft.com/azure/reliability/reliability-dns-private), but requests that change a resource are routed through the location of
-its resource group, and cannot succeed while this region is unavailable (https://learn.microsoft.com/azure/azure-resource-manager/management/overview, page dated 2024-05-31).
+Private DNS zones are global (https://learn.microsoft.com/azure/reliability/reliability-dns-private),
+but requests that change a resource are routed through the location of
+its resource group, and cannot succeed while this region is unavailable
+(https://learn.microsoft.com/azure/azure-resource-manager/management/overview, page dated 2024-05-31).
 Both retrieved 2026-11-27.
 
 `dns_name` of a Managed Lustre file system and of an Azure NetApp Files volume is an address. Clients mount an Azure Files share by the name of its account.
@@ -25,7 +27,8 @@ from gpuinfra.clouds.region.dns import TTL_S, Key, Mounted, NameRecord, ZoneForm
 SERVICE = "Azure Resource Manager"
 ZONE = ZoneFormat(
     pattern=r"(?i)/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/privateDnsZones/[^/]+",
-    what="the resource ID of an Azure private DNS zone such as /subscriptions/ID/resourceGroups/dns/providers/Microsoft.Network/privateDnsZones/example.internal",
+    what="the resource ID of an Azure private DNS zone such as "
+    "/subscriptions/ID/resourceGroups/dns/providers/Microsoft.Network/privateDnsZones/example.internal",
 )
 NAMES, GROUPS = "2024-06-01", "2021-04-01"
 """API versions."""

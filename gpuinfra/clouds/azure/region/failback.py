@@ -2,14 +2,19 @@
 
 A replicated blob has its own ETag and time, so versions cannot be compared. Until the failover opens a replica, only Azure writes to it. A blob
 in the replica that was written after that time (the tag `STOPPED` of the account) is therefore a blob of the second region. A blob in the first region
-was replicated if it has the status `complete`, because nothing is replicated after the policy of the replica is deleted. All times are from the clocks of Azure.
+was replicated if it has the status `complete`, because nothing is replicated after the policy of the replica is deleted.
+All times are from the clocks of Azure.
 
 Azure checks the condition If-Match or If-None-Match when it writes a blob (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations),
-so a blob that was written after the comparison is never replaced. The accounts of a stack keep the previous version of a replaced blob. The data does not pass through this machine: the
-storage service reads the blob in the replica with the token in `x-ms-copy-source-authorization` (https://learn.microsoft.com/rest/api/storageservices/put-blob-from-url and put-block-from-url).
-`x-ms-source-if-match` ensures that it reads the compared blob. A copy has the ETag in the replica in its metadata, so a repeated comparison recognizes the copy.
+so a blob that was written after the comparison is never replaced. The accounts of a stack keep the previous version of a replaced blob.
+The data does not pass through this machine: the
+storage service reads the blob in the replica with the token in `x-ms-copy-source-authorization`
+(https://learn.microsoft.com/rest/api/storageservices/put-blob-from-url and put-block-from-url).
+`x-ms-source-if-match` ensures that it reads the compared blob. A copy has the ETag in the replica in its metadata,
+so a repeated comparison recognizes the copy.
 
-Microsoft documents 256 MiB and 5000 MiB as the limit of Put Blob From URL. This module copies blobs larger than 128 MiB in blocks, so that each request is short. Azure deletes the
+Microsoft documents 256 MiB and 5000 MiB as the limit of Put Blob From URL.
+This module copies blobs larger than 128 MiB in blocks, so that each request is short. Azure deletes the
 uncommitted blocks of an interrupted copy after a week. All sources retrieved 2026-11-26.
 """
 
@@ -76,7 +81,9 @@ class AzureFailback(AzureFailover):
         tags = self._container(pair.replica).tags
         if STOPPED not in tags:
             raise DeploymentError(
-                f"the account {last(account_of(pair.replica))} does not have the tag {STOPPED}, so it is unknown which blobs the second region wrote; the `replicas` step of a failover sets the tag to the time at which it deletes the replication policy"
+                f"the account {last(account_of(pair.replica))} does not have the tag {STOPPED}, "
+                "so it is unknown which blobs the second region wrote; the `replicas` step of a failover sets the tag to the "
+                "time at which it deletes the replication policy"
             )
         try:
             return datetime.fromisoformat(tags[STOPPED]).astimezone(UTC)
@@ -109,7 +116,11 @@ class AzureFailback(AzureFailover):
         there, here = f"{source}/{path}", f"{target}/{path}"
         head = asked(lambda: raise_for(self._rest.blob("HEAD", there)))
         # Managed Lustre stores owners and modes in the metadata.
-        kept = {name: value for name, value in head.headers.items() if name.lower().startswith("x-ms-meta-") and name.lower() != f"x-ms-meta-{COPY_OF}"}  # fmt: skip
+        kept = {
+            name: value
+            for name, value in head.headers.items()
+            if name.lower().startswith("x-ms-meta-") and name.lower() != f"x-ms-meta-{COPY_OF}"
+        }
         guard = {"If-None-Match": "*"} if one.replaces is None else {"If-Match": _quoted(one.replaces)}
         final = {**kept, f"x-ms-meta-{COPY_OF}": one.version, **guard}
 

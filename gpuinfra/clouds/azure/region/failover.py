@@ -6,7 +6,8 @@ https://learn.microsoft.com/rest/api/storageservices/list-blobs; recorded by Mic
 A blob without the status `complete` is compared with the blob in the replica.
 
 Writes to a replica fail with status 409 until the policy in the account of the replica is deleted. Deleting a policy ends its pending operations
-(object-replication-overview.md and object-replication-configure.md in MicrosoftDocs/azure-docs). The time at which the policy is deleted is stored in a tag of the account, because
+(object-replication-overview.md and object-replication-configure.md in MicrosoftDocs/azure-docs).
+The time at which the policy is deleted is stored in a tag of the account, because
 only the second region writes to the replica after that time. A failback compares this time with the times of the blobs.
 
 Requests and responses: the REST references of Compute (Virtual Machine Scale Sets - Update), Storage (Object Replication Policies, Storage Accounts - Update)
@@ -136,7 +137,10 @@ class AzureFailover:
         status, state = properties.get("status") or {}, _state(found)
         if properties.get("provisioningState") == "Failed" or state not in ("", "Completed", *RUNNING):
             reason = status.get("statusMessage") or "no reason was given"
-            counts = ", ".join(counted(int(status.get(key) or 0), what) for key, what in (("totalErrors", "error"), ("totalConflicts", "conflict")))  # fmt: skip
+            counts = ", ".join(
+                counted(int(status.get(key) or 0), what)
+                for key, what in (("totalErrors", "error"), ("totalConflicts", "conflict"))
+            )
             show = f"az resource show --ids {task} --api-version {CACHE}"
             raise DeploymentError(f"the import job {last(task)} is {state or 'Failed'}: {one_line(reason)} ({counts}); see `{show}`")  # fmt: skip
         return state == "Completed"
@@ -187,7 +191,8 @@ class AzureFailover:
             return asked(lambda: list(blobs(self._rest, self._container(id_).base)))
         except DeploymentError as problem:
             raise DeploymentError(
-                f"the blobs of {last(account_of(id_))}/{last(id_)} cannot be listed: {problem}; run the command on a machine with a private endpoint of the account, as an identity with a role that can read the blobs"
+                f"the blobs of {last(account_of(id_))}/{last(id_)} cannot be listed: {problem}; "
+                "run the command on a machine with a private endpoint of the account, as an identity with a role that can read the blobs"
             ) from None
 
 

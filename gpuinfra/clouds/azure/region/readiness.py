@@ -58,7 +58,8 @@ Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
 Every = Callable[[str, str], Iterable[Mapping[str, Any]]]
 """Reads all entries of a list, given its path and the API version. Raises `Unread`."""
 Head = Callable[[str, str], Mapping[str, str] | None]
-"""Reads the headers of a blob, given the container's address and the blob's name. Header names are in lower case. Returns None if the blob does not exist. Raises `Unread`."""
+"""Reads the headers of a blob, given the container's address and the blob's name. Header names are in lower case.
+Returns None if the blob does not exist. Raises `Unread`."""
 
 
 def look(question: Question) -> Iterator[Line]:
@@ -308,7 +309,10 @@ class _Pair:
         if headers is None:
             reason = f"the bundle is not in {self.source}"
         elif "failed" in found:
-            reason = f"Azure did not replicate the bundle to {self.replica}; https://learn.microsoft.com/azure/storage/blobs/object-replication-overview lists the requirements"
+            reason = (
+                f"Azure did not replicate the bundle to {self.replica}; "
+                "https://learn.microsoft.com/azure/storage/blobs/object-replication-overview lists the requirements"
+            )
         elif "complete" not in found:
             reason = f"the bundle has no replication status, so it is not in {self.replica} yet"
         else:

@@ -39,7 +39,8 @@ PENDING = Metric(
 )
 """Number of operations that wait for replication, by age.
 
-https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-storage-storageaccounts-objectreplicationpolicies-metrics, retrieved 2026-11-22.
+https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-storage-storageaccounts-objectreplicationpolicies-metrics,
+retrieved 2026-11-22.
 """
 BUCKETS = (
     ("0-5 mins", 5), ("5-10 mins", 10), ("10-15 mins", 15), ("15-30 mins", 30), ("30 mins-2 hrs", 120), ("2-8 hrs", 480), ("8-24 hrs", 1440),
@@ -125,8 +126,10 @@ REPLICATION = Replication(
     control_regions={},
     not_in_rto=("importing the replica into the file system of the second region",),
     not_in_rpo=("the time until you start exporting a checkpoint",),
-    source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no committed time, previous versions after a deletion, existing blobs with the earliest "
-    "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
+    source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: "
+    "no committed time, previous versions after a deletion, existing blobs with the earliest "
+    "creation time, costs of requests and transfer; "
+    "https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
     "replication, which the API version of the provider does not have; both retrieved 2026-11-22",
     geography=azure_cloud,
     commands=_commands,

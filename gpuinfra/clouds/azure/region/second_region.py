@@ -46,7 +46,8 @@ class AzureSecondRegion:
         return quota_request(quota.name, total, region, project)
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
-        """A reservation is in one of the zones of its group: https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, retrieved 2026-11-22."""
+        """A reservation is in one of the zones of its group:
+        https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, retrieved 2026-11-22."""
         zones, one = (f" --zones {zone}", f" --zone {zone}") if zone else ("", "")
         return (
             f"az capacity reservation group create --name GROUP --resource-group RESOURCE_GROUP --location {region}{zones} && "

@@ -46,7 +46,8 @@ def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing container is in the subscription of the existing network, because Managed Lustre uses only resources in its own subscription (create-file-system-resource-manager)."""
+    """An existing container is in the subscription of the existing network,
+    because Managed Lustre uses only resources in its own subscription (create-file-system-resource-manager)."""
     if spec.network.existing is None or not _NETWORK.fullmatch(spec.network.existing.id):
         return
     own = spec.network.existing.id.split("/")[2].lower()
@@ -202,7 +203,8 @@ def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing network specifies the resource IDs of the network, its subnets and its private DNS zones, including a subnet for the nodes and one per file system."""
+    """An existing network specifies the resource IDs of the network, its subnets and its private DNS zones,
+    including a subnet for the nodes and one per file system."""
     existing = spec.network.existing
     if existing is None:
         return
@@ -237,7 +239,8 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing file system has the resource ID of a Managed Lustre file system and the address of its management server. Its mount name is always the same."""
+    """An existing file system has the resource ID of a Managed Lustre file system and the address of its management server.
+    Its mount name is always the same."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, Lustre) or (existing := entry.existing) is None:
             continue

@@ -45,7 +45,8 @@ def _created(spec: ClusterSpec) -> Iterator[tuple[int, Home]]:
 
 
 def existing_share_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing file system for home directories on Azure Files has the resource ID of an NFS share of Azure Files. Its address and its path follow from the ID."""
+    """An existing file system for home directories on Azure Files has the resource ID of an NFS share of Azure Files.
+    Its address and its path follow from the ID."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, Home) or (existing := entry.existing) is None or entry.service == "netapp":
             continue
@@ -55,7 +56,10 @@ def existing_share_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fin
             what = "is a volume of Azure NetApp Files, but service is not netapp; allowed: the ID of an NFS share of Azure Files"
             yield error(f"{path}.id", what, "set service: netapp")
         elif share is None:
-            what = f"is {shown(existing.id)}; allowed: the ID of an NFS share of Azure Files, /subscriptions/.../storageAccounts/NAME/fileServices/default/shares/NAME"
+            what = (
+                f"is {shown(existing.id)}; allowed: the ID of an NFS share of Azure Files, "
+                "/subscriptions/.../storageAccounts/NAME/fileServices/default/shares/NAME"
+            )
             yield error(f"{path}.id", what, "run: az storage share-rm show --query id")
         else:
             for name, found, known in (
@@ -69,14 +73,18 @@ def existing_share_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def existing_volume_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing file system for home directories on Azure NetApp Files has the resource ID of a volume, the IPv4 address of its mount target, and its file path."""
+    """An existing file system for home directories on Azure NetApp Files has the resource ID of a volume,
+    the IPv4 address of its mount target, and its file path."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, Home) or (existing := entry.existing) is None or entry.service != "netapp":
             continue
         path = f"storage[{i}].existing"
         command = "run: az netappfiles volume show --query '{id: id, address: mountTargets[0].ipAddress, mount_name: creationToken}'"
         if not is_netapp_volume(existing.id):
-            what = f"is {shown(existing.id)}; allowed: the ID of a volume of Azure NetApp Files, /subscriptions/.../netAppAccounts/NAME/capacityPools/NAME/volumes/NAME"
+            what = (
+                f"is {shown(existing.id)}; allowed: the ID of a volume of Azure NetApp Files, "
+                "/subscriptions/.../netAppAccounts/NAME/capacityPools/NAME/volumes/NAME"
+            )
             yield error(f"{path}.id", what, command)
         if existing.address is None:
             yield error(f"{path}.address", "is required for Azure NetApp Files", command)

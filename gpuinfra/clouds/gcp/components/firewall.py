@@ -21,7 +21,8 @@ ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
 """Rule priorities. Lower numbers are evaluated first. The implied rules have priority 65535."""
 PRIVATE_APIS = "199.36.153.8/30"
-"""private.googleapis.com: addresses of Google APIs that are not routable from the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, retrieved 2026-11."""
+"""private.googleapis.com: addresses of Google APIs that are not routable from the internet;
+https://docs.cloud.google.com/vpc/docs/configure-private-google-access, retrieved 2026-11."""
 
 Allows = list[gcp.compute.FirewallAllowArgs]
 
@@ -126,7 +127,8 @@ class NodeFirewallRuleArgs:
 
 
 class NodeFirewallRule(pulumi.ComponentResource):
-    """Firewall rules that allow traffic between the nodes of a cluster in an existing network, and from existing Lustre file systems. The rest of the network is unchanged."""
+    """Firewall rules that allow traffic between the nodes of a cluster in an existing network, and from existing Lustre file systems.
+    The rest of the network is unchanged."""
 
     rule: gcp.compute.Firewall
     """The rule for traffic between the nodes."""

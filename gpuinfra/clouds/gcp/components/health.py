@@ -1,7 +1,8 @@
 """The health check that stops a rolling update at a node that is not verified.
 
 A group counts a new node as available after its health check succeeds at least once, and replaces the next nodes only within `maxUnavailable` or
-`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, retrieved 2026-11-22). The node responds with status 200 after all its checks pass.
+`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, retrieved 2026-11-22).
+The node responds with status 200 after all its checks pass.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The networks of a site: the main network for management and internet access, and a data network for each additional node interface.
 
-Each gVNIC of an instance requires its own network (https://cloud.google.com/compute/docs/instances/create-instance-multiple-nics). Data networks have no routes to the internet. All clusters of a site share
+Each gVNIC of an instance requires its own network (https://cloud.google.com/compute/docs/instances/create-instance-multiple-nics).
+Data networks have no routes to the internet. All clusters of a site share
 them, because the network quota of a project is small. Each RDMA network belongs to one zone and one cluster (`RdmaNetwork`).
 """
 
@@ -108,7 +109,8 @@ class Network(pulumi.ComponentResource):
         return ready_after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
 
     def _data_network(self, extra: ExtraNetwork) -> None:
-        """Create a network for one interface of each node. Flows are not logged, because the nodes exchange terabits per second, and all traffic is between nodes."""
+        """Create a network for one interface of each node. Flows are not logged, because the nodes exchange terabits per second,
+        and all traffic is between nodes."""
         network = self._network(
             rows.DATA_NETWORK.logical(self._name, network=extra.name),
             extra.mtu,
@@ -242,7 +244,8 @@ class Network(pulumi.ComponentResource):
         )
 
     def _peering(self, network: gcp.compute.Network, services_range: str) -> pulumi.Resource:
-        """Reserve the addresses for Google's file systems and create the peering through which nodes reach them (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
+        """Reserve the addresses for Google's file systems and create the peering through which nodes reach them
+        (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
         data, logical = self._args.holds_data, rows.SERVICES_RANGE.logical(self._name)
         addresses = ipaddress.ip_network(services_range)
         reserved = gcp.compute.GlobalAddress(

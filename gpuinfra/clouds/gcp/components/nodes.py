@@ -1,6 +1,7 @@
 """A pool of nodes: an instance template and a zonal managed instance group for each group in the plan.
 
-Each kind of capacity has its own group, because a template has one provisioning model and one reservation (docstring of `compute.InstanceTemplate`, pulumi_gcp 10.2).
+Each kind of capacity has its own group, because a template has one provisioning model and one reservation (docstring of
+`compute.InstanceTemplate`, pulumi_gcp 10.2).
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ class RegionClone(pulumi.ComponentResource):
         return found.email.apply(lambda email: f"serviceAccount:{email}")
 
     def _role(self, access: str) -> pulumi.Output[str]:
-        """Each stack has its own roles. A service has one service agent per project, so removing the grant of a shared role would end the replication of other stacks."""
+        """Each stack has its own roles. A service has one service agent per project,
+        so removing the grant of a shared role would end the replication of other stacks."""
         scope = self._args.scope
         return gcp.projects.IAMCustomRole(
             rows.REPLICATION_ROLE.logical(self._name, access=access),

@@ -124,7 +124,8 @@ class NodeRole(pulumi.ComponentResource):
         )
 
     def _mount(self, mount: MountedBucket) -> gcp.storage.BucketIAMMember:
-        """Cloud Storage FUSE requires storage.objects.list on the bucket, which both roles contain: https://cloud.google.com/storage/docs/gcsfuse-mount, retrieved 2026-11-22."""
+        """Cloud Storage FUSE requires storage.objects.list on the bucket, which both roles contain:
+        https://cloud.google.com/storage/docs/gcsfuse-mount, retrieved 2026-11-22."""
         return gcp.storage.BucketIAMMember(
             rows.MOUNT_GRANT.logical(self._name, mount=mount.name),
             bucket=mount.bucket,

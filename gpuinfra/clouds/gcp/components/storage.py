@@ -1,6 +1,7 @@
 """The shared file system: Managed Lustre with the bucket from which it imports, or Filestore for home directories.
 
-Google Cloud copies data between a bucket and Managed Lustre only on request, and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
+Google Cloud copies data between a bucket and Managed Lustre only on request,
+and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
 run the commands in the outputs `import_command` and `export_command`.
 """
 

@@ -92,7 +92,8 @@ def node_labels(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def scheduling(group: Group) -> dict[str, Any]:
-    """Return the provisioning model and the behavior when Google Cloud reclaims or maintains a node (https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance; pulumi_gcp 10.2: compute/_inputs.py). GPU nodes do not support live migration."""
+    """Return the provisioning model and the behavior when Google Cloud reclaims or maintains a node
+    (https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance; pulumi_gcp 10.2: compute/_inputs.py). GPU nodes do not support live migration."""
     model = group.provisioning or "STANDARD"
     restarts = model in ("STANDARD", "RESERVATION_BOUND")
     chosen: dict[str, Any] = {

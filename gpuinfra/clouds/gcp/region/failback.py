@@ -3,9 +3,12 @@
 Cloud Storage copies the objects; the data does not pass through this machine. The versions in a bucket and in its replica have different generations, so
 versions are equal if their contents are equal (`failover.py`).
 
-Cloud Storage checks the condition `ifGenerationMatch` when it writes an object, so a version that was written after the comparison is never replaced as the live
-version (https://cloud.google.com/storage/docs/request-preconditions). A bucket with versioning keeps the replaced version as a noncurrent version. A large object is
-copied with several requests (`objects.rewrite` in the discovery document of Cloud Storage). Without a request body, a copy keeps the metadata. All retrieved 2026-11-26.
+Cloud Storage checks the condition `ifGenerationMatch` when it writes an object,
+so a version that was written after the comparison is never replaced as the live
+version (https://cloud.google.com/storage/docs/request-preconditions).
+A bucket with versioning keeps the replaced version as a noncurrent version. A large object is
+copied with several requests (`objects.rewrite` in the discovery document of Cloud Storage).
+Without a request body, a copy keeps the metadata. All retrieved 2026-11-26.
 """
 
 from __future__ import annotations
@@ -116,7 +119,9 @@ class GcpFailback(GcpFailover):
     def _content(self, bucket: str, one: Object) -> Content:
         found = self.content(bucket, one)
         if found is None:
-            raise DeploymentError(f"a version of {one['name']} in {bucket} was deleted during the comparison; stop the programs that delete objects, and run the command again")  # fmt: skip
+            raise DeploymentError(
+                f"a version of {one['name']} in {bucket} was deleted during the comparison; stop the programs that delete objects, and run the command again"
+            )
         return found
 
     def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:

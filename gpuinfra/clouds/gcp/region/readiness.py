@@ -3,7 +3,8 @@
 Requests and responses: the REST references of Storage Transfer (transferJobs.get), Cloud Storage (buckets.get, objects.get), Cloud KMS
 (cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, retrieved 2026-11-22.
 Images are global resources, but `storageLocations` of an image is a region or a multi-region
-(https://cloud.google.com/compute/docs/reference/rest/v1/images, retrieved 2026-11-26). The metrics are documented at https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22.
+(https://cloud.google.com/compute/docs/reference/rest/v1/images, retrieved 2026-11-26).
+The metrics are documented at https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="replication covers only new objects; run this command once for each bucket that already contains objects, with the values in the `recovery` stack output",
+        why="replication covers only new objects; run this command once for each bucket that already contains objects, "
+        "with the values in the `recovery` stack output",
         command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
     )
     yield RecoveryCommand(

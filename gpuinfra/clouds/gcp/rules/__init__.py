@@ -172,7 +172,8 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_is_near_clients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A file system is in the zone of the pools, for its throughput. Google Cloud Blog, "5 best practices for Managed Lustre on Google Kubernetes Engine", 2025-09-19."""
+    """A file system is in the zone of the pools, for its throughput.
+    Google Cloud Blog, "5 best practices for Managed Lustre on Google Kubernetes Engine", 2025-09-19."""
     zones = zoning_of(spec)
     for i, entry in enumerate(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zones.default
@@ -219,7 +220,8 @@ def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing file system has the path of an instance of Managed Lustre or Filestore, its address and mount name, and, for Lustre, the address range of its servers."""
+    """An existing file system has the path of an instance of Managed Lustre or Filestore, its address and mount name, and, for Lustre,
+    the address range of its servers."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, ObjectMount) or (existing := entry.existing) is None:
             continue

@@ -68,7 +68,9 @@ def verify(request: Request, find: Callable[[str], Key | None], *, s3: bool = Fa
         text = "The provided 'x-amz-content-sha256' header does not match what was computed."
         raise CloudError("XAmzContentSHA256Mismatch", text)
     if not hmac.compare_digest(_signature(request, claim, key, region, service, s3), claim.signature):
-        raise _mismatch("The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method.")  # fmt: skip
+        raise _mismatch(
+            "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method."
+        )
     if s3 is not (service == "s3"):
         raise _mismatch(f"Credential should be scoped to correct service, not '{service}'.")
     return Verified(key, region, service)

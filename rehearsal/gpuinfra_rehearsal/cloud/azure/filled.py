@@ -96,7 +96,8 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "azure-native:privatedns:VirtualNetworkLink": {"virtualNetworkLinkState": "Completed"},
     "azure-native:storage:BlobContainer": {
         "defaultEncryptionScope": "$account-encryption-key", "deletedTime": None, "denyEncryptionScopeOverride": False,
-        "immutabilityPolicy": None, "legalHold": {"hasLegalHold": False, "tags": []}, "leaseDuration": None, "leaseState": "Available", "leaseStatus": "Unlocked", "version": None,
+        "immutabilityPolicy": None, "legalHold": {"hasLegalHold": False, "tags": []}, "leaseDuration": None, "leaseState": "Available",
+            "leaseStatus": "Unlocked", "version": None,
     },
     "azure-native:storage:StorageAccount": _USER | dict.fromkeys((
         "accountMigrationInProgress", "blobRestoreStatus", "customDomain", "failoverInProgress", "geoReplicationStats",

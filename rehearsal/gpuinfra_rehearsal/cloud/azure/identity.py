@@ -89,7 +89,11 @@ def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal
     if time.time() > known["expires"]:
         raise CloudError("ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than the current UTC time.", status=401)  # fmt: skip
     if known["audience"] not in audiences:
-        raise CloudError("InvalidAuthenticationTokenAudience", f"The access token has been obtained for the wrong audience '{known['audience']}'.", status=401)  # fmt: skip
+        raise CloudError(
+            "InvalidAuthenticationTokenAudience",
+            f"The access token has been obtained for the wrong audience '{known['audience']}'.",
+            status=401,
+        )
     return Principal(known["principal"], known["name"], bool(known["operator"]))
 
 

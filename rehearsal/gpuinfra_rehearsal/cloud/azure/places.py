@@ -1,8 +1,11 @@
 """The regions of resources, for the outage of a region.
 
-A change of a resource is sent through the region of its resource group and then to the region of the resource, so it requires both. A read requires only the region of the resource
-(https://learn.microsoft.com/azure/azure-resource-manager/management/overview#resource-group-location-alignment, page dated 2024-05-31: "all control plane operations are routed through
-the resource group's location"; if the region of the group is unavailable, its resources keep working but cannot be updated). Azure Resource Manager, Microsoft Entra ID and role assignments do not
+A change of a resource is sent through the region of its resource group and then to the region of the resource, so it requires both.
+A read requires only the region of the resource
+(https://learn.microsoft.com/azure/azure-resource-manager/management/overview#resource-group-location-alignment, page dated 2024-05-31:
+"all control plane operations are routed through
+the resource group's location"; if the region of the group is unavailable, its resources keep working but cannot be updated).
+Azure Resource Manager, Microsoft Entra ID and role assignments do not
 belong to a region. Sources retrieved 2026-11-26. The errors during an outage are not recorded.
 """
 
@@ -52,7 +55,11 @@ def refuse(store: Store, place: str, *, change: bool) -> None:
     """Raise AzureError if a request to Azure Resource Manager requires a region with an outage."""
     for region in of_id(store, place, change=change):
         if outage.affects(store, region):
-            raise AzureError("ServiceUnavailable", f"The request for '{place.rpartition('/providers/')[2]}' requires {region}, which does not respond.", status=503)  # fmt: skip
+            raise AzureError(
+                "ServiceUnavailable",
+                f"The request for '{place.rpartition('/providers/')[2]}' requires {region}, which does not respond.",
+                status=503,
+            )
 
 
 def _short(location: str) -> str:

@@ -69,7 +69,13 @@ def _record(store: Store, rule: Rule) -> None:
     source = stores.bucket(*rule.source)
     waiting = {key for key, _ in replication.waiting(store, source, stores.bucket(*rule.replica), rule.since)}
     known: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
-    found = {f"{key} {etag}": {**known.get(f"{key} {etag}", {}), **({rule.mark: "complete"} if key not in waiting and modified >= rule.since else {})} for key, _, etag, modified in store.objects(source)}  # fmt: skip
+    found = {
+        f"{key} {etag}": {
+            **known.get(f"{key} {etag}", {}),
+            **({rule.mark: "complete"} if key not in waiting and modified >= rule.since else {}),
+        }
+        for key, _, etag, modified in store.objects(source)
+    }
     if found != known:
         store.put(_STATUS, source, found)
 
@@ -89,7 +95,8 @@ def pending(store: Store, policy: str) -> list[float]:
 
 
 def statuses(store: Store, account: str, container: str) -> dict[str, dict[str, str]]:
-    """Return the replication status of the blobs in a container by name. A blob that waits for replication has no status. Microsoft does not document whether a blob
+    """Return the replication status of the blobs in a container by name. A blob that waits for replication has no status.
+    Microsoft does not document whether a blob
     keeps its status after the policy is deleted.
 
     https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26: `or-{policy-id}_{rule-id}`.

@@ -99,7 +99,9 @@ def reachable(store: Store, name: str, who: Principal) -> None:
     public = inputs.get("publicNetworkAccess", "Enabled") == "Enabled"
     if public and (rules.get("defaultAction", "Allow") == "Allow" or (who.operator and rules.get("ipRules"))):
         return
-    if (not who.operator or is_private(store)) and any(found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)):  # fmt: skip
+    if (not who.operator or is_private(store)) and any(
+        found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)
+    ):
         return
     raise AzureError("AuthorizationFailure", "This request is not authorized to perform this operation.", status=403)
 
@@ -143,7 +145,11 @@ def delete_container(store: Store, place: str) -> None:
     held = next(one for one in store.list(CONTAINER) if one.id.lower() == place.lower())
     account_name, name = names_of(held)
     if protected(store, account_name, name):
-        raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
+        raise AzureError(
+            "ContainerProtectedFromDeletion",
+            f"The container {name} has blobs that an immutability policy protects from deletion.",
+            status=409,
+        )
     empty(store, held)
     store.remove(held)
 

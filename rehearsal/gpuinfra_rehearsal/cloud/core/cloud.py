@@ -282,5 +282,8 @@ def _check_texts(call: Call) -> None:
     """Raise the cloud's error for a text whose characters or length it rejects."""
     cloud = registry.of_token(call.token)
     for row, found in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
-        text = f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"
+        text = (
+            f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; "
+            f"allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"
+        )
         raise type(cloud.unavailable)(row.code, text)

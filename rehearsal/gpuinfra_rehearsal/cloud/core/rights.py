@@ -47,7 +47,13 @@ class Rights:
     def summary(self, nodes: list[dict[str, Any]]) -> dict[str, Any]:
         """Return all rights of the identities of these nodes."""
         used = self._store.all(_USED)
-        granted = sorted({right for one in registry.installed() for right in one.node_rights(self._store, [n for n in nodes if n["cloud"] == one.name])})  # fmt: skip
+        granted = sorted(
+            {
+                right
+                for one in registry.installed()
+                for right in one.node_rights(self._store, [n for n in nodes if n["cloud"] == one.name])
+            }
+        )
         idle = [one for one in granted if one not in used]
         waiting = [one for one in idle if not used or _comes_later(one)]  # no right counts as unused yet
         return {

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from gpuinfra_rehearsal.cloud.core.sdk import Property
 
 # Types without a method that patches them. Compute API discovery document, retrieved 2026-11-21.
-# Other inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, retrieved 2026-11-22, and the recorded responses in tests/providers/recordings/gcp.
+# Other inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, retrieved 2026-11-22,
+# and the recorded responses in tests/providers/recordings/gcp.
 _IMMUTABLE = frozenset(
     {"gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"}
 )

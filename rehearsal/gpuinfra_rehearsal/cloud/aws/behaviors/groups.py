@@ -190,7 +190,8 @@ class AutoScalingGroup(Behavior):
 
 @behaves
 class ScheduledAction(Behavior):
-    """A scheduled action of a group. AWS rejects an action in the past (API reference of PutScheduledUpdateGroupAction; the message is in hashicorp/terraform-provider-aws pull request 3033, both retrieved 2026-11-26)."""
+    """A scheduled action of a group. AWS rejects an action in the past (API reference of PutScheduledUpdateGroupAction;
+    the message is in hashicorp/terraform-provider-aws pull request 3033, both retrieved 2026-11-26)."""
 
     types = (schedules.SCHEDULE,)
 

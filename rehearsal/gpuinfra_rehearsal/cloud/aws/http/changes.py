@@ -95,7 +95,10 @@ def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
         f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Version>"
         for key, size, etag, modified in cloud.store.objects(bucket, prefix)
     )
-    return f'<ListVersionsResult xmlns="{_NS}"><Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{listed}</ListVersionsResult>'
+    return (
+        "<ListVersionsResult "
+        f'xmlns="{_NS}"><Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{listed}</ListVersionsResult>'
+    )
 
 
 def _version(key: str, etag: str) -> str:

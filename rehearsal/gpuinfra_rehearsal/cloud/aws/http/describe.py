@@ -129,7 +129,11 @@ def create_data_repository_task(cloud: Cloud, asked: Mapping[str, Any], region: 
         raise CloudError("FileSystemNotFound", f"File system '{id}' does not exist.")
     if asked.get("Type") != "IMPORT_METADATA_FROM_REPOSITORY":
         raise CloudError("BadRequest", f"tasks of the type {asked.get('Type')} are not supported in a rehearsal")
-    paths = [str(one.plain["dataRepositoryPath"]) for one in cloud.store.list(LINK) if one.region == region and one.plain.get("fileSystemId") == id]  # fmt: skip
+    paths = [
+        str(one.plain["dataRepositoryPath"])
+        for one in cloud.store.list(LINK)
+        if one.region == region and one.plain.get("fileSystemId") == id
+    ]
     if not paths:
         raise CloudError("BadRequest", f"File system '{id}' has no data repository association.")
     count = 0

@@ -103,7 +103,9 @@ class Dns:
             kept[one["name"], one["type"]] = one
         for name, type_ in kept:
             if type_ == "CNAME" and any(other != type_ for same, other in kept if same == name):
-                raise _invalid(f"RRSet of type CNAME with DNS name {name} is not permitted as it conflicts with other records with the same DNS name in zone {domain}")  # fmt: skip
+                raise _invalid(
+                    f"RRSet of type CNAME with DNS name {name} is not permitted as it conflicts with other records with the same DNS name in zone {domain}"
+                )
         with self.cloud.store.change():
             for one in changes:
                 self.cloud.store.put(_RECORD, f"{zone}/{one['name']}/{one['type']}", one)

@@ -59,7 +59,8 @@ def describe_images(
 
 
 def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str) -> dict[str, Any]:
-    """Describe reservations that the control interface describes with `machine`, `count`, `zone_id`, `state` (if it is not active) and `type` (if it is a Capacity Block)."""
+    """Describe reservations that the control interface describes with `machine`, `count`, `zone_id`,
+    `state` (if it is not active) and `type` (if it is a Capacity Block)."""
     found = []
     for one in ids:
         known = cloud.store.get("external", one) or {}
@@ -79,7 +80,8 @@ def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str
 
 
 def describe_block_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Describe the Capacity Blocks that the control interface describes with `offering`, `machine`, `count`, `zone`, `starts`, `hours` and `fee`, and that fit the search."""
+    """Describe the Capacity Blocks that the control interface describes with `offering`, `machine`, `count`, `zone`, `starts`,
+    `hours` and `fee`, and that fit the search."""
     least = asked.get("StartDateRange", "")
     found = [
         {
@@ -96,7 +98,8 @@ def describe_block_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str
 
 
 def describe_extension_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Describe the extensions that the control interface describes with `offering`, `reservation`, `machine`, `count`, `starts`, `hours` and `fee`, and that fit the search."""
+    """Describe the extensions that the control interface describes with `offering`, `reservation`, `machine`, `count`, `starts`,
+    `hours` and `fee`, and that fit the search."""
     found = [
         {
             "capacityBlockExtensionOfferingId": id, "instanceType": one["machine"], "instanceCount": one["count"],

@@ -189,7 +189,8 @@ class Queries:
             "CreatedTime": _iso(group.created),
             "VPCZoneIdentifier": ",".join(inputs.get("vpcZoneIdentifiers") or []),
             "Tags": [
-                {"ResourceId": group.id, "ResourceType": "auto-scaling-group", "Key": tag["key"], "Value": str(tag["value"]), "PropagateAtLaunch": bool(tag["propagateAtLaunch"])}
+                {"ResourceId": group.id, "ResourceType": "auto-scaling-group", "Key": tag["key"], "Value": str(tag["value"]),
+                    "PropagateAtLaunch": bool(tag["propagateAtLaunch"])}
                 for tag in inputs.get("tags") or []
             ],
         }  # fmt: skip
@@ -334,7 +335,8 @@ class Queries:
     def _zones(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         return {
             "availabilityZoneInfo": [
-                {"zoneName": name, "zoneId": id, "zoneState": "available", "regionName": verified.region, "optInStatus": "opt-in-not-required", "zoneType": "availability-zone"}
+                {"zoneName": name, "zoneId": id, "zoneState": "available", "regionName": verified.region, "optInStatus": "opt-in-not-required",
+                    "zoneType": "availability-zone"}
                 for name, id in places.zones(verified.region)
             ]
         }  # fmt: skip

@@ -76,7 +76,7 @@ class ScaleSet(Behavior):
             raise AzureError("InvalidParameter", "singlePlacementGroup cannot be true with Flexible orchestration.")
         rolling = (plain.get("upgradePolicy") or {}).get("mode") == "Rolling"
         if rolling and extension(profile, "ApplicationHealthLinux") is None and not _probe(profile):
-            text = "Rolling Upgrade mode is not supported for this Virtual Machine Scale Set because a health probe or health extension was not provided."  # fmt: skip
+            text = "Rolling Upgrade mode is not supported for this Virtual Machine Scale Set because a health probe or health extension was not provided."
             raise AzureError("InvalidParameter", text, status=409)
         for token, id, kind in _named(plain):
             need(cloud, token, id, kind)
@@ -165,7 +165,10 @@ class ResourceGroup(Behavior):
             if one.type == stores.CONTAINER:
                 account, name = stores.names_of(one)
                 if stores.protected(cloud.store, account, name):
-                    text = f"Deletion of resource group '{resource.id.rsplit('/', 1)[-1]}' failed as resources with identifiers '{one.id}' could not be deleted: its blobs are immutable due to a policy."  # fmt: skip
+                    text = (
+                        f"Deletion of resource group '{resource.id.rsplit('/', 1)[-1]}' failed as resources with identifiers "
+                        f"'{one.id}' could not be deleted: its blobs are immutable due to a policy."
+                    )
                     raise AzureError("ResourceGroupDeletionBlocked", text, status=409)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:

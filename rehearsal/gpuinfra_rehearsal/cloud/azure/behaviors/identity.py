@@ -115,7 +115,11 @@ class Vault(Behavior):
     types = (VAULT,)
     keeps_name = True
     unique = (("vaultName", "global"),)
-    taken = AzureError("VaultAlreadyExists", "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.", status=409)  # fmt: skip
+    taken = AzureError(
+        "VaultAlreadyExists",
+        "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.",
+        status=409,
+    )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("vaultName") or call.name)
@@ -148,7 +152,12 @@ class Key(Behavior):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("vaultName"))
         if not any(one.id.rsplit("/", 1)[-1] == name for one in cloud.store.list(VAULT)):
-            raise AzureError("ParentResourceNotFound", f"Failed to perform 'write' on resource(s) of type 'vaults/keys', because the parent resource 'Microsoft.KeyVault/vaults/{name}' could not be found.", status=404)  # fmt: skip
+            raise AzureError(
+                "ParentResourceNotFound",
+                "Failed to perform 'write' on resource(s) of type 'vaults/keys', "
+                f"because the parent resource 'Microsoft.KeyVault/vaults/{name}' could not be found.",
+                status=404,
+            )
 
     def created(self, cloud: Cloud, call: Call) -> None:
         vault, name = str(call.plain.get("vaultName")), call.id.rsplit("/", 1)[-1]
@@ -183,4 +192,9 @@ class SubscriptionLog(Behavior):
         name = str(call.plain.get("storageAccountId") or "").rsplit("/", 1)[-1]
         if name and call.old is None and stores.account(cloud.store, name):
             blob = f"resourceId=/SUBSCRIPTIONS/{SUBSCRIPTION}/y=2026/m=01/d=01/h=00/m=00/PT1H.json"
-            cloud.store.put_object(stores.bucket(name, "insights-activity-logs"), blob, b'{"records": []}\n', {"content-type": "application/octet-stream"})  # fmt: skip
+            cloud.store.put_object(
+                stores.bucket(name, "insights-activity-logs"),
+                blob,
+                b'{"records": []}\n',
+                {"content-type": "application/octet-stream"},
+            )

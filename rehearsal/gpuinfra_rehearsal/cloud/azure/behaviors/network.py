@@ -119,10 +119,23 @@ class Subnet(Used):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name, group = str(plain.get("virtualNetworkName")), str(plain.get("resourceGroupName"))
-        network = next((one for one in cloud.store.list(NETWORK) if one.id.lower().endswith(f"/resourcegroups/{group}/providers/microsoft.network/virtualnetworks/{name}".lower())), None)  # fmt: skip
+        network = next(
+            (
+                one
+                for one in cloud.store.list(NETWORK)
+                if one.id.lower().endswith(
+                    f"/resourcegroups/{group}/providers/microsoft.network/virtualnetworks/{name}".lower()
+                )
+            ),
+            None,
+        )
         if network is None:
             if cloud.external(name) is None:
-                raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Network/virtualNetworks/{name}' under resource group '{group}' was not found.", status=404)  # fmt: skip
+                raise AzureError(
+                    "ResourceNotFound",
+                    f"The Resource 'Microsoft.Network/virtualNetworks/{name}' under resource group '{group}' was not found.",
+                    status=404,
+                )
             return
         whole = [
             ipaddress.ip_network(one) for one in (network.plain.get("addressSpace") or {}).get("addressPrefixes") or []
@@ -131,14 +144,20 @@ class Subnet(Used):
             str(plain.get("addressPrefix") or (plain.get("addressPrefixes") or ["0.0.0.0/0"])[0])
         )
         if not any(own.version == one.version and own.subnet_of(one) for one in whole):  # pyright: ignore[reportArgumentType]
-            raise AzureError("NetcfgInvalidSubnet", f"Subnet '{call.name}' is not valid because its IP address range is outside the IP address range of virtual network '{name}'.")  # fmt: skip
+            raise AzureError(
+                "NetcfgInvalidSubnet",
+                f"Subnet '{call.name}' is not valid because its IP address range is outside the IP address range of virtual network '{name}'.",
+            )
         for other in cloud.store.list(SUBNET):
             given = other.plain
             inside = other.id.lower().startswith(network.id.lower() + "/") and other.id != call.id
             prefix = given.get("addressPrefix") or (given.get("addressPrefixes") or [""])[0]
             mine = call.old is not None and other.id == call.old.id
             if inside and not mine and prefix and own.overlaps(ipaddress.ip_network(str(prefix))):
-                raise AzureError("NetcfgSubnetRangesOverlap", f"Subnet '{call.name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{name}'.")  # fmt: skip
+                raise AzureError(
+                    "NetcfgSubnetRangesOverlap",
+                    f"Subnet '{call.name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{name}'.",
+                )
         for token, key, kind in (
             (GUARD, "networkSecurityGroup", "networkSecurityGroups"),
             (NAT, "natGateway", "natGateways"),

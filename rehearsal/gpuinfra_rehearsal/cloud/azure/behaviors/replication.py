@@ -1,6 +1,7 @@
 """Object replication policies, and the account settings that they require.
 
-Requirements: https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22. The messages of `InvalidRequestPropertyValue` have
+Requirements: https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22.
+The messages of `InvalidRequestPropertyValue` have
 the form of recorded errors (recognizegroup/terraform pull requests 461 and 462, Azure/bicep issue 15392); the wording of other messages is not recorded.
 """
 
@@ -66,7 +67,11 @@ class ReplicationPolicy(Behavior):
         for rule in plain.get("rules") or []:
             for key, name in zip(("sourceContainer", "destinationContainer"), names, strict=True):
                 if stores.container_id(cloud.store, name, str(rule.get(key))) is None:
-                    raise AzureError("ContainerNotFound", f"The specified container {rule.get(key)} of the account {name} does not exist.", status=404)  # fmt: skip
+                    raise AzureError(
+                        "ContainerNotFound",
+                        f"The specified container {rule.get(key)} of the account {name} does not exist.",
+                        status=404,
+                    )
         others = _policies(cloud.store, own)
         pair = [one for one in others if _names(one) == names]
         if pair:
@@ -86,7 +91,9 @@ class ReplicationPolicy(Behavior):
             raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{given}' was not found.", status=404)  # fmt: skip
         inputs = found.plain
         if "/" not in given and not inputs.get("allowCrossTenantReplication"):
-            raise _refused(f"The value '{given}' is not allowed for property {key}. Specify the full resource ID, because cross tenant replication is not allowed.")  # fmt: skip
+            raise _refused(
+                f"The value '{given}' is not allowed for property {key}. Specify the full resource ID, because cross tenant replication is not allowed."
+            )
         if inputs.get("isHnsEnabled") or inputs.get("kind") not in KINDS:
             raise AzureError("FeatureNotSupportedForAccount", f"Object replication is not supported for the account {given}.")  # fmt: skip
         return found

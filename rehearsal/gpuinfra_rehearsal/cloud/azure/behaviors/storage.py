@@ -40,7 +40,10 @@ class StorageAccount(Behavior):
     shapes = {
         "accountName": (
             r"^[a-z0-9]{3,24}\Z",
-            "{value} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.",
+            (
+                "{value} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and "
+                "use numbers and lower-case letters only."
+            ),
         )
     }
     unique = (("accountName", "global"),)
@@ -71,7 +74,11 @@ class StorageAccount(Behavior):
         for one in _containers(cloud.store, resource):
             account, name = stores.names_of(one)
             if stores.protected(cloud.store, account, name):
-                raise AzureError("AccountHasImmutableBlobs", f"The account {account} cannot be deleted: container {name} holds blobs that a policy makes immutable.", status=409)  # fmt: skip
+                raise AzureError(
+                    "AccountHasImmutableBlobs",
+                    f"The account {account} cannot be deleted: container {name} holds blobs that a policy makes immutable.",
+                    status=409,
+                )
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in _containers(cloud.store, resource):
@@ -105,7 +112,11 @@ class Container(Behavior):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         account, name = stores.names_of(resource)
         if stores.protected(cloud.store, account, name):
-            raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
+            raise AzureError(
+                "ContainerProtectedFromDeletion",
+                f"The container {name} has blobs that an immutability policy protects from deletion.",
+                status=409,
+            )
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         stores.empty(cloud.store, resource)
@@ -163,7 +174,11 @@ class Blob(Behavior):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         found = stores.account(cloud.store, str(call.plain.get("accountName")))
         if found and found.plain.get("allowSharedKeyAccess") is False:
-            raise AzureError("KeyBasedAuthenticationNotPermitted", "Key based authentication is not permitted on this storage account.", status=403)  # fmt: skip
+            raise AzureError(
+                "KeyBasedAuthenticationNotPermitted",
+                "Key based authentication is not permitted on this storage account.",
+                status=403,
+            )
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Resource
 
 AUDIENCES = ("https://management.azure.com", "https://management.core.windows.net")
-_SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/]+)(?P<rest>/.*)?", re.I)  # fmt: skip
+_SET = re.compile(
+    r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/]+)(?P<rest>/.*)?",
+    re.I,
+)
 _MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachines/(?P<index>\d+)", re.I)
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
@@ -67,7 +70,10 @@ class ResourceManager:
             if "api-version" not in request.query:
                 raise AzureError("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")  # fmt: skip
             if not who.operator:
-                text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
+                text = (
+                    f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on "
+                    f"'{place}' or the scope is invalid."
+                )
                 raise AzureError("AuthorizationFailed", text, status=403)
             if self.cloud.faults.throttles():
                 # The text and its source are in clouds/azure/handover/refusals.json.
@@ -156,7 +162,10 @@ class ResourceManager:
         found = self._found(policy)
         limits = [*(minutes * 60 for _, minutes in BUCKETS), math.inf]
         names_of = [*(name for name, _ in BUCKETS), "24+ hrs"]
-        counts = Counter(names_of[next(i for i, most in enumerate(limits) if age < most)] for age in replication.pending(self.cloud.store, found.id.rsplit("/", 1)[-1]))  # fmt: skip
+        counts = Counter(
+            names_of[next(i for i, most in enumerate(limits) if age < most)]
+            for age in replication.pending(self.cloud.store, found.id.rsplit("/", 1)[-1])
+        )
         series = [
             {"metadatavalues": [{"name": {"value": PENDING.dimension.lower(), "localizedValue": PENDING.dimension}, "value": bucket}],
              "data": [{"timeStamp": _iso(time.time()), "maximum": float(count)}]}

@@ -76,7 +76,11 @@ class Blobs:
         if not identity.may(
             self.cloud, who, actions, place or stores.account_id(self.cloud.store, account), attributes
         ):
-            raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
+            raise AzureError(
+                "AuthorizationPermissionMismatch",
+                "This request is not authorized to perform this operation using this permission.",
+                status=403,
+            )
         if place is None:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
         if listing:
@@ -86,7 +90,11 @@ class Blobs:
     def _container(self, who: identity.Principal, account: str, place: str | None) -> Response:
         """Return the properties of a container. The role requires the action on the container, not a data action."""
         if not identity.may_manage(self.cloud, who, f"{identity.CONTAINERS}/read", place or stores.account_id(self.cloud.store, account)):  # fmt: skip
-            raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
+            raise AzureError(
+                "AuthorizationPermissionMismatch",
+                "This request is not authorized to perform this operation using this permission.",
+                status=403,
+            )
         if place is None:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
         return Response(200, headers={"x-ms-lease-state": "available"})
@@ -95,7 +103,11 @@ class Blobs:
         """Delete a container with its blobs. The role requires the action on the container, not a data action."""
         action = f"{identity.CONTAINERS}/delete"
         if not identity.may_manage(self.cloud, who, action, place or stores.account_id(self.cloud.store, account)):
-            raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
+            raise AzureError(
+                "AuthorizationPermissionMismatch",
+                "This request is not authorized to perform this operation using this permission.",
+                status=403,
+            )
         if place is None:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
         stores.delete_container(self.cloud.store, place)

@@ -65,7 +65,16 @@ def _policies(cloud: Cloud, method: str, account: str, policy: str) -> dict[str,
     held = [one for one in cloud.store.list(stores.POLICY) if one.id.lower().startswith(prefix)]
     if method == "GET":
         names = ("policyId", "sourceAccount", "destinationAccount", "rules", "enabledTime")
-        return {"value": [{"id": one.id, "name": one.id.rsplit("/", 1)[-1], "properties": {key: value for key, value in wire.plain(one.outputs).items() if key in names}} for one in held]}  # fmt: skip
+        return {
+            "value": [
+                {
+                    "id": one.id,
+                    "name": one.id.rsplit("/", 1)[-1],
+                    "properties": {key: value for key, value in wire.plain(one.outputs).items() if key in names},
+                }
+                for one in held
+            ]
+        }
     for one in held:
         if one.id.lower() == prefix + policy.lower():
             cloud.delete(one)
@@ -86,7 +95,17 @@ def _imports(cloud: Cloud, request: Request, files: str, job: str) -> dict[str, 
         raise AzureError("ResourceNotFound", f"The Resource '{files}/importJobs/{job}' was not found.", status=404)
     for id, one in jobs.items():
         # A job ends after it was read once.
-        cloud.store.put(_JOBS, id, {**one, "properties": {**one["properties"], "status": {"state": "Completed", "totalErrors": 0, "totalConflicts": 0}}})  # fmt: skip
+        cloud.store.put(
+            _JOBS,
+            id,
+            {
+                **one,
+                "properties": {
+                    **one["properties"],
+                    "status": {"state": "Completed", "totalErrors": 0, "totalConflicts": 0},
+                },
+            },
+        )
     return jobs[key] if job else {"value": list(jobs.values())}
 
 
@@ -103,7 +122,11 @@ def _start(cloud: Cloud, found: Resource, jobs: dict[str, Any], key: str, id: st
         raise AzureError("Conflict", f"An import job of '{found.id}' is running.", status=409)
     if problem := import_problem(cloud, settings):
         raise AzureError("InvalidParameter", problem)
-    made = {"id": id, "location": body["location"], "properties": {**properties, "provisioningState": "Succeeded", "status": {"state": "InProgress"}}}  # fmt: skip
+    made = {
+        "id": id,
+        "location": body["location"],
+        "properties": {**properties, "provisioningState": "Succeeded", "status": {"state": "InProgress"}},
+    }
     cloud.store.put(_JOBS, key, made)
     cloud.store.log("create", "azure-import-job", id, "")
     return made

@@ -105,7 +105,15 @@ class Imds:
                 held = [one for one in held if str(wire.plain(one.outputs).get("clientId")) == wanted]
             if len(held) != 1:
                 # With several identities, Azure requires client_id.
-                return json_response({"error": "invalid_request", "error_description": "Identity not found" if not held else "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"}, 400)  # fmt: skip
+                return json_response(
+                    {
+                        "error": "invalid_request",
+                        "error_description": "Identity not found"
+                        if not held
+                        else "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request",
+                    },
+                    400,
+                )
             outputs = wire.plain(held[0].outputs)
             principal = identity.Principal(str(outputs["principalId"]), held[0].id.rsplit("/", 1)[-1])
             client = str(outputs["clientId"])

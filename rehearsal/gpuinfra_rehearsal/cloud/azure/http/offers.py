@@ -31,7 +31,10 @@ _FEATURE = re.compile(
 _USAGES = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/usages", re.I)
 _FILE_USAGES = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.(?P<service>StorageCache|NetApp)/locations/(?P<region>[^/]+)/usages", re.I)  # fmt: skip
 _SKUS = re.compile(rf"{_COMPUTE}/skus", re.I)
-_VERSION = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)", re.I)  # fmt: skip
+_VERSION = re.compile(
+    rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)",
+    re.I,
+)
 _IMAGE = re.compile(
     r"/subscriptions/.+/Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+/versions/[^/]+)", re.I
 )
@@ -131,4 +134,10 @@ def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
     known = cloud.store.get("external", group) or {}
     if "machine" not in known:
         raise AzureError("NotSupported", f"the rehearsal does not know the reservations of {group}", status=501)
-    return [{"name": "reservation", "sku": {"name": known["machine"], "capacity": int(known.get("count") or 0)}, "properties": {"provisioningState": "Succeeded"}}]  # fmt: skip
+    return [
+        {
+            "name": "reservation",
+            "sku": {"name": known["machine"], "capacity": int(known.get("count") or 0)},
+            "properties": {"provisioningState": "Succeeded"},
+        }
+    ]

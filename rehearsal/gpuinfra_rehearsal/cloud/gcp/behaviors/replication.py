@@ -42,7 +42,8 @@ class TransferJob(Behavior):
     """A replication job. The service assigns its name. The job requires both buckets and the service agents' permissions.
 
     The wording of the errors follows a reported error of the service (iconara/bigshift issue 8). It is not verified when the service checks
-    the permissions. The provider reads back all inputs and the defaults of their blocks (`resource_storage_transfer_job.go` in GoogleCloudPlatform/magic-modules at 14fbb56,
+    the permissions. The provider reads back all inputs and the defaults of their blocks (`resource_storage_transfer_job.go` in
+    GoogleCloudPlatform/magic-modules at 14fbb56,
     Mozilla Public License 2.0, retrieved 2026-11-22).
     """
 

@@ -4,10 +4,13 @@
 | --- | --- | --- |
 | `imds/<number>/computeMetadata/v1/...` | an instance's metadata server | a node: GCE_METADATA_HOST |
 | `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, the operator: STORAGE_EMULATOR_HOST |
-| `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
+| `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`,
+`compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `storagetransfer/v1/...`, `iam/v1/...`, `monitoring/v3/...` | reads of replication resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
-| `storagetransfer/v1/transferJobs/...`, `lustre/v1/...:importData`, `lustre/v1/.../operations` | changes of replication jobs, imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
-| `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
+| `storagetransfer/v1/transferJobs/...`, `lustre/v1/...:importData`, `lustre/v1/.../operations` | changes of replication jobs,
+imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
+| `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator:
+CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
 | `dns/dns/v1/projects/<project>/managedZones/<zone>` | records of a described zone | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_DNS |
 | `cloudquotas/v1/...` | quotas | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS |
 | `oslogin/v1/users/<email>:importSshPublicKey` | OS Login profiles | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN |

@@ -254,7 +254,8 @@ def _described(one: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": "compute#instance", "id": one["id"], "name": one["vm"], "selfLink": _ROOT + _path(one), "zone": zone, "status": "RUNNING",
         "creationTimestamp": _moment(one["launched"]), "machineType": f"{zone}/machineTypes/{one['machine']}", "labels": one["tags"],
-        "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": one["address"]} if number == 0 else {})} for number, _ in enumerate(one["interfaces"] or [{}])],
+        "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": one["address"]} if number == 0 else {})} for number,
+            _ in enumerate(one["interfaces"] or [{}])],
     }  # fmt: skip
 
 

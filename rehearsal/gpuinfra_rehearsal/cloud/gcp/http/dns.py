@@ -82,7 +82,14 @@ def _change(cloud: Cloud, zone: str, domain: str, request: Request) -> dict[str,
         for one in additions:
             cloud.store.put(_RECORD, _id(zone, one), one)
     cloud.store.log("changes.create", "dns", zone, "")
-    return {"kind": "dns#change", "id": "1", "status": "pending", "startTime": "2026-01-01T00:00:00.000Z", "additions": additions, "deletions": deletions}  # fmt: skip
+    return {
+        "kind": "dns#change",
+        "id": "1",
+        "status": "pending",
+        "startTime": "2026-01-01T00:00:00.000Z",
+        "additions": additions,
+        "deletions": deletions,
+    }
 
 
 def _check(cloud: Cloud, zone: str, additions: list[dict[str, Any]], deletions: list[dict[str, Any]]) -> None:

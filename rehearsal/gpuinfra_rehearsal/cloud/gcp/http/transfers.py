@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _AGENT = f"service-{PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
 _OPERATION = "gcp-lustre-operation"
 _PERMISSION_DENIED = 7
-_LUSTRE = re.compile(r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):importData|operations(?:/(?P<operation>[^/]+))?)")  # fmt: skip
+_LUSTRE = re.compile(
+    r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):importData|operations(?:/(?P<operation>[^/]+))?)"
+)
 
 
 def serves(service: str, method: str, rest: str) -> bool:
@@ -64,7 +66,13 @@ def _patch(cloud: Cloud, request: Request, name: str) -> Response:
         raise invalid(f"Invalid value at 'transfer_job.status': {given['status']}")
     changed = set_status(cloud.store, found, str(given["status"]))
     cloud.store.log("PATCH", found.type, found.id, "")
-    return json_response({"name": name, "projectId": PROJECT, **{key: changed.plain[key] for key in ("status", "description", "replicationSpec") if key in changed.plain}})  # fmt: skip
+    return json_response(
+        {
+            "name": name,
+            "projectId": PROJECT,
+            **{key: changed.plain[key] for key in ("status", "description", "replicationSpec") if key in changed.plain},
+        }
+    )
 
 
 def _import(cloud: Cloud, request: Request, place: str, name: str) -> dict[str, Any]:
@@ -81,7 +89,12 @@ def _import(cloud: Cloud, request: Request, place: str, name: str) -> dict[str, 
     count = len(cloud.store.objects(bucket, prefix))
     allowed = access.allowed(cloud, _AGENT, access.LIST, bucket) and access.allowed(cloud, _AGENT, access.GET, bucket, "any")  # fmt: skip
     counters = {"foundObjectsCount": str(count), "objectsCopiedCount": str(count)} if allowed else {}
-    transfer = {"transferType": "IMPORT", "sourceGcsPath": asked["gcsPath"], "destinationLustrePath": asked.get("lustrePath") or {"path": "/"}, "counters": counters}  # fmt: skip
+    transfer = {
+        "transferType": "IMPORT",
+        "sourceGcsPath": asked["gcsPath"],
+        "destinationLustrePath": asked.get("lustrePath") or {"path": "/"},
+        "counters": counters,
+    }
     id = f"{place}/operations/operation-{cloud.store.next('lustre operation')}"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     started = {"name": id, "metadata": {"target": name, "createTime": now, "apiVersion": "v1", "operationMetadata": transfer}, "done": False}  # fmt: skip
