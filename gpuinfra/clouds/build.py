@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
-from gpuinfra.clouds import homes
+from gpuinfra.base import naming
 from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
-from gpuinfra.clouds.homes import FileSystems
+from gpuinfra.clouds.homes import FileSystems, mounted
 from gpuinfra.clouds.node_pool import BaseNodePool
-from gpuinfra.clouds.nodes_ready import BaseNodesReady
+from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
+from gpuinfra.clouds.scope import BaseScope
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
@@ -43,8 +44,7 @@ class Pools:
     """The node pools of a cluster."""
 
     pools: Sequence[BaseNodePool[Any]]
-    ready: BaseNodesReady[Any]
-    outputs: Mapping[str, Any]
+    outputs: Mapping[str, Any] = field(default_factory=dict)
     """Outputs of the cluster, in addition to its groups and the handover."""
 
 
@@ -57,7 +57,9 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     existing_type: ClassVar[type[Existing]]
     """The cloud's class for existing resources that a program passes in."""
-    scope_type: ClassVar[type[Any]]
+    scope_type: ClassVar[type[BaseScope]] = BaseScope
+    ready_type: ClassVar[type[BaseNodesReady[Any]]]
+    ready_args: ClassVar[type[BaseNodesReadyArgs]]
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
@@ -83,7 +85,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     @abstractmethod
     def cluster(self, foundation: F, site: S) -> Pools:
-        """Create the node identity, the pools, and the component that waits for their nodes."""
+        """Create the node identity and the pools."""
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs that every stack on this cloud has."""
@@ -137,7 +139,7 @@ def build(
         foundation = references(below, known)
         used.add(below)
     if "site" in plan.layers:
-        site = homes.with_services(plan, cloud.site(foundation))
+        site = cloud.site(foundation)
         result |= outputs(site)
     elif "cluster" in plan.layers:
         site = references(around, known)
@@ -155,7 +157,12 @@ def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: Si
     """Create the pools and wait for their nodes."""
     created = cloud.cluster(foundation, site)
     groups = {group.plan.name: group.group for pool in created.pools for group in pool.groups}
-    return {"groups": groups, **created.outputs, **created.ready.outputs}
+    ready = cloud.ready_type(
+        naming.logical(cloud.plan.name, "ready"),
+        cloud.ready_args(scope=cloud.scope, plan=cloud.plan.handover, pools=created.pools),
+        pulumi.ResourceOptions(parent=cloud.opts.parent),
+    )
+    return {"groups": groups, **created.outputs, **ready.outputs}
 
 
 def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
@@ -196,10 +203,7 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
 
 def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
     """Return the entries of existing file systems in the list of file systems that the nodes mount."""
-    return [
-        {"kind": one.kind, "mount": one.mount, "dns_name": one.address, "mount_name": one.mount_name}
-        for one in plan.existing_file_systems
-    ]
+    return [mounted(one, one.address, one.mount_name) for one in plan.existing_file_systems]
 
 
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:

@@ -74,7 +74,10 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         node_role: pulumi.Input[str] | None = None,
         evidence_owner: pulumi.Input[str] | None = None,
     ) -> None:
-        """`node_role` is the identity that must sign the evidence, if the pool has one. `evidence_owner` is its unique ID, for stores whose access rules require the ID."""
+        """`node_role` is the identity that must sign the evidence, if the pool has one.
+
+        `evidence_owner` is its unique ID, for stores whose access rules require the ID.
+        """
         super().__init__(type_, name, None, scope.options(opts))
         self._node_role, self._evidence_owner = node_role, evidence_owner
         self._name, self._args = name, args

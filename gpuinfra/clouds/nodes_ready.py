@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
@@ -18,6 +18,7 @@ from gpuinfra.plan.model import HandoverPlan
 class BaseNodesReadyArgs:
     """Arguments that all clouds share."""
 
+    scope: BaseScope
     plan: HandoverPlan
     """How many nodes must be verified, and within which time (`plan.handover`)."""
     pools: Sequence[BaseNodePool[Any]]
@@ -43,22 +44,21 @@ class BaseNodesReady(pulumi.ComponentResource, Generic[A]):
     summary: pulumi.Output[str]
     """The result in one line."""
 
-    def __init__(
-        self, cloud: str, name: str, scope: BaseScope, args: A, opts: pulumi.ResourceOptions | None, **more: Any
-    ) -> None:
-        super().__init__(f"gpuinfra:{cloud}:NodesReady", name, None, opts)
+    _cloud: ClassVar[str]
+
+    def __init__(self, name: str, args: A, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(f"gpuinfra:{self._cloud}:NodesReady", name, None, opts)
         if len({pool.evidence_prefix for pool in args.pools}) != 1:
             raise pulumi.RunError(
                 f"{name}: pools is empty, or its pools have different evidence folders; create one NodesReady for each folder"
             )
         first = args.pools[0]
-        parent = opts.parent if opts else None
         verified = NodesVerified(
             name,
             NodesVerifiedArgs(
-                cloud=cloud,
-                cluster=scope.cluster,
-                region=scope.region,
+                cloud=self._cloud,
+                cluster=args.scope.cluster,
+                region=args.scope.region,
                 evidence_bucket=first.bucket,
                 evidence_prefix=first.evidence_prefix,
                 pools=[pool.ready() for pool in args.pools],
@@ -66,12 +66,12 @@ class BaseNodesReady(pulumi.ComponentResource, Generic[A]):
                 floor=args.plan.floor,
                 deadline_s=args.plan.deadline_s,
                 triggers=args.triggers,
-                **more,
+                **self._credentials(args),
             ),
             pulumi.ResourceOptions(
                 parent=self,
-                # Until version 0.3, the resource was a child of the cluster.
-                aliases=[pulumi.Alias(parent=parent) if parent else pulumi.Alias(no_parent=True)],
+                # In version 0.2.0, the parent of the resource was that of this component.
+                aliases=[pulumi.Alias(parent=opts.parent if opts else None)],
                 depends_on=[one for pool in args.pools for group in pool.groups for one in group.resources],
             ),
         )
@@ -86,3 +86,7 @@ class BaseNodesReady(pulumi.ComponentResource, Generic[A]):
         }
         """The outputs that the component adds to its stack."""
         self.register_outputs(self.outputs)
+
+    def _credentials(self, args: A) -> dict[str, Any]:
+        """Return the arguments that select the credentials of the handover. By default, it uses those of the environment."""
+        return {}

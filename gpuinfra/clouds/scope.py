@@ -7,10 +7,9 @@ Each component sets it as a transformation, which its children inherit.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 
@@ -21,7 +20,7 @@ from gpuinfra.plan.model import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseScope(ABC):
+class BaseScope:
     """The cluster, its region, and the tags of its resources."""
 
     cluster: str
@@ -33,9 +32,14 @@ class BaseScope(ABC):
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags for every resource that supports tags."""
 
-    @abstractmethod
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
+        """Return the scope of a plan in the running stack. `opts` applies to the calls that read the account."""
+        return cls(**of_stack(plan))
+
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
         """Return `opts` of a component with the settings that all of its resources share."""
+        return opts or pulumi.ResourceOptions()
 
     def tagged(self, name: str, **more: str) -> dict[str, str]:
         """Return the tags with the display name and additional tags. The `gpuinfra_pool` keyword becomes the `gpuinfra:pool` tag."""

@@ -52,11 +52,11 @@ class NodesVerifiedArgs:
     evidence_bucket: pulumi.Input[str]
     evidence_prefix: pulumi.Input[str]
     pools: Sequence[PoolReady]
-    wait: str = "all"
+    wait: str
     """`all`, `floor`, `none`."""
     floor: int | None = None
     """With `wait="floor"`: the number of verified nodes to wait for."""
-    deadline_s: int = 2700
+    deadline_s: int
     """Seconds until `up` fails. `GPUINFRA_DEADLINE` shortens it for one run."""
     profile: str | None = None
     """The operator's named AWS profile. Default: the credentials from the environment."""

@@ -86,8 +86,6 @@ _MODULES = {
     "roles": (
         "NodeRole",
         "NodeRoleArgs",
-        "NodesReady",
-        "NodesReadyArgs",
     ),
     "scope": ("Scope",),
     "security": (

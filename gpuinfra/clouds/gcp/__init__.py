@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.refs import Existing
     from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.gcp.components.scope import Scope
-    from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
+    from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs, apis
     from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 
 _MODULES = {
@@ -61,7 +61,7 @@ _MODULES = {
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
-    "services": ("Services", "ServicesArgs"),
+    "services": ("Services", "ServicesArgs", "apis"),
     "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
 }
 __all__ = [
@@ -102,6 +102,7 @@ __all__ = [
     "ServicesArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
+    "apis",
 ]
 
 __getattr__ = lazy_exports(

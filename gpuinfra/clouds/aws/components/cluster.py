@@ -26,6 +26,7 @@ from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFiles
 from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -38,6 +39,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
     scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
     scope: Scope
 
     def foundation(self) -> FoundationRefs:
@@ -78,13 +80,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         file_systems = []
         sources: dict[str, Source] = {}
         for one in plan.file_systems:
-            mounted = {"kind": one.kind, "mount": one.mount}
             if one.kind == "object":
                 bucket = self._bucket(one, foundation)
                 if one.bucket == "auto":
                     sources[one.name] = Source(bucket=bucket, key_arn=foundation.data_key_arn)
                 server = f"s3.{plan.region}.amazonaws.com"
-                file_systems.append({**mounted, "dns_name": server, "mount_name": bucket})
+                file_systems.append(mounted(one, server, bucket))
             if one.service == "openzfs" and security.storage_group_id is not None:
                 openzfs = OpenZfsHomeDirectories(
                     naming.logical(plan.name, one.name),
@@ -98,7 +99,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     ),
                     self.opts,
                 )
-                file_systems.append({**mounted, "dns_name": openzfs.dns_name, "mount_name": OPENZFS_ROOT})
+                file_systems.append(mounted(one, openzfs.dns_name, OPENZFS_ROOT))
             if one.service == "efs" and security.homes_group_id is not None:
                 home = HomeDirectories(
                     naming.logical(plan.name, one.name),
@@ -111,7 +112,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     ),
                     self.opts,
                 )
-                file_systems.append({**mounted, "dns_name": home.dns_name, "mount_name": "/"})
+                file_systems.append(mounted(one, home.dns_name, "/"))
             if one.kind != "lustre" or security.storage_group_id is None:
                 continue
             created = SharedFilesystem(
@@ -129,7 +130,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
-            file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
+            file_systems.append(created.mounted)
         file_systems += existing_mounts(plan)
         site = SiteRefs(
             vpc_id=vpc_id,
@@ -246,12 +247,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        ready = NodesReady(
-            naming.logical(plan.name, "ready"),
-            NodesReadyArgs(scope=self.scope, plan=plan.handover, pools=pools),
-            pulumi.ResourceOptions(parent=self.opts.parent),
-        )
-        return Pools(pools=pools, ready=ready, outputs={"node_role": role})
+        return Pools(pools=pools, outputs={"node_role": role})
 
 
 def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -32,5 +33,7 @@ class NodesReady(BaseNodesReady[NodesReadyArgs]):
     that the machine type requires. `GPUINFRA_DEADLINE` shortens the deadline of one run.
     """
 
-    def __init__(self, name: str, args: NodesReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("aws", name, args.scope, args, opts, profile=args.profile, role_arn=args.role_arn)
+    _cloud = "aws"
+
+    def _credentials(self, args: NodesReadyArgs) -> dict[str, Any]:
+        return {"profile": args.profile, "role_arn": args.role_arn}

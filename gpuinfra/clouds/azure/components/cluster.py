@@ -35,6 +35,7 @@ from gpuinfra.clouds.azure.instances import (
 )
 from gpuinfra.clouds.azure.names import container_parts
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan
@@ -48,6 +49,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
     scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
     scope: Scope
 
     def foundation(self) -> FoundationRefs:
@@ -115,10 +117,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         if homes is not None:
-            file_systems += [
-                {"kind": one.kind, "mount": one.mount, "dns_name": homes.server, "mount_name": homes.paths[one.name]}
-                for one in of_service(plan, "files")
-            ]
+            file_systems += [mounted(one, homes.server, homes.paths[one.name]) for one in of_service(plan, "files")]
         file_systems += self._netapp(scope, subnet_ids)
         file_systems += existing_mounts(plan)
         # Nodes start only after the private DNS names that they use exist.
@@ -208,15 +207,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        return [
-            {
-                "kind": one.kind,
-                "mount": one.mount,
-                "dns_name": made.servers[one.name],
-                "mount_name": made.paths[one.name],
-            }
-            for one in plans
-        ]
+        return [mounted(one, made.servers[one.name], made.paths[one.name]) for one in plans]
 
     def _file_systems(
         self,
@@ -252,8 +243,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
-            mounted = {"kind": one.kind, "mount": one.mount}
-            found.append({**mounted, "dns_name": made.dns_name, "mount_name": made.mount_name})
+            found.append(made.mounted)
             if made.bucket is not None:
                 exports[one.mount] = made.export_command
             if made.bucket is not None and one.bucket == "auto":
@@ -320,12 +310,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        ready = NodesReady(
-            naming.logical(plan.name, "ready"),
-            NodesReadyArgs(scope=scope, plan=plan.handover, pools=pools),
-            pulumi.ResourceOptions(parent=self.opts.parent),
-        )
-        return Pools(pools=pools, ready=ready, outputs={"node_identity": role.identity_id})
+        return Pools(pools=pools, outputs={"node_identity": role.identity_id})
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:

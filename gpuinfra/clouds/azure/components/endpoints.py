@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_azure_native import network, privatedns
@@ -25,7 +25,7 @@ class EndpointsArgs:
     """Subnet for the addresses of the endpoints."""
     services: Mapping[str, pulumi.Input[str]]
     """Maps a service to a resource ID, for example `{"blob": <storage account>, "vault": <key vault>}`."""
-    dns_zones: Mapping[str, str]
+    dns_zones: Mapping[str, str] = field(default_factory=dict)
     """Existing private DNS zones that are linked to the network, as IDs by name. Other zones are created."""
 
 

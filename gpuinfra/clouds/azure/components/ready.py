@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pulumi
-
 from gpuinfra.clouds.azure.components.nodes import NodePool
 from gpuinfra.clouds.azure.components.scope import Scope
 from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
@@ -28,5 +26,4 @@ class NodesReady(BaseNodesReady[NodesReadyArgs]):
     that the machine type requires. `GPUINFRA_DEADLINE` shortens the deadline of one run.
     """
 
-    def __init__(self, name: str, args: NodesReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("azure", name, args.scope, args, opts)
+    _cloud = "azure"

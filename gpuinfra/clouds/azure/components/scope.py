@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 from pulumi_azure_native import authorization
@@ -37,11 +37,11 @@ class Scope(BaseScope):
     group: pulumi.Input[str] = ""
     """Resource group for the resources. Each layer has its own."""
 
-    @staticmethod
-    def of(plan: Plan, opts: pulumi.InvokeOutputOptions | None = None, *, group: pulumi.Input[str] = "") -> Scope:
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None, *, group: pulumi.Input[str] = "") -> Self:
         """Return the scope of a plan in the running stack, in the subscription of its credentials."""
         credentials = authorization.get_client_config_output(opts=opts)
-        return Scope(
+        return cls(
             subscription=credentials.subscription_id,
             tenant=credentials.tenant_id,
             operator=credentials.object_id,

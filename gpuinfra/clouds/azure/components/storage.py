@@ -7,6 +7,7 @@ The blobs in the container are imported as files when the file system is created
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_azure_native import storage as blobs
@@ -22,6 +23,7 @@ from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore,
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
 from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 
@@ -74,6 +76,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Command that copies all changed files to the container. The file system must have a container."""
     bucket: pulumi.Output[str] | None
     """ID of the container from which the file system imports, or `None` without a container."""
+    mounted: dict[str, Any]
+    """Entry for `file_systems` of `NodePoolArgs`."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SharedFilesystem", name, None, args.scope.options(opts))
@@ -129,6 +133,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             file_system.name,
             " --filesystem-path /",
         )
+        self.mounted = mounted(plan, self.dns_name, self.mount_name)
         self.register_outputs(
             {
                 "file_system_id": self.file_system_id,

@@ -23,6 +23,7 @@ from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health, retains_network
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
@@ -34,6 +35,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
     scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
 
     def prepare(self, parent: pulumi.Resource) -> None:
         plan, here = self.plan, Scope.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
@@ -68,16 +70,14 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 bucket = self._bucket(one, foundation)
                 if one.bucket == "auto":
                     data[one.name] = bucket
-                server = {"dns_name": "storage.googleapis.com", "mount_name": bucket}
-                file_systems.append({"kind": one.kind, "mount": one.mount, **server})
+                file_systems.append(mounted(one, "storage.googleapis.com", bucket))
                 continue
             created = SharedFilesystem(
                 naming.logical(plan.name, one.name),
                 SharedFilesystemArgs(scope=self.scope, plan=one, network_id=network_id, key_id=foundation.data_key_id),
                 self.opts,
             )
-            mounted = {"kind": one.kind, "mount": one.mount}
-            file_systems.append({**mounted, "dns_name": created.server, "mount_name": created.path})
+            file_systems.append(created.mounted)
             if one.bucket == "auto" and created.bucket is not None:
                 data[one.name] = created.bucket
             if created.import_command is not None:
@@ -190,9 +190,4 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        ready = NodesReady(
-            naming.logical(plan.name, "ready"),
-            NodesReadyArgs(scope=self.scope, plan=plan.handover, pools=pools),
-            pulumi.ResourceOptions(parent=self.opts.parent),
-        )
-        return Pools(pools=pools, ready=ready, outputs={"node_service_account": role.email})
+        return Pools(pools=pools, outputs={"node_service_account": role.email})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 import pulumi_gcp as gcp
@@ -35,11 +35,11 @@ class Scope(BaseScope):
     billing_account: pulumi.Input[str] = ""
     """Billing account of the project. Only budgets use it."""
 
-    @staticmethod
-    def of(plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Scope:
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
         """Return the scope of a plan in the running stack, in the declared project or in the project of the provider."""
         found = gcp.organizations.get_project_output(project_id=plan.project, opts=opts)
-        return Scope(
+        return cls(
             project=found.project_id, number=found.number, billing_account=found.billing_account, **of_stack(plan)
         )
 
