@@ -45,8 +45,9 @@ engine: dev # built from source, because the tests test this project's language 
 	@$(BIN)/python -m gpuinfra.engine --build
 
 DIST ?= dist
-dist: dev sbom ## the wheel, the source distribution and the bills of materials; builds of the same commit are identical
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d $(DIST)
+dist: dev sbom ## the wheels and source distributions of gpuinfra and of the rehearsal, and the bills of materials; builds of the same commit are identical
+	for package in . rehearsal; do (cd $$package && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(abspath $(BIN))/python -m hatchling build -d $(abspath $(DIST))) || exit 1; done
 
 sbom: ## one CycloneDX bill of materials per cloud: the locked Python packages of that cloud
 	@$(PYTHON) tools/environment.py sbom

@@ -1,4 +1,4 @@
-"""The imports of the whole package follow the picture in `docs/internals/architecture.md`."""
+"""The imports of both packages follow the pictures in `docs/internals/architecture.md`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpuinfra.base.registry import CLOUDS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
-PACKAGE = "gpuinfra"
+PACKAGES = [ROOT / "gpuinfra", ROOT / "rehearsal" / "gpuinfra_rehearsal"]
+"""The packages in the order of their pictures."""
 
 _BOX = re.compile(r'(\w+)\["([^"]+)"\]')
 _ARROW = re.compile(r'^\s*(\w+)(?:\["[^"]+"\])?\s*-->\s*(.+)$')
@@ -31,10 +32,9 @@ class Picture:
 
     @classmethod
     def read(cls, text: str) -> Picture:
-        """The picture of a page with one Mermaid block."""
-        (block,) = re.findall(r"^```mermaid\n(.*?)^```", text, re.M | re.S)
+        """The picture in a Mermaid block."""
         picture = cls()
-        for line in block.splitlines():
+        for line in text.splitlines():
             for name, label in _BOX.findall(line):
                 assert name not in picture.boxes, f"box {name} has two labels"
                 picture.boxes[name] = tuple(one for part in label.split(",") for one in _each_cloud(part.strip()))
@@ -71,15 +71,15 @@ def _each_cloud(pattern: str) -> Iterator[str]:
 
 def _matches(pattern: str, module: str) -> bool:
     """Whether a pattern lists a module: `spec` lists all of a package, `clouds.aws.__init__` only the package itself."""
-    inner = module.removeprefix(PACKAGE).removeprefix(".")
+    inner = module.partition(".")[2]
     if pattern.split(".")[-1] == "__init__":
         return inner == pattern.removesuffix("__init__").removesuffix(".")
     return inner == pattern or inner.startswith(f"{pattern}.")
 
 
-def imports(root: Path) -> dict[str, set[str]]:
+def imports(folder: Path) -> dict[str, set[str]]:
     """Module -> modules of the package that it imports, in functions and under TYPE_CHECKING too."""
-    files = {_name(root, path): path for path in sorted((root / PACKAGE).rglob("*.py"))}
+    files = {_name(folder.parent, path): path for path in sorted(folder.rglob("*.py"))}
     return {module: set(_imported(path, module, files)) - {module} for module, path in files.items()}
 
 
@@ -101,7 +101,7 @@ def _imported(path: Path, module: str, files: Mapping[str, Path]) -> Iterator[st
         else:
             continue
         for name in names:
-            if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+            if name.partition(".")[0] == module.partition(".")[0]:
                 yield name
 
 
@@ -151,23 +151,29 @@ def problems(picture: Picture, graph: Mapping[str, set[str]]) -> list[str]:
     return found
 
 
-def test_imports_follow_the_picture() -> None:
+def pictures(page: str) -> list[str]:
+    """The Mermaid blocks of a page."""
+    return re.findall(r"^```mermaid\n(.*?)^```", page, re.M | re.S)
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)
+def test_imports_follow_the_picture(folder: Path) -> None:
     """Every module is in one box, and a box imports only boxes that its arrows reach."""
-    assert problems(Picture.read(PAGE.read_text(encoding="utf-8")), imports(ROOT)) == []
+    picture = dict(zip(PACKAGES, pictures(PAGE.read_text(encoding="utf-8")), strict=True))[folder]
+    assert problems(Picture.read(picture), imports(folder)) == []
 
 
-def test_no_module_is_in_an_import_cycle() -> None:
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)
+def test_no_module_is_in_an_import_cycle(folder: Path) -> None:
     """No two modules import each other, directly or through others."""
-    assert cycles(imports(ROOT)) == []
+    assert cycles(imports(folder)) == []
 
 
 PAGE_OF_THREE = """
-```mermaid
 flowchart TD
     top["cli"] --> middle
     middle["plan"] --> low
     low["spec, base"]
-```
 """
 
 
@@ -220,7 +226,7 @@ def names_of_clouds(tree: ast.AST) -> list[tuple[int, str]]:
 def test_only_modules_of_a_cloud_name_it() -> None:
     """Shared modules read a cloud's facts from its profile or modules, and never compare names of clouds."""
     found = []
-    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+    for path in sorted(PACKAGES[0].rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not CLOUD_MODULES.match(name) and name not in NAMES_ALLOWED:
             tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -13,6 +13,11 @@ INDEX = [
     match.groupdict()
     for match in ROW.finditer((ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8"))
 ]
+LIMIT = 3000
+"""Words of a page."""
+PATH_OF_PAGE = re.compile(r"`(docs/[\w./-]+\.md)`")
+PATH_OF_CODE = re.compile(r"`((?:gpuinfra/(?!_shipped)|docs/|tests/|rehearsal/|stacks/)[a-z0-9_./-]+)`")
+"""Only for pages that describe the present code: decisions and guides for contributors also name files that do not exist."""
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -35,19 +40,26 @@ def test_file_of_a_question_defines_the_name(row: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_a_page_exist(page: Path) -> None:
-    """Relative links and the paths of other pages in backticks name existing files."""
+    """Relative links and the paths in backticks name existing files."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
     missing = [link for link in links if link and not (page.parent / link).exists()]
-    missing += [path for path in re.findall(r"`(docs/[\w./-]+\.md)`", text) if not (ROOT / path).exists()]
+    code = PATH_OF_CODE if page.parent.name in ("reference", "guides", "start") else PATH_OF_PAGE
+    missing += [path for path in code.findall(text) if not (ROOT / path).exists()]
     assert not missing
 
 
+def test_no_page_is_too_long() -> None:
+    """A page has at most 3,000 words, as `wc -w` counts them. Split a longer page by task or by cloud."""
+    counts = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in PAGES}
+    assert {page: count for page, count in counts.items() if count > LIMIT and page != "CHANGELOG.md"} == {}
+
+
 def test_page_lists_the_stacks_without_a_rehearsed_life_cycle() -> None:
-    """`docs/guides/deploying.md` names each shipped stack that no `rehearsal/tests/test_*life.py` rehearses, and no other stack."""
+    """`docs/reference/stacks.md` names each shipped stack that no `rehearsal/tests/test_*life.py` rehearses, and no other stack."""
     tests = "".join(path.read_text() for path in (ROOT / "rehearsal/tests").glob("test_*life.py"))
     lived = set(re.findall(r'"((?:aws|azure|gcp)-[\w-]+)"', tests))
     stacks = {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")}
-    (line,) = re.findall(r"^The exceptions are .*$", (ROOT / "docs" / "guides" / "deploying.md").read_text(), re.M)
+    (line,) = re.findall(r"^The exceptions are .*$", (ROOT / "docs" / "reference" / "stacks.md").read_text(), re.M)
     assert set(re.findall(r"`((?:aws|azure|gcp)-[\w-]+)`", line)) == stacks - lived
     assert lived <= stacks

@@ -362,6 +362,9 @@ RUN_BY = {
     "docs/reference/aws.md": "tests/clouds/aws/test_docs.py",
     "docs/reference/azure.md": "tests/clouds/azure/test_docs.py",
     "docs/reference/gcp.md": "tests/clouds/gcp/test_docs.py",
+    "docs/reference/aws-second-region.md": "tests/clouds/aws/test_recovery.py",
+    "docs/reference/azure-second-region.md": "tests/clouds/azure/test_recovery.py",
+    "docs/reference/gcp-second-region.md": "tests/clouds/gcp/test_recovery.py",
     "docs/guides/library.md": "tests/cli/test_readme.py",
     "docs/internals/adding-a-cloud.md": "tests/clouds/test_adding_a_cloud.py",
 }

@@ -147,7 +147,7 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     assert '<pre class="mermaid" tabindex="0">flowchart' in home
     assert loaded_from_other_hosts(tmp_path / "first") == []
     assert "<table" in home
-    page = sources / "docs" / "start" / "start.md"
+    page = sources / "docs" / "start" / "first-rehearsal.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](../guides/deploying.md#gone)\n", encoding="utf-8")
     second = build(sources, tmp_path / "second")
     assert second.returncode != 0
@@ -158,7 +158,13 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
 def test_site_is_accessible(staged: Path, tmp_path: Path) -> None:
     """axe-core finds nothing on pages with text, commands, tables, diagrams and the generated reference, and none scrolls sideways."""
     assert build(staged, tmp_path / "html").returncode == 0
-    names = ("index", "docs/start/start", "docs/reference/commands", "docs/reference/security", "reference/components")
+    names = (
+        "index",
+        "docs/start/first-rehearsal",
+        "docs/reference/commands",
+        "docs/reference/security",
+        "reference/components",
+    )
     found = examine([tmp_path / "html" / f"{name}.html" for name in names])
     assert len([one for one in found if "passes" in one]) == SAMPLES * len(names)
     assert [one for one in found if "rule" in one] == []

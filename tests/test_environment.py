@@ -29,7 +29,7 @@ fi
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with the files that the tool reads and an empty environment."""
-    for name in ("tools/environment.py", "pyproject.toml", "requirements"):
+    for name in ("tools/environment.py", "pyproject.toml", "rehearsal/pyproject.toml", "requirements"):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         source = ROOT / name
@@ -78,12 +78,21 @@ def test_dev_environment_satisfies_a_cloud_target(checkout):
     assert install(checkout, "aws") == (0, "", [])
 
 
-def test_changed_lock_is_installed(checkout):
-    """A changed lock file is installed by the next run."""
+@pytest.mark.parametrize("name", ["requirements/aws.txt", "pyproject.toml", "rehearsal/pyproject.toml"])
+def test_changed_input_is_installed(checkout, name):
+    """A changed lock file or package definition is installed by the next run."""
     assert install(checkout, "aws")[0] == 0
-    with (checkout / "requirements" / "aws.txt").open("a") as file:
+    with (checkout / name).open("a") as file:
         file.write("# changed\n")
     assert install(checkout, "aws")[2]
+
+
+def test_both_packages_are_installed_without_an_index(checkout):
+    """One call of pip installs gpuinfra and the rehearsal from this checkout, without an index and without dependencies."""
+    _, _, calls = install(checkout, "aws")
+    (call,) = [line for line in calls if "--editable" in line]
+    assert call.endswith(f"--editable={checkout} --editable={checkout}/rehearsal")
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(call.split())
 
 
 def test_failed_install_is_never_used(checkout):
@@ -131,6 +140,7 @@ def test_locks_have_hashes_and_no_address(lock):
     for entry in pinned:
         assert re.match(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+", entry), entry
         assert "--hash=sha256:" in entry, entry
+        assert not entry.startswith("gpuinfra"), entry
 
 
 @pytest.mark.parametrize(

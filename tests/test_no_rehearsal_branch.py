@@ -9,19 +9,20 @@ from pathlib import Path
 import gpuinfra
 
 ROOT = Path(gpuinfra.__file__).parent
+IMPORT = "gpuinfra_rehearsal"
 REGISTRATION = {
     "cli/cache.py",
     "cli/complete.py",
     "cli/doctor.py",
     "cli/options.py",
     "cli/plan.py",
+    "cli/rehearsals.py",
     "cli/rehearse.py",
     "cli/stacks.py",
     "cli/__init__.py",
 }
-"""The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud."""
-PRESENTATION = {"report/progress.py", "report/rehearsal_page.py", "report/rehearsal_text.py"}
-"""The pages and the live view that only `gpuinfra_rehearsal` uses."""
+"""The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud.
+They share the protocol in `cli/rehearsals.py`."""
 
 
 def mentions(source: str) -> Iterator[str]:
@@ -44,14 +45,23 @@ def mentions(source: str) -> Iterator[str]:
 
 
 def test_only_the_registration_of_commands_refers_to_rehearsals() -> None:
-    """Outside `rehearsal/`, only the modules that register the commands and show their results refer to rehearsals."""
+    """Only the commands that use a rehearsal refer to rehearsals."""
     found = {
-        name: list(mentions(path.read_text(encoding="utf-8")))
+        path.relative_to(ROOT).as_posix(): list(mentions(path.read_text(encoding="utf-8")))
         for path in sorted(ROOT.rglob("*.py"))
-        if not (name := path.relative_to(ROOT).as_posix()).startswith("rehearsal/")
     }
-    referring = {name: where for name, where in found.items() if where and name not in REGISTRATION | PRESENTATION}
-    assert referring == {}
+    assert {name for name, where in found.items() if where} == REGISTRATION, found
+
+
+def test_no_module_names_the_package_of_the_rehearsal() -> None:
+    """No module imports the package, and no string contains its name, so the entry point is the only way to it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in sorted(ROOT.rglob("*.py"))
+        for word in mentions(path.read_text(encoding="utf-8"))
+        if IMPORT in word
+    ]
+    assert found == []
 
 
 def test_a_reference_is_found() -> None:
@@ -67,14 +77,3 @@ def test_a_reference_is_found() -> None:
     ):
         assert list(mentions(text)), text
     assert not list(mentions('"""The text of a rehearsal."""'))
-
-
-def test_presentation_is_used_by_rehearsals_only() -> None:
-    """The pages of rehearsals are imported by `rehearsal/` and by the command that starts one."""
-    modules = {f"gpuinfra.{name.removesuffix('.py').replace('/', '.')}" for name in PRESENTATION}
-    for path in ROOT.rglob("*.py"):
-        name = path.relative_to(ROOT).as_posix()
-        if name.startswith("rehearsal/") or name in REGISTRATION | PRESENTATION:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            assert not (isinstance(node, ast.ImportFrom) and node.module in modules), f"{name} line {node.lineno}"

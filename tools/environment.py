@@ -27,6 +27,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOUDS = ("aws", "azure", "gcp")
+PACKAGES = (".", "rehearsal")
+"""The folders of the distributions in this checkout."""
 TOOLS = ("bench", "docs", "pages", "sbom")
 VENVS = {**dict.fromkeys((*CLOUDS, "dev"), ROOT / ".venv"), **{name: ROOT / f".venv-{name}" for name in TOOLS}}
 WHAT = {
@@ -108,7 +110,14 @@ def install(target: str) -> int:
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
             return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index is reachable")
     if target not in TOOLS and not run(
-        [*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]
+        [
+            *pip,
+            "install",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-index",
+            *(f"--editable={ROOT / one}" for one in PACKAGES),
+        ]
     ):
         return missing("cannot install this checkout into .venv; see the output above")
 
@@ -155,7 +164,7 @@ def needed_by(stack: str) -> str:
 
 def fingerprint(target: str) -> dict[str, str]:
     """Return the inputs of the environment: file hashes, checkout path and Python version."""
-    names = [f"requirements/{target}.txt", "requirements/uv.txt", "pyproject.toml"]
+    names = [f"requirements/{target}.txt", "requirements/uv.txt", *(f"{one}/pyproject.toml" for one in PACKAGES)]
     files = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}
     # A moved checkout or a different Python requires a new environment.
     return files | {"root": str(ROOT), "python": f"{sysconfig.get_platform()} {sys.version_info[:2]}"}

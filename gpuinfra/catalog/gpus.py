@@ -27,7 +27,6 @@ V100 = Gpu(
     nvlink_gb_s=25.781,
     driver_floor="535",
     open_module=OpenModule.UNSUPPORTED,
-    compute_capability="7.0",
     source=Source(page=_OGKM, read=_READ, note="not supported by the open modules; R580 is the last driver branch"),
 )
 T4 = Gpu(
@@ -38,7 +37,6 @@ T4 = Gpu(
     pci_ids=("10de:1eb8",),
     pcie_gen=3,
     driver_floor="575.51.02",
-    compute_capability="7.5",
     source=_TABLE,
 )
 A10 = Gpu(
@@ -49,7 +47,6 @@ A10 = Gpu(
     pci_ids=("10de:2236",),
     pcie_gen=4,
     driver_floor="515.48.07",
-    compute_capability="8.6",
     source=_TABLE,
 )
 A10G = Gpu(
@@ -60,7 +57,6 @@ A10G = Gpu(
     pci_ids=("10de:2237",),
     pcie_gen=4,
     driver_floor="515.48.07",
-    compute_capability="8.6",
     source=_TABLE,
 )
 A100_40 = Gpu(
@@ -74,7 +70,6 @@ A100_40 = Gpu(
     nvlink_gb_s=25.0,
     driver_floor="515.48.07",
     mig=True,
-    compute_capability="8.0",
     source=_AMPERE,
 )
 A100_80 = Gpu(
@@ -88,7 +83,6 @@ A100_80 = Gpu(
     nvlink_gb_s=25.0,
     driver_floor="515.48.07",
     mig=True,
-    compute_capability="8.0",
     source=_AMPERE,
 )
 A100_PCIE_80 = Gpu(
@@ -102,7 +96,6 @@ A100_PCIE_80 = Gpu(
     nvlink_gb_s=25.0,
     driver_floor="515.48.07",
     mig=True,
-    compute_capability="8.0",
     source=_TABLE,
 )
 L4 = Gpu(
@@ -113,7 +106,6 @@ L4 = Gpu(
     pci_ids=("10de:27b8",),
     pcie_gen=4,
     driver_floor="525.47.22",
-    compute_capability="8.9",
     source=_TABLE,
 )
 L40S = Gpu(
@@ -125,7 +117,6 @@ L40S = Gpu(
     pcie_gen=4,
     pcie_width=8,  # AWS connects 8 of the 16 lanes: real g6e.2xlarge, NVIDIA/k8s-test-infra qx-l40s.xml, 2026-08-21
     driver_floor="535.43.09",
-    compute_capability="8.9",
     source=_TABLE,
 )
 H100 = Gpu(
@@ -139,7 +130,6 @@ H100 = Gpu(
     nvlink_gb_s=26.562,
     driver_floor="525.47.07",
     mig=True,
-    compute_capability="9.0",
     source=_CAPTURE,
 )
 H100_NVL = Gpu(
@@ -153,7 +143,6 @@ H100_NVL = Gpu(
     nvlink_gb_s=26.562,
     driver_floor="535.43.09",
     mig=True,
-    compute_capability="9.0",
     source=_TABLE,
 )
 H200 = Gpu(
@@ -167,7 +156,6 @@ H200 = Gpu(
     nvlink_gb_s=26.562,
     driver_floor="550.40.65",
     mig=True,
-    compute_capability="9.0",
     source=_CAPTURE,
 )
 B200 = Gpu(
@@ -182,7 +170,6 @@ B200 = Gpu(
     driver_floor="570.133.20",
     open_module=OpenModule.REQUIRED,
     mig=True,
-    compute_capability="10.0",
     source=_TABLE,
 )
 B300 = Gpu(
@@ -197,7 +184,6 @@ B300 = Gpu(
     driver_floor="580.82.07",
     open_module=OpenModule.REQUIRED,
     mig=True,
-    compute_capability="10.3",
     source=_TABLE,
 )
 GB200 = Gpu(
@@ -213,7 +199,6 @@ GB200 = Gpu(
     open_module=OpenModule.REQUIRED,
     mig=True,
     needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
-    compute_capability="10.0",
     source=_TABLE,
 )
 GB300 = Gpu(
@@ -229,7 +214,6 @@ GB300 = Gpu(
     open_module=OpenModule.REQUIRED,
     mig=True,
     needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
-    compute_capability="10.3",
     source=_TABLE,
 )
 RTX_PRO_6000 = Gpu(
@@ -241,7 +225,6 @@ RTX_PRO_6000 = Gpu(
     pcie_gen=5,
     driver_floor="575.57.08",
     open_module=OpenModule.REQUIRED,
-    compute_capability="12.0",
     source=_TABLE,
 )
 

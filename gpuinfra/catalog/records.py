@@ -73,8 +73,6 @@ class Gpu:
     mig: bool = False
     needs_imex: bool = False
     """Whether the GPUs of several nodes share an NVLink domain, which requires the service `nvidia-imex` on each node."""
-    compute_capability: str = ""
-    """CUDA compute capability, such as `9.0`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +115,6 @@ class Fabric:
     """Older fabric provider that the machine supports with a special kernel: `tcpx` on A3 High."""
     gpudirect: bool = True
     rdma_read: bool = True
-    rdma_write: bool = True
 
     @property
     def is_rdma(self) -> bool:

@@ -12,6 +12,7 @@ import click
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.options import folder_option
+from gpuinfra.cli.rehearsals import KIND, installed, required
 
 if TYPE_CHECKING:
     from gpuinfra.engine.entries import Entry
@@ -55,24 +56,25 @@ def command(
     `clean` removes engines of other versions, Go toolchains and bundles, except those that were used in the last day. gpuinfra creates
     them again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that is in use is never removed.
     """
-    from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries, in_words
+    from gpuinfra.doctor.machine import size
+    from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries, in_words, remove
     from gpuinfra.engine.keep import cache_folder
     from gpuinfra.engine.module import read_module
-    from gpuinfra_rehearsal import kept
 
-    chosen = {ENGINE: engines, TOOLCHAIN: toolchains, BUNDLE: bundles, kept.KIND: rehearsals}
+    chosen = {ENGINE: engines, TOOLCHAIN: toolchains, BUNDLE: bundles, KIND: rehearsals}
     if action == "show" and (any(chosen.values()) or everything or limit is not None or dry_run):
         raise UsageError("these options select what to remove; use them with `gpuinfra cache clean`")
-    cache = cache_folder()
-    found = [*entries(cache, read_module(), time.time()), *kept.rehearsals(folder)]
+    cache, rehearsal = cache_folder(), required() if rehearsals else installed()
+    found = [*entries(cache, read_module(), time.time()), *(rehearsal.entries(folder) if rehearsal else ())]
     if action == "show":
         _show(found, cache, folder, as_json)
-        for row in kept.size_rows(cache, folder):
+        for row in size(cache, folder, rehearsal.size(folder) if rehearsal else 0):
             click.echo(f"warning: {row.found}; {row.fix}", err=True)
         return 0
     kinds = {kind for kind, is_chosen in chosen.items() if is_chosen or everything}
-    gone = _to_remove(found, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, kept.KEPT, limit)
-    removed = [one for one in gone if dry_run or _remove(one)]
+    gone = _to_remove(found, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, limit)
+    removes = {KIND: rehearsal.remove} if rehearsal else {}
+    removed = [one for one in gone if dry_run or removes.get(one.kind, remove)(one)]
     if as_json:
         click.echo(json.dumps({**_document(removed), "removed": not dry_run}, indent=2))
         return 0
@@ -90,24 +92,15 @@ def command(
     return 0
 
 
-def _to_remove(
-    found: list[Entry], kinds: set[str], everything: bool, explicit: str, limit: float | None
-) -> list[Entry]:
-    """Return what to remove. `explicit` is the reason for entries that are kept unless their kind is selected."""
+def _to_remove(found: list[Entry], kinds: set[str], everything: bool, limit: float | None) -> list[Entry]:
+    """Return what to remove. Rehearsals are kept unless their kind is selected."""
     from dataclasses import replace
 
     from gpuinfra.engine.entries import GB, over_limit
 
     own = [one for one in found if one.kind in kinds]
-    free = [replace(one, kept="") if not one.locked and (everything or one.kept == explicit) else one for one in own]
+    free = [replace(one, kept="") if not one.locked and (everything or one.kind == KIND) else one for one in own]
     return over_limit(free, 0 if limit is None else int(limit * GB))
-
-
-def _remove(entry: Entry) -> bool:
-    from gpuinfra.engine import entries
-    from gpuinfra_rehearsal import kept
-
-    return kept.remove(entry) if entry.kind == kept.KIND else entries.remove(entry)
 
 
 def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:

@@ -54,7 +54,7 @@ from gpuinfra.cli.plan import colored
 )
 @click.option("--force", is_flag=True, help="Replace the clone's stack file if it exists.")
 @click.option("--dry-run", is_flag=True, help="Print the report and the file without writing the file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/guides/second-region.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/reference/clone.md).")
 def command(
     stack: str,
     count: tuple[str, ...],

@@ -245,17 +245,15 @@ def fault_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
     The resource types of `cloud:error` are missing, because only the plan contains them.
     """
-    from gpuinfra_rehearsal.faults import CLOUD_FAULTS, ONLY_TARGET, node_faults
+    from gpuinfra.cli.rehearsals import installed
 
+    if (rehearsal := installed()) is None:
+        return
     pools = _pools(ctx)
     typed = incomplete.split(":")[1] if incomplete.startswith("node:") and incomplete.count(":") == 2 else ""
-    for label in [typed] if typed else [*node_values(ctx, ""), *(f"{pool}-1" for pool in pools)]:
-        yield from (f"node:{label}:{fault}" for fault in node_faults())
-    for fault in CLOUD_FAULTS:
-        targets = (
-            (*pools, *_values_in_stack(ctx, "kind"), *_values_in_stack(ctx, "zone")) if fault in ONLY_TARGET else ()
-        )
-        yield from (f"cloud:{fault}:{target}" for target in targets or [""])
+    labels = [typed] if typed else [*node_values(ctx, ""), *(f"{pool}-1" for pool in pools)]
+    targets = [*pools, *_values_in_stack(ctx, "kind"), *_values_in_stack(ctx, "zone")]
+    yield from rehearsal.faults(labels, targets)
 
 
 def _pools(ctx: click.Context) -> list[str]:

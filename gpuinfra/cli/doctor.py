@@ -25,18 +25,25 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
 
     The exit code is 1 if there is an error. Warnings and skipped items do not change the exit code.
     """
-    from gpuinfra.clouds.preflight import Answers, Question
-    from gpuinfra.doctor.machine import space
+    from gpuinfra.cli.rehearsals import KIND, install_command, installed
+    from gpuinfra.clouds.preflight import Answers, Question, skipped
+    from gpuinfra.doctor.machine import size, space
     from gpuinfra.doctor.run import rows_of
     from gpuinfra.engine.entries import size_limit
     from gpuinfra.engine.keep import cache_folder
-    from gpuinfra_rehearsal import kept, prerequisites
 
-    fix = "use --folder with a folder on another disk"
     size_limit()  # A wrong limit is a usage error, not a row.
-    disk = Question(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
-    size = Question(topic="disk", where="size", ask=lambda: kept.size_rows(cache_folder(), folder))
-    found = Answers(rows=tuple(rows_of(stack, [disk, size, *prerequisites.questions()])))
+    rehearsal = installed()
+    stored = rehearsal.size(folder) if rehearsal else 0
+    questions = [Question(topic="disk", where="size", ask=lambda: size(cache_folder(), folder, stored))]
+    if rehearsal:
+        fix = "use --folder with a folder on another disk"
+        disk = Question(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
+        questions = [disk, *questions, *rehearsal.questions()]
+    else:
+        absent = skipped(KIND, "package", "not installed", install_command())
+        questions.append(Question(topic=KIND, where="package", ask=lambda: [absent]))
+    found = Answers(rows=tuple(rows_of(stack, questions)))
     if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "stack": stack, **found.as_dict()}, indent=2))
     else:

@@ -22,7 +22,7 @@ NOT_KNOWN = "not known"
 
 @click.command("images")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--live", is_flag=True, help="Also query the cloud for the newest image (docs/reference/declaring.md).")
+@click.option("--live", is_flag=True, help="Also query the cloud for the newest image (docs/reference/images.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(stack: str, live: bool, as_json: bool) -> int:
     """Show the image of each pool in STACK, newer releases of the same image family, and what they change.

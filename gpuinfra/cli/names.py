@@ -53,7 +53,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     names = names_in(given)
     if names is None:
         raise UsageError(
-            f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/reference/declaring.md)"
+            f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/guides/dns-names.md)"
         )
     with (
         opened(given, stacks_of({})) as found,

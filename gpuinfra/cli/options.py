@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
 from gpuinfra.cli.stacks import Stacks, stacks_of
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -84,7 +85,7 @@ def stack_options(command: Any) -> Any:
 folder_option = click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".rehearsal"),
+    default=DEFAULT_FOLDER,
     show_default=True,
     help="Folder that contains the rehearsals.",
 )

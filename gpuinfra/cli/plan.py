@@ -171,7 +171,8 @@ def compared(
     path: Path, old: Path, against: str, day: date, prices: PriceFile | None = None, time: datetime | None = None
 ) -> PlanDiff:
     """Compare the stack file at `path` with an older declaration in the file `old`."""
-    from gpuinfra.report.plan_diff import PlanDiff, field_changes
+    from gpuinfra.cli.rehearsals import installed, not_installed
+    from gpuinfra.report.plan_diff import PlanDiff, Uncomparable, field_changes
     from gpuinfra.report.plan_json import report_of, unreadable
     from gpuinfra.spec.load import read_stack
 
@@ -189,10 +190,10 @@ def compared(
         return replace(diff, reason="the declaration has errors")
     if not diff.old.ok:
         return replace(diff, reason=f"the declaration of {against} has errors")
-    from gpuinfra_rehearsal.changes import Uncomparable, resource_changes
-
+    if (rehearsal := installed()) is None:
+        return replace(diff, reason=not_installed())
     try:
-        return replace(diff, resources=resource_changes(stacks[0], stacks[1], day))
+        return replace(diff, resources=rehearsal.resource_changes(stacks[0], stacks[1], day))
     except Uncomparable as problem:
         return replace(diff, reason=str(problem))
 

@@ -99,7 +99,7 @@ def declared(stack: str) -> Declared:
     plan = make_plan(loaded.spec, day)
     if plan.recovery is None or loaded.spec.recovery is None:
         raise UsageError(
-            f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/reference/declaring.md)"
+            f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/reference/recovery.md)"
         )
     return Declared(stack=stack, loaded=loaded, plan=plan, recovery=plan.recovery)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import click
@@ -67,42 +65,23 @@ def command(
     region of a stack with `recovery`, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
     """
     from gpuinfra.base.day import read_day
-    from gpuinfra.base.errors import Interrupted, UsageError
+    from gpuinfra.base.errors import UsageError
+    from gpuinfra.cli.rehearsals import required
     from gpuinfra.engine.entries import size_limit
-    from gpuinfra.engine.keep import cache_folder
-    from gpuinfra.report.progress import view_for
-    from gpuinfra.report.rehearsal_text import summary_lines
-    from gpuinfra_rehearsal import kept
-    from gpuinfra_rehearsal.folder import DEFAULT_FOLDER
-    from gpuinfra_rehearsal.run import rehearse
-    from gpuinfra_rehearsal.session import Options
 
     if action != "drill" and (to or lag_minutes is not None):
         raise UsageError(f"{'--to' if to else '--replication-lag'} is an option of `gpuinfra rehearse drill`; omit it")
     size_limit()  # An error in the limit is reported before the rehearsal.
-    view = view_for(sys.stderr if as_json else sys.stdout)
-    options = Options(
-        stack=stack,
+    return required().run(
+        action,
+        stack,
+        folder,
         faults=faults,
         deadline=deadline,
-        folder=folder,
         least_privilege=least_privilege,
         without_nodes=without_nodes,
         on=read_day(on, "--on") if on else None,
+        to=to,
+        lag_minutes=lag_minutes,
+        as_json=as_json,
     )
-    try:
-        with view.alive():
-            result = rehearse(action, options, view, to, lag_minutes)
-    except KeyboardInterrupt:
-        where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
-        raise Interrupted(
-            f"interrupted; the rehearsal data remains in {folder}; to continue, run "
-            f"`gpuinfra rehearse {action} {stack}{where}` again; to remove the data, run `gpuinfra rehearse destroy {stack}{where}`"
-        ) from None
-    if as_json:
-        click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))
-    for line in summary_lines(result.report, folder, result.closing):
-        view.line(line)
-    for row in kept.size_rows(cache_folder(), folder):
-        view.line(f"warning: {row.found}; {row.fix}")
-    return 0 if result.ok else 1

@@ -16,6 +16,7 @@ from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.base.json_text import parsed
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.stack_files import known_stacks, project_folder, stack_argument, stack_name
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER, required
 
 Resources = Sequence[Mapping[str, Any]]
 BACKEND_TIMEOUT_S = 15.0
@@ -83,19 +84,17 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
             other=other,
             named=_for_pulumi,
         )
-    from gpuinfra_rehearsal.access import NOTICE, rehearsed
-    from gpuinfra_rehearsal.folder import DEFAULT_FOLDER
-
+    rehearsal = required()
     place = "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
     return Stacks(
-        open=lambda name: rehearsed(name, folder),
-        open_cloud=lambda name: rehearsed(name, folder, nodes=False),
+        open=lambda name: rehearsal.opened(name, folder),
+        open_cloud=lambda name: rehearsal.opened(name, folder, nodes=False),
         up="gpuinfra rehearse up {stack}",
         restore=f"gpuinfra rehearse refresh {{stack}}{place} && gpuinfra rehearse up {{stack}}{place}",
         project=lambda name: (folder / short_name(name) / "project").resolve(),
         options=f" --rehearsal{place}",
         named=as_argument,
-        notice=NOTICE,
+        notice="rehearsal: these are stand-in nodes on this machine",
         marks={"rehearsal": True},
         records=folder,
         hosts_files=False,

@@ -25,7 +25,6 @@ class Existing:
 
 
 E = TypeVar("E", bound=Existing)
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,8 +67,6 @@ class Price:
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
     """Reason why the resource is not included."""
-    fixed: bool = False
-    """Whether the resource has an hourly or monthly price that the catalog does not contain. A plan lists it as not included."""
     rate: str = ""
     """Price item of the usage for which the resource is billed: `log_gb`, `data_event_100k`, `object_gb_month`, `home_gb`.
     A plan lists its price as not included."""
@@ -85,11 +83,6 @@ def by_usage(rate: str) -> Price:
 
 LOGS = by_usage("log_gb")
 OBJECTS = by_usage("object_gb_month")
-
-
-def unpriced(reason: str) -> Price:
-    """Exclude a resource that is billed by time or capacity, because the catalog has no price for it."""
-    return Price(item=None, reason=f"{reason}; the catalog has no price", fixed=True)
 
 
 def priced(item: str, rate: str = "") -> Price:

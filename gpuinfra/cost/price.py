@@ -36,14 +36,11 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     lines = tuple(_lines(plan, resources, prices))
     dates = [line.read for line in lines if line.read]
     usage = tuple(_rates(plan, resources, prices))
-    counts = Counter((type_, one.reason) for type_, one in _unpriced(resources))
-    listed = tuple(f"{count} x {type_}: {reason}" for (type_, reason), count in sorted(counts.items()))
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
         unknown=(
             *missing,
-            *listed,
             *(f"{one.mount}: {one.id}, existing, billed to its owner" for one in plan.existing_file_systems),
             *map(str, usage),
             BY_REQUEST,
@@ -60,15 +57,6 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 def _rates(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Rate]:
     known = profile_of(plan.cloud).service_prices
     return rates(plan, resources, lambda key: _service(key, plan, known, prices))
-
-
-def _unpriced(resources: Iterable[PlannedResource]) -> Iterator[tuple[str, Counted]]:
-    """Yield the module and type, such as `filestore Instance`, of each resource whose hourly or monthly price is not in the catalog,
-    and the reason."""
-    for one in resources:
-        if one.kind and one.kind.price.fixed:
-            module, _, name = one.type.split(":", 1)[1].partition(":")
-            yield f"{module.partition('/')[0]} {name}", one.kind.price
 
 
 def _resources(plan: Plan) -> tuple[PlannedResource, ...]:

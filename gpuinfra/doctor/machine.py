@@ -18,6 +18,7 @@ from gpuinfra.clouds import install_hint, installed_version, requirements_of
 from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
 from gpuinfra.engine import find_engine, keep
 from gpuinfra.engine.build import FREE_GB as BUILD_GB
+from gpuinfra.engine.entries import LIMIT_VARIABLE, in_words, size_limit, size_of
 
 BUILD = "python -m gpuinfra.engine"
 FREE_GB = 1.0
@@ -162,6 +163,17 @@ def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[
         yield warning("disk", what, f"{free:.1f} GB free in {there}", needed, fix)
     else:
         yield ok("disk", what, f"{free:.0f} GB free in {there}")
+
+
+def size(cache: Path, folder: Path, stored: int) -> Iterator[Row]:
+    """The cache and the `stored` bytes in a folder are not larger than the limit. Raises `UsageError` if the limit is not valid."""
+    limit, cached = size_limit(), size_of(cache)
+    if cached + stored > limit:
+        found = (
+            f"{in_words(cached)} in {cache} and {in_words(stored)} in {folder} exceed the limit of {in_words(limit)}"
+        )
+        fix = f"run `gpuinfra cache clean`, or `gpuinfra cache clean --rehearsals`, or set {LIMIT_VARIABLE} to a larger size"
+        yield warning("disk", "size", found, f"at most {in_words(limit)}", fix)
 
 
 def satisfies(version: str, allowed: str) -> bool:

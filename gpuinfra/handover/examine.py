@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.text import host_keys
-from gpuinfra.node.checks.fabric_test import CHECK, NO_GOOD_PAIR, UNKNOWN, WAITING
+from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, verdict
 
 Check = dict[str, object]
@@ -108,15 +108,12 @@ def _list(value: object) -> list[object]:
 
 
 def _untested(checks: tuple[Check, ...]) -> str:
-    waiting = (one for one in checks if one.get("id") == CHECK and one.get("found") == WAITING)
+    waiting = (one for one in checks if one.get("cause") == Cause.UNTESTED)
     return next((str(one.get("reason") or "the node has no partner yet") for one in waiting), "")
 
 
 def _undecided(blocking: tuple[Check, ...]) -> bool:
-    return bool(blocking) and all(
-        one.get("id") == CHECK and (one.get("found") == UNKNOWN or NO_GOOD_PAIR in str(one.get("reason")))
-        for one in blocking
-    )
+    return bool(blocking) and all(check.get("cause") == Cause.NO_GOOD_PAIR for check in blocking)
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:

@@ -1,8 +1,8 @@
 """Classifies the messages that a cloud returns when it does not launch nodes, and provides hints.
 
 Each cloud has a table `clouds/<cloud>/handover/refusals.json` with the messages of its provider: a regular expression, the kind, and public reports or
-provider documentation that contain such a message, with the date. `docs/reference/refusals.md` is generated from the tables. A message that matches no
-row has the kind `unknown`. Commands show every message unmodified.
+provider documentation that contain such a message, with the date. The documentation site lists them. A message that matches no row has the
+kind `unknown`. Commands show every message unmodified.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _end(
 def progress(verdict: FleetVerdict) -> str:
     """Return one line with the number of verified nodes and the state of the other nodes."""
     rest = [n for n in verdict.nodes if n.outcome != "verified"]
-    parts = [f"{n.label} {n.outcome}" for n in rest[:6]]
+    parts = [f"{n.label} {n.outcome}{' for the fabric test' if n.untested else ''}" for n in rest[:6]]
     parts += [f"{len(rest) - 6} more"] if len(rest) > 6 else []
     parts += [f"{group} lacks {count}" for group, count in verdict.missing.items()]
     line = f"{verdict.verified} of {verdict.expected} nodes verified"

@@ -107,7 +107,7 @@ class Answers:
         if answer.problem:
             state = states.recognize(answer.argv, answer.exit, answer.problem)
             if state is not None:
-                raise Broken(state.meaning, state.hint)
+                raise Broken(state.meaning, state.hint, state.cause)
             raise Unreadable("%s: %s" % (answer.command, shortened(answer.problem)))
         if answer.truncated:
             raise Unreadable("the output of %s exceeds the size limit of the evidence" % answer.command)
@@ -117,7 +117,7 @@ class Answers:
         answer = self.raw(name)
         state = states.recognize(answer.argv, answer.exit, answer.stdout + "\n" + answer.stderr)
         if state is not None:
-            raise Broken(state.describe(answer.stdout + "\n" + answer.stderr), state.hint)
+            raise Broken(state.describe(answer.stdout + "\n" + answer.stderr), state.hint, state.cause)
         if answer.exit != 0:
             output = shortened(answer.stderr.strip() or answer.stdout.strip() or "no output", 200)
             raise Unreadable("%s failed with exit code %d: %s" % (answer.command, answer.exit, output))
@@ -131,6 +131,8 @@ class Answers:
             except (Broken, Unreadable) as error:
                 self._cache[key] = error
         cached = self._cache[key]
-        if isinstance(cached, (Broken, Unreadable)):
-            raise type(cached)(cached.reason, cached.hint)
+        if isinstance(cached, Broken):
+            raise Broken(cached.reason, cached.hint, cached.cause)
+        if isinstance(cached, Unreadable):
+            raise Unreadable(cached.reason, cached.hint)
         return cached

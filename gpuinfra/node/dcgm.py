@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from .cause import Cause
 from .outcome import Unreadable, shortened
 
 LEVELS = {1: ("quick", 600), 2: ("medium", 1800), 3: ("long", 3600), 4: ("extra long", 4 * 3600)}
@@ -35,6 +36,8 @@ SEVERITIES = {
     5: "fix the configuration",
     6: "reset the GPU",
 }
+_REQUIRED = {2: Cause.REPLACEMENT_REQUIRED, 6: Cause.RESET_REQUIRED}
+"""Severities that decide what to do with the node."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Result:
     """The warnings from the test in one line."""
     errors: tuple[int | None, ...] = ()
     """The number of each error (dcgm_errors.h), or None for an error without one."""
+    causes: tuple[Cause, ...] = ()
+    """What the severities of the errors require."""
 
 
 def results(text: str) -> list[Result]:
@@ -74,7 +79,7 @@ def _walk(value: Any, test: str, found: list[Result]) -> None:
         if "status" in value:
             status = value["status"]
             word = status if isinstance(status, str) else "?"
-            found.append(Result(test, _where(value), word, _warnings(value), _errors(value)))
+            found.append(Result(test, _where(value), word, _warnings(value), _errors(value), _causes(value)))
         if "runtime_error" in value:
             raise Unreadable("dcgmi could not run the diagnostics: %s" % shortened(str(value["runtime_error"]), 200))
         for key, inner in value.items():
@@ -91,23 +96,36 @@ def _where(value: dict[str, Any]) -> str:
     return "GPU %s" % shortened(str(value["gpu_id"]), 20) if "gpu_id" in value else ""
 
 
-def _errors(value: dict[str, Any]) -> tuple[int | None, ...]:
-    return tuple(
-        one.get("error_id") if isinstance(one, dict) and isinstance(one.get("error_id"), int) else None
+def _listed(value: dict[str, Any]) -> list[Any]:
+    """Return the warnings and errors of a status."""
+    return [
+        entry
         for key in ("warnings", "warning", "errors", "error")
-        for one in (value[key] if isinstance(value.get(key), list) else [value[key]] if key in value else [])
-    )
+        for entry in (value[key] if isinstance(value.get(key), list) else [value[key]] if key in value else [])
+    ]
+
+
+def _number(entry: Any, key: str) -> int | None:
+    number = entry.get(key) if isinstance(entry, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def _errors(value: dict[str, Any]) -> tuple[int | None, ...]:
+    return tuple(_number(entry, "error_id") for entry in _listed(value))
+
+
+def _causes(value: dict[str, Any]) -> tuple[Cause, ...]:
+    severities = [_number(entry, "error_severity") for entry in _listed(value)]
+    return tuple(_REQUIRED[severity] for severity in severities if severity in _REQUIRED)
 
 
 def _warnings(value: dict[str, Any]) -> str:
     texts = []
-    for key in ("warnings", "warning", "errors", "error"):
-        for one in value[key] if isinstance(value.get(key), list) else [value.get(key)]:
-            if isinstance(one, dict):
-                number = one.get("error_severity")
-                severity = SEVERITIES.get(number) if isinstance(number, int) else None
-                text = str(one.get("warning") or one.get("error") or one.get("message") or "")
-                texts.append("%s%s" % (text, " (%s)" % severity if severity else ""))
-            elif isinstance(one, str):
-                texts.append(one)
+    for entry in _listed(value):
+        if isinstance(entry, dict):
+            severity = SEVERITIES.get(_number(entry, "error_severity") or 0)
+            text = str(entry.get("warning") or entry.get("error") or entry.get("message") or "")
+            texts.append("%s%s" % (text, " (%s)" % severity if severity else ""))
+        elif isinstance(entry, str):
+            texts.append(entry)
     return shortened("; ".join(texts), 200)

@@ -48,14 +48,16 @@ PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
 LEFT = "-left"
 """End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
-QUIET_S = 30.0
-"""Time without a new node after which the first round starts, in seconds."""
+QUIET_S = 10.0
+"""Time without a new node after which the first round starts, in seconds. A node that joins later takes part from the next
+round on, so a longer time delays all nodes for a few more pairs."""
 STALE_S = 1800.0
 """Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
 waits only minutes for the first round. If it is alive, it takes part from the second round on."""
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
-"""First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
-_JOIN_PAUSE_S = 10.0
+"""First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner.
+If the number of nodes is unknown, these waits and `_JOIN_PAUSE_S` shrink in proportion to a shorter `Settings.quiet_s`."""
+_JOIN_PAUSE_S = 5.0
 """Longest wait between two polls before the first round, if the number of nodes is unknown."""
 _STANDBY = 3
 """Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again.
@@ -205,6 +207,9 @@ class _Node:
         """Number of nodes whose turn to publish the first plan is earlier."""
         self._seen, self._changed = 0, self._started
         """Number of nodes that have joined, and the time at which this node first saw this number."""
+        self._due = float("inf")
+        """Time at which this node publishes the first plan if no other node joins."""
+        self._pace = 1.0 if settings.nodes else min(1.0, settings.quiet_s / QUIET_S)
 
     def run(self) -> Generator[Step, Any, Plan]:
         self._join(self._incarnation)
@@ -251,7 +256,7 @@ class _Node:
 
     def _next_plan(self) -> Generator[Step, Any, Plan]:
         """Wait for a later plan, and publish it if it is this node's turn."""
-        begun, pause = self._clock(), _FIRST_PAUSE_S
+        begun, pause = self._clock(), _FIRST_PAUSE_S * self._pace
         while True:
             plan = self._newest() or self._lead(self._clock() - begun)
             if plan is not None:
@@ -260,9 +265,10 @@ class _Node:
                 raise Missing("the fabric test has no verdict after %d s" % self._settings.limit_s)
             if self._is_abandoned(self._clock() - begun):
                 raise Ended("none of the nodes of this test continues it")
-            yield Pause(pause)
+            left = self._due - self._clock()
+            yield Pause(min(pause, left) if left > 0 else pause)
             longest = _JOIN_PAUSE_S if self._plan is None and not self._settings.nodes else _LAST_PAUSE_S
-            pause = min(pause * 1.5, longest)
+            pause = min(pause * 1.5, longest * self._pace)
 
     def _is_abandoned(self, waited: float) -> bool:
         """Return True if this node waits to take part in a test whose nodes have all left, restarted or died, or do not publish a plan anymore."""
@@ -347,8 +353,8 @@ class _Node:
             if waited >= settings.join_s:
                 raise Alone("no other node joined within %d s" % settings.join_s)
             return None
-        quiet = self._clock() - self._changed
-        return self._publish(0, joined, stale) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
+        self._due = self._changed + settings.quiet_s + self._turn * _TURN_S
+        return self._publish(0, joined, stale) if self._clock() >= self._due else None
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:

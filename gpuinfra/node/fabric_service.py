@@ -33,9 +33,8 @@ RESULT = Path(FABRIC_RESULT)
 HELPER = "-helper"
 """Part of the incarnation of a helper."""
 WAIT_S, LONGEST_WAIT_S = "GPUINFRA_FABRIC_WAIT_S", 3600
-"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 30.
-`BUSY_S` and `HELP_S` change in
-proportion, so nodes that wait are found sooner or later."""
+"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 10.
+`BUSY_S` and `HELP_S` change in proportion, so nodes that wait are found sooner or later."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
 from .answer import Answers
+from .cause import Cause
 from .checks import ALL
 from .checks.base import Check
 from .expectation import Machine
@@ -115,12 +116,16 @@ def _outcome(check: Check, answers: Answers, machine: Machine) -> Outcome:
         found = check.parse(answers, machine)
         result = check.judge(found, machine)
     except Broken as error:
-        return Outcome("fail", reason=error.reason, hint=error.hint)
+        return Outcome("fail", reason=error.reason, hint=error.hint, cause=error.cause)
     except Unreadable as error:
-        return Outcome("error", reason=error.reason, hint=error.hint)
+        return _error(error.reason, error.hint)
     except Exception as error:  # malformed output must not stop the other checks
-        return Outcome("error", reason="%s in the check: %s" % (type(error).__name__, error))
-    return result if result.outcome in OUTCOMES else Outcome("error", reason="the check returned no valid outcome")
+        return _error("%s in the check: %s" % (type(error).__name__, error))
+    return result if result.outcome in OUTCOMES else _error("the check returned no valid outcome")
+
+
+def _error(reason: str, hint: str | None = None) -> Outcome:
+    return Outcome("error", reason=reason, hint=hint, cause=Cause.UNREADABLE)
 
 
 def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
@@ -138,6 +143,7 @@ def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
         "unit": outcome.unit,
         "hint": escaped(outcome.hint or check.hint),
         "reason": None if outcome.reason is None else shortened(outcome.reason, 1000),
+        "cause": outcome.cause,
     }
 
 
@@ -149,7 +155,7 @@ class _UnknownCheck(Check):
 def _unknown_check(name: str) -> dict[str, Any]:
     check = _UnknownCheck()
     check.id = shortened(name, 20)
-    return _record(check, Outcome("error", reason="this version of the node program has no check %s" % check.id))
+    return _record(check, _error("this version of the node program has no check %s" % check.id))
 
 
 def _scalar(value: Any) -> Any:

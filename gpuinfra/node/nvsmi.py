@@ -51,7 +51,6 @@ class Log:
     """The parsed document."""
 
     driver_version: str
-    cuda_version: str
     attached_gpus: int
     gpus: tuple[Gpu, ...]
 
@@ -158,4 +157,4 @@ def parse(text: str) -> Log:
         raise Unreadable("nvidia-smi -q -x reports no number of attached GPUs")
     if not reader.top.get("driver_version"):
         raise Unreadable("nvidia-smi -q -x reports no driver version")
-    return Log(reader.top["driver_version"], reader.top.get("cuda_version", ""), int(attached), tuple(reader.gpus))
+    return Log(reader.top["driver_version"], int(attached), tuple(reader.gpus))

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from .cause import Cause
+
 
 class Phase(str, enum.Enum):
     """Phases run in order, because speed figures are meaningless if a GPU is missing."""
@@ -29,18 +31,25 @@ class Severity(str, enum.Enum):
 
 
 class _ToolOutput(Exception):
-    def __init__(self, reason: str, hint: str | None = None) -> None:
+    def __init__(self, reason: str, hint: str | None, cause: Cause) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
+        self.cause = cause
 
 
 class Broken(_ToolOutput):
     """The tool output shows a known broken state: the check fails."""
 
+    def __init__(self, reason: str, hint: str | None = None, cause: Cause = Cause.DIFFERS) -> None:
+        super().__init__(reason, hint, cause)
+
 
 class Unreadable(_ToolOutput):
     """The tool output is missing, truncated, garbled or unknown: the check ends in `error`, never in `pass`."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason, hint, Cause.UNREADABLE)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Outcome:
     unit: str | None = None
     reason: str | None = None
     hint: str | None = None
+    cause: Cause | None = None
+    """Why the check did not pass. None for a pass or a skip."""
 
 
 def passed(found: Any, expected: Any, unit: str | None = None) -> Outcome:
@@ -60,14 +71,21 @@ def passed(found: Any, expected: Any, unit: str | None = None) -> Outcome:
     return Outcome("pass", found, expected, unit)
 
 
-def failed(found: Any, expected: Any, reason: str, unit: str | None = None, hint: str | None = None) -> Outcome:
+def failed(
+    found: Any,
+    expected: Any,
+    reason: str,
+    unit: str | None = None,
+    hint: str | None = None,
+    cause: Cause | None = None,
+) -> Outcome:
     """Return a failure: the value differs. For a check of severity warn, `judge.py` turns it into `warn`."""
-    return Outcome("fail", found, expected, unit, reason, hint)
+    return Outcome("fail", found, expected, unit, reason, hint, cause or Cause.DIFFERS)
 
 
-def warned(found: Any, expected: Any, reason: str, unit: str | None = None) -> Outcome:
+def warned(found: Any, expected: Any, reason: str, unit: str | None = None, cause: Cause = Cause.DIFFERS) -> Outcome:
     """Return a warning that does not block the node."""
-    return Outcome("warn", found, expected, unit, reason)
+    return Outcome("warn", found, expected, unit, reason, cause=cause)
 
 
 def skipped(reason: str) -> Outcome:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .cause import Cause
+
 
 @dataclass(frozen=True)
 class State:
@@ -19,8 +21,7 @@ class State:
     pattern: str
     meaning: str
     hint: str
-    do: str = "reboot"
-    """The action, one of `advice.ACTIONS`."""
+    cause: Cause
     tool: str = "nvidia-smi"
     exit: int | None = None
     """An exit code that identifies this state without any text."""
@@ -39,61 +40,67 @@ STATES = (
         "the loaded kernel module and the user-space libraries have different versions (NVML error 18)",
         "drain and reboot the node; if the mismatch persists, an upgrade replaced the driver: compare "
         "/proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
+        Cause.DRIVER_MISMATCH,
         exit=18,
     ),
     State(
         r"Unable to determine the device handle for GPU",
         "a GPU no longer responds",
         "drain the node, search the kernel log for Xid 79, and reboot the node; replace it if a GPU stops responding again",
+        Cause.GPU_UNRESPONSIVE,
     ),
     State(
         r"GPU is lost|\[GPU is lost\]",
         "the driver lost a GPU (NVML error 15)",
         "drain and reboot the node; replace it if the GPU is lost again",
+        Cause.GPU_LOST,
         exit=15,
     ),
     State(
         r"No devices were found",
         "the driver is loaded but initialized no GPU",
         "search journalctl -k -b for RmInitAdapter or GSP lines; reboot once, then replace the node",
+        Cause.NO_GPU_INITIALIZED,
     ),
     State(
         r"couldn't communicate with the NVIDIA driver",
         "the NVIDIA kernel module is not loaded",
         "run dkms status and modprobe nvidia; rerun the driver step if no module is built for the running kernel",
+        Cause.DRIVER_NOT_LOADED,
         exit=9,
-        do="configure",
     ),
     State(
         r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked)",
         "NVML cannot be initialized",
         "reboot the node; in a container, use CDI and recreate the container",
+        Cause.NVML_UNAVAILABLE,
     ),
     State(
         r"infoROM is corrupted",
         "the infoROM of a GPU is corrupt",
         "drain the node and replace it: an infoROM cannot be repaired",
+        Cause.INFOROM_CORRUPT,
         exit=14,
-        do="replace",
     ),
     State(
         r"NVML (?:Shared Library|library) (?:Not Found|couldn't be found)|couldn't find libnvidia-ml\.so",
         "the driver's user-space library is missing",
         "rerun the driver step",
+        Cause.LIBRARY_MISSING,
         exit=12,
-        do="configure",
     ),
     State(
         r"^not found$",
         "nvidia-smi is not installed",
         "rerun the driver step; the journal /var/lib/gpuinfra/state.json shows where it stopped",
+        Cause.TOOL_MISSING,
         exit=127,
-        do="configure",
     ),
     State(
         r"^timed out",
         "nvidia-smi does not respond: the driver or a GPU hangs",
         "drain the node and read journalctl -k -b; reboot the node, and replace it if nvidia-smi hangs again",
+        Cause.TOOL_HANGS,
     ),
 )
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .cause import Action
+
 TO_DO = {
-    "nothing": "an application error: no action for the node",
-    "look": "check whether the error recurs, and report it to the cloud's support if it does",
-    "reset": "drain the node and reset the GPU, or reboot if it cannot be reset alone",
-    "reboot": "drain and reboot the node; replace it if the error returns",
-    "replace": "drain and replace the node: the hardware needs service",
+    Action.NOTHING: "an application error: no action for the node",
+    Action.LOOK: "check whether the error recurs, and report it to the cloud's support if it does",
+    Action.RESET: "drain the node and reset the GPU, or reboot if it cannot be reset alone",
+    Action.REBOOT: "drain and reboot the node; replace it if the error returns",
+    Action.REPLACE: "drain and replace the node: the hardware needs service",
 }
 """Maps each action to the instruction for the operator."""
 
@@ -27,8 +29,7 @@ class Xid:
     meaning: str
     severity: str
     """`log` (an application error), `warn`, `drain`."""
-    do: str
-    """A key of `TO_DO`."""
+    do: Action
     more: str = ""
     """Further instructions."""
 
@@ -39,58 +40,62 @@ class Xid:
 
 
 XIDS: dict[int, Xid] = {
-    **{number: Xid("application error", "log", "nothing") for number in (13, 31, 32, 69, 80, 94)},
-    **{number: Xid("channel removed or cleaned up", "log", "nothing") for number in (43, 44, 45)},
-    46: Xid("GPU stopped processing", "drain", "reset"),
-    48: Xid("double-bit memory error", "drain", "reset", "read remapped rows (G6) afterwards"),
-    54: Xid("auxiliary power is not connected", "drain", "replace"),
-    62: Xid("power management unit halted", "drain", "reset"),
-    63: Xid("row remapping recorded", "log", "nothing", "the row is remapped at the GPU's next reset, see G6"),
-    64: Xid("row remapping failed", "drain", "reset", "replace the node if the error recurs"),
-    74: Xid("NVLink error", "drain", "reboot", "look for SXid lines: the switch may be at fault"),
-    79: Xid("GPU has fallen off the bus", "drain", "reboot"),
-    92: Xid("high rate of single-bit errors", "warn", "look", "see G5 and G6"),
-    95: Xid("uncontained memory error", "drain", "reset"),
-    109: Xid("context switch timeout", "drain", "reset"),
-    110: Xid("security fault", "drain", "reset"),
-    119: Xid("GSP timeout", "drain", "reset"),
-    120: Xid("GSP error", "drain", "reset"),
-    121: Xid("chip-to-chip link error", "warn", "look"),
-    136: Xid("NVLink training failed", "drain", "reset"),
-    137: Xid("NVLink privilege error", "log", "nothing"),
-    140: Xid("unrecovered memory error", "drain", "reset"),
-    143: Xid("GPU initialization error", "drain", "reset"),
+    **{number: Xid("application error", "log", Action.NOTHING) for number in (13, 31, 32, 69, 80, 94)},
+    **{number: Xid("channel removed or cleaned up", "log", Action.NOTHING) for number in (43, 44, 45)},
+    46: Xid("GPU stopped processing", "drain", Action.RESET),
+    48: Xid("double-bit memory error", "drain", Action.RESET, "read remapped rows (G6) afterwards"),
+    54: Xid("auxiliary power is not connected", "drain", Action.REPLACE),
+    62: Xid("power management unit halted", "drain", Action.RESET),
+    63: Xid("row remapping recorded", "log", Action.NOTHING, "the row is remapped at the GPU's next reset, see G6"),
+    64: Xid("row remapping failed", "drain", Action.RESET, "replace the node if the error recurs"),
+    74: Xid("NVLink error", "drain", Action.REBOOT, "look for SXid lines: the switch may be at fault"),
+    79: Xid("GPU has fallen off the bus", "drain", Action.REBOOT),
+    92: Xid("high rate of single-bit errors", "warn", Action.LOOK, "see G5 and G6"),
+    95: Xid("uncontained memory error", "drain", Action.RESET),
+    109: Xid("context switch timeout", "drain", Action.RESET),
+    110: Xid("security fault", "drain", Action.RESET),
+    119: Xid("GSP timeout", "drain", Action.RESET),
+    120: Xid("GSP error", "drain", Action.RESET),
+    121: Xid("chip-to-chip link error", "warn", Action.LOOK),
+    136: Xid("NVLink training failed", "drain", Action.RESET),
+    137: Xid("NVLink privilege error", "log", Action.NOTHING),
+    140: Xid("unrecovered memory error", "drain", Action.RESET),
+    143: Xid("GPU initialization error", "drain", Action.RESET),
     **{
-        number: Xid("NVLink 5 error", "warn", "look", "drain the node if the line contains Fatal")
+        number: Xid("NVLink 5 error", "warn", Action.LOOK, "drain the node if the line contains Fatal")
         for number in range(144, 151)
     },
-    151: Xid("key rotation error", "drain", "reboot"),
-    154: Xid("recovery action changed", "drain", "reboot", "the line names the action that the driver requests"),
-    155: Xid("NVLink software error", "drain", "reset"),
-    156: Xid("a resource was retired", "drain", "reset"),
-    157: Xid("retiring a resource failed", "warn", "look"),
-    158: Xid("GPU fatal timeout", "drain", "reset"),
-    162: Xid("power smoothing capability", "log", "nothing"),
-    163: Xid("power smoothing lifetime", "log", "nothing"),
-    164: Xid("power smoothing lifetime", "log", "nothing"),
-    165: Xid("power smoothing lifetime", "warn", "look"),
-    167: Xid("PCIe fatal timeout", "drain", "reboot"),
-    168: Xid("protected memory was lost", "drain", "reboot"),
-    169: Xid("security processor halted", "drain", "reboot", "on Blackwell also: the proprietary module is loaded"),
-    171: Xid("detail of a DRAM error (Xid 48)", "drain", "reset"),
-    172: Xid("detail of an SRAM error (Xid 48)", "drain", "reset"),
+    151: Xid("key rotation error", "drain", Action.REBOOT),
+    154: Xid("recovery action changed", "drain", Action.REBOOT, "the line names the action that the driver requests"),
+    155: Xid("NVLink software error", "drain", Action.RESET),
+    156: Xid("a resource was retired", "drain", Action.RESET),
+    157: Xid("retiring a resource failed", "warn", Action.LOOK),
+    158: Xid("GPU fatal timeout", "drain", Action.RESET),
+    162: Xid("power smoothing capability", "log", Action.NOTHING),
+    163: Xid("power smoothing lifetime", "log", Action.NOTHING),
+    164: Xid("power smoothing lifetime", "log", Action.NOTHING),
+    165: Xid("power smoothing lifetime", "warn", Action.LOOK),
+    167: Xid("PCIe fatal timeout", "drain", Action.REBOOT),
+    168: Xid("protected memory was lost", "drain", Action.REBOOT),
+    169: Xid(
+        "security processor halted", "drain", Action.REBOOT, "on Blackwell also: the proprietary module is loaded"
+    ),
+    171: Xid("detail of a DRAM error (Xid 48)", "drain", Action.RESET),
+    172: Xid("detail of an SRAM error (Xid 48)", "drain", Action.RESET),
 }
 
-UNKNOWN = Xid("not in the table", "drain", "reboot", "find the Xid in NVIDIA's Xid catalog, and add it to the table")
+UNKNOWN = Xid(
+    "not in the table", "drain", Action.REBOOT, "find the Xid in NVIDIA's Xid catalog, and add it to the table"
+)
 
 ACTIONS_OF_154 = {
-    "None": "nothing",
-    "GPU Reset Required": "reset",
-    "PF FLR": "reset",
-    "Node Reboot Required": "reboot",
-    "OS Reboot": "reboot",
-    "Drain P2P": "reset",
-    "Drain and Reset": "reset",
+    "None": Action.NOTHING,
+    "GPU Reset Required": Action.RESET,
+    "PF FLR": Action.RESET,
+    "Node Reboot Required": Action.REBOOT,
+    "OS Reboot": Action.REBOOT,
+    "Drain P2P": Action.RESET,
+    "Drain and Reset": Action.RESET,
 }
-"""Maps the action in the text of Xid 154 to a key of `TO_DO` or `nothing`. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or
+"""Maps the action in the text of Xid 154 to the action for the node. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or
 `PF FLR` (a reset of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, retrieved 2026-11)."""

@@ -5,151 +5,120 @@ The values come from the catalog record and the software lock. `REQUIRED` determ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import FilePlan, OwnStep, Step
-from gpuinfra.software.environment import ROOT_FREE_GIB
+from gpuinfra.plan.environment import ROOT_FREE_GIB
+from gpuinfra.plan.facts import PoolFacts
+from gpuinfra.plan.model import Step
 from gpuinfra.software.lock import Lock
 
 
-class Facts(NamedTuple):
-    """Facts that determine whether a check applies."""
-
-    machine: MachineType
-    fabric: bool
-    lustre: bool
-    cloud: str
-    mig: bool = False
-    burn_in: int = 1
-    fabric_test: bool = False
-    """Whether the nodes must pass the fabric test (`fabric_test.py`)."""
-    home: bool = False
-    lnet_efa: int = 0
-    """Number of EFA devices that Lustre uses."""
-    containers: tuple[str, ...] = ()
-    """Container runtimes that the declaration lists."""
-    exporter: bool = False
-    """Whether the nodes run the DCGM exporter."""
-    buckets: bool = False
-    """Whether the nodes mount buckets."""
-    guarded: bool = False
-    """Whether nodes block containers from the metadata service."""
-    files: bool = False
-    """Whether the declaration lists files or environment variables."""
-
-
-def _always(_: Facts) -> bool:
+def _always(_: PoolFacts) -> bool:
     return True
 
 
-def _gpu(f: Facts) -> bool:
+def _gpu(f: PoolFacts) -> bool:
     return f.machine.gpu is not None
 
 
-def _switch(f: Facts) -> bool:
+def _switch(f: PoolFacts) -> bool:
     return f.machine.nvswitch
 
 
-def _blackwell(f: Facts) -> bool:
+def _blackwell(f: PoolFacts) -> bool:
     """Whether the machine type has a fourth-generation NVSwitch, which requires a subnet manager."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch == "blackwell"
 
 
-def _partitioned(f: Facts) -> bool:
+def _partitioned(f: PoolFacts) -> bool:
     """Whether GPUs are partitioned with MIG."""
-    return f.mig
+    return bool(f.mig)
 
 
-def _links(f: Facts) -> bool:
+def _links(f: PoolFacts) -> bool:
     return bool(f.machine.gpu and f.machine.gpu.nvlinks and f.machine.gpus > 1)
 
 
-def _efa(f: Facts) -> bool:
+def _efa(f: PoolFacts) -> bool:
     return bool(f.fabric and f.machine.fabric and f.machine.fabric.provider == "efa")
 
 
-def _fabric(f: Facts) -> bool:
+def _fabric(f: PoolFacts) -> bool:
     return bool(f.fabric and f.machine.fabric)
 
 
-def _provider(*names: str) -> Callable[[Facts], bool]:
+def _provider(*names: str) -> Callable[[PoolFacts], bool]:
     """Return a condition that is true for these fabric providers."""
     return lambda f: bool(f.fabric and f.machine.fabric and f.machine.fabric.provider in names)
 
 
-def _several_gvnics(f: Facts) -> bool:
+def _several_gvnics(f: PoolFacts) -> bool:
     """Whether the node has gVNICs for the fabric or a second host network, in addition to its primary interface."""
-    return f.fabric and gvnics(f.machine) > 1
+    return f.gvnics > 1
 
 
-def gvnics(machine: MachineType) -> int:
-    """Return the number of gVNICs that the machine type has, which is 0 on clouds other than Google Cloud."""
-    return sum(1 for nic in machine.nics if nic.kind == "gvnic")
+def _lustre(f: PoolFacts) -> bool:
+    return bool(f.lustre)
 
 
-def _lustre(f: Facts) -> bool:
-    return f.lustre
+def _home(f: PoolFacts) -> bool:
+    return bool(f.homes)
 
 
-def _home(f: Facts) -> bool:
-    return f.home
+def _buckets(f: PoolFacts) -> bool:
+    return bool(f.buckets)
 
 
-def _buckets(f: Facts) -> bool:
-    return f.buckets
-
-
-def _over_efa(f: Facts) -> bool:
+def _over_efa(f: PoolFacts) -> bool:
     return f.lnet_efa > 0
 
 
-def _container_runtime(f: Facts) -> bool:
+def _container_runtime(f: PoolFacts) -> bool:
     """Whether containers use the GPUs, or the declaration lists a runtime that C1 reads."""
     return f.machine.gpu is not None or "docker" in f.containers
 
 
-def _enroot(f: Facts) -> bool:
+def _enroot(f: PoolFacts) -> bool:
     return "enroot" in f.containers
 
 
-def _exporter(f: Facts) -> bool:
+def _exporter(f: PoolFacts) -> bool:
     return f.exporter
 
 
-def _guarded(f: Facts) -> bool:
-    return f.guarded
+def _guarded(f: PoolFacts) -> bool:
+    return bool(f.guarded)
 
 
-def _files(f: Facts) -> bool:
-    return f.files
+def _files(f: PoolFacts) -> bool:
+    return bool(f.files)
 
 
-def _fabric_state(f: Facts) -> bool:
+def _fabric_state(f: PoolFacts) -> bool:
     """Whether the GPUs report a fabric state. Hopper and later GPUs do."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
-def _host_copy(f: Facts) -> bool:
+def _host_copy(f: PoolFacts) -> bool:
     """Whether the catalog has a floor for the copy between host memory and GPU. The copy test sees only one instance of a GPU with MIG."""
     return not f.mig and any(floor.check == "B5" for floor in f.machine.floors)
 
 
-def _network_plugin(f: Facts) -> bool:
+def _network_plugin(f: PoolFacts) -> bool:
     """Whether NCCL can use the fabric. NCCL runs on whole GPUs; with MIG, it finds no more than one instance."""
     return _fabric(f) and _gpu(f) and not f.mig
 
 
-def _fabric_test(f: Facts) -> bool:
+def _fabric_test(f: PoolFacts) -> bool:
     return f.fabric_test
 
 
-def _burn_in(level: int) -> Callable[[Facts], bool]:
+def _burn_in(level: int) -> Callable[[PoolFacts], bool]:
     return lambda f: f.machine.gpu is not None and f.burn_in >= level and not f.mig
 
 
-REQUIRED: dict[str, Callable[[Facts], bool]] = {
+REQUIRED: dict[str, Callable[[PoolFacts], bool]] = {
     **dict.fromkeys(("P2", "P3", "S1", "S2"), _always),
     **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
@@ -189,61 +158,25 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
 """Maps each check to the condition under which nodes run it. Other checks (N5, B2, B3) run on request, and the report lists them as not checked."""
 
 
-def expectation(
-    machine: MachineType,
-    lock: Lock,
-    *,
-    cloud: str,
-    fabric: bool,
-    file_systems: tuple[str, ...],
-    lustre: bool,
-    steps: tuple[Step, ...],
-    homes: tuple[str, ...] = (),
-    buckets: tuple[tuple[str, bool], ...] = (),
-    lnet_efa: int = 0,
-    mig: tuple[str, ...] = (),
-    burn_in: int = 1,
-    fabric_test: bool = False,
-    energy: bool = False,
-    guarded: tuple[str, ...] = (),
-    files: tuple[FilePlan, ...] = (),
-    variables: Mapping[str, str] | None = None,
-) -> dict[str, object]:
-    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only.
-    `energy` makes the nodes record the energy of their GPUs."""
-    containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
-    facts = Facts(
-        machine=machine,
-        fabric=fabric,
-        lustre=lustre,
-        cloud=cloud,
-        mig=bool(mig),
-        burn_in=burn_in,
-        fabric_test=fabric_test,
-        home=bool(homes),
-        buckets=bool(buckets),
-        lnet_efa=lnet_efa,
-        guarded=bool(guarded),
-        files=bool(files),
-        containers=containers,
-        exporter=lock.choice("dcgm_exporter") is not None,
-    )
-    gpu = machine.gpu
+def expectation(facts: PoolFacts, steps: tuple[Step, ...]) -> dict[str, object]:
+    """Return the content of `expectation.json` for a pool whose nodes run these steps."""
+    machine, lock, gpu = facts.machine, facts.lock, facts.machine.gpu
+    fabric = machine.fabric if facts.fabric else None
     content: dict[str, object] = {
         "schema": "gpuinfra.expectation/1",
         "machine": machine.name,
-        "cloud": cloud,
+        "cloud": facts.cloud,
         "gpus": machine.gpus,
         "nvswitch": machine.nvswitch,
-        "fabric_devices": machine.fabric.devices if machine.fabric and fabric else 0,
-        "fabric_device_gbps": machine.fabric.gbps / machine.fabric.devices if machine.fabric and fabric else 0,
+        "fabric_devices": fabric.devices if fabric else 0,
+        "fabric_device_gbps": fabric.gbps / fabric.devices if fabric else 0,
         "fabric_provider": lock.fabric,
         "open_module": lock.flavour == "open",
         "software": _software(lock),
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
-        "file_systems": list(file_systems),
+        "file_systems": list(facts.lustre),
         "required": [check for check, needed in REQUIRED.items() if needed(facts)],
-        "skips": _skips(machine, mig=bool(mig)),
+        "skips": _skips(machine, mig=bool(facts.mig)),
         "steps": [step.id for step in steps],
     }
     if gpu:
@@ -258,39 +191,29 @@ def expectation(
             "ecc": gpu.ecc,
             "arch": gpu.arch,
         }
-    if own := {step.id: step.sha256 for step in steps if isinstance(step, OwnStep)}:
-        content["own_steps"] = own
-    if files:
-        content["files"] = [
-            {"path": one.path, "sha256": one.sha256, "owner": one.owner, "group": one.group, "mode": one.mode}
-            for one in files
-        ]
-    if variables:
-        content["variables"] = dict(variables)
-    if lnet_efa:
-        content["lnet_efa"] = lnet_efa
-    if containers:
-        content["containers"] = list(containers)
-    if guarded:
-        content["metadata_guarded"] = list(guarded)
-    if homes:
-        content["homes"] = list(homes)
-    if buckets:
-        content["buckets"] = [{"mount": mount, "read_only": read_only} for mount, read_only in buckets]
-    if mig:
-        content |= {"mig": True, "mig_profiles": list(mig)}
-    if energy:
-        content["energy"] = True
-    if burn_in > 1:
-        content["burn_in"] = burn_in
-    if fabric and gvnics(machine):
-        content["gvnics"] = gvnics(machine)
-    if machine.floors:
-        content["floors"] = [
+    optional: dict[str, object] = {
+        "own_steps": {step.id: step.sha256 for step in facts.own_steps},
+        "files": [
+            {"path": file.path, "sha256": file.sha256, "owner": file.owner, "group": file.group, "mode": file.mode}
+            for file in facts.files
+        ],
+        "variables": dict(facts.variables),
+        "lnet_efa": facts.lnet_efa,
+        "containers": list(facts.containers),
+        "metadata_guarded": list(facts.guarded),
+        "homes": list(facts.homes),
+        "buckets": [{"mount": bucket.mount, "read_only": bucket.read_only} for bucket in facts.buckets],
+        "mig": bool(facts.mig),
+        "mig_profiles": list(facts.mig),
+        "energy": facts.energy,
+        "burn_in": facts.burn_in if facts.burn_in > 1 else None,
+        "gvnics": facts.gvnics,
+        "floors": [
             {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit}
             for floor in machine.floors
-        ]
-    return content
+        ],
+    }
+    return content | {name: value for name, value in optional.items() if value}
 
 
 def _software(lock: Lock) -> dict[str, object]:

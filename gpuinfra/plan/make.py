@@ -7,7 +7,7 @@ does not affect the plan. Adding a pool does not change the names or addresses o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -17,8 +17,10 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import machines_of, zoning_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost import Cost, price
+from gpuinfra.plan.environment import environment
 from gpuinfra.plan.expectation import expectation
-from gpuinfra.plan.fabric_test import fabric_test
+from gpuinfra.plan.fabric_test import FabricTest, fabric_test
+from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.plan.model import (
     AuditPlan,
@@ -27,7 +29,9 @@ from gpuinfra.plan.model import (
     EvidencePlan,
     ExistingFileSystemPlan,
     FileSystemPlan,
+    Group,
     HandoverPlan,
+    Image,
     IngressPlan,
     NetworkPlan,
     NodeRolePlan,
@@ -37,10 +41,9 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
-from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib, users_home
+from gpuinfra.plan.storage import created, existing_of, named
 from gpuinfra.plan.window import moment, until
 from gpuinfra.plan.zones import Zoning
-from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
@@ -66,8 +69,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
             pool,
             machines[pool.machine],
             zoning.by_pool[pool.name],
-            file_systems,
-            existing,
+            (*file_systems, *existing),
             now or today,
             decisions,
         )
@@ -137,113 +139,34 @@ def _pool(
     pool: Pool,
     machine: MachineType,
     zone: str,
-    file_systems: tuple[FileSystemPlan, ...],
-    existing: tuple[ExistingFileSystemPlan, ...],
+    file_systems: tuple[FileSystemPlan | ExistingFileSystemPlan, ...],
     today: date,
     decisions: list[Decision],
 ) -> PoolPlan:
-    fabric = machine.fabric is not None and pool.fabric != "none"
-    image, why = cloud.image(spec, pool, machine)
-    decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
-    decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))
+    """Return the plan of a pool, and add its decisions."""
+    image, image_why = cloud.image(spec, pool, machine)
     groups, placed = cloud.groups(pool, machine, zone, today)
     if spec.expires_at:
         groups = tuple(until(group, today, moment(spec.expires_at)) for group in groups)
-    decisions.extend(placed)
-    if fabric and len(groups) > 1:
-        reason = "the fabric does not span zones, so all capacity in the pool is in one zone"
-        decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
-    chosen = pool_lock(spec, pool, machine, cloud.software, image)
-    decisions.extend(
-        Decision(path=f"{pool.name}.software.{choice.name}", chosen=choice.version, why=choice.why)
-        for choice in chosen.choices
-    )
-    mounts = sorted((entry.kind, entry.mount) for entry in (*file_systems, *existing))
-    lustre = tuple(mount for kind, mount in mounts if kind == "lustre")
-    homes = tuple(mount for kind, mount in mounts if kind == "home")
-    lnet = lnet_efa_devices((*file_systems, *existing), machine, fabric=fabric)
-    buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.buckets else ()
-    guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
-    client = cloud.software.buckets.step if buckets and cloud.software.buckets else None
-    decisions.extend(
-        Decision(
-            path=f"{pool.name}.users.{user.name}",
-            chosen=f"{user.uid}, {users_home(homes)}/{user.name}{', sudo' if user.sudo else ''}",
-            why=f"the declaration lists the user with {counted(len(user.ssh_keys), 'key')}",
-        )
-        for user in spec.access.users
-    )
     tested = fabric_test(spec, pool, machine)
-    decisions.append(Decision(path=f"{pool.name}.fabric_test", chosen=tested.mode, why=tested.why))
-    files = of_pool(spec, pool)
-    decisions.extend(
-        Decision(
-            path=f"{pool.name}.files.{one.path}", chosen=f"{one.owner}:{one.group} {one.mode}", why=f"from {one.source}"
-        )
-        for one in files
-    )
-    todo = (
-        *steps(
-            machine,
-            chosen,
-            lustre=bool(lustre),
-            home=bool(homes),
-            mig=bool(pool.mig),
-            metadata=bool(cloud.metadata_to_guard),
-            packages=bool(spec.software.packages),
-            buckets=client,
-            users=bool(spec.access.users),
-            files=bool(files),
-        ),
-        *own_steps(spec.software.steps, pool.name),
-    )
+    facts = _facts(spec, cloud, pool, machine, image, file_systems, tested)
+    pool_steps = steps(facts)
+    decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=image_why))
+    decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))
+    decisions.extend(placed)
+    decisions.extend(_decisions(pool.name, zone, groups, facts, tested))
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,
         count=sum(group.count for group in groups),
         groups=groups,
-        nics=cloud.nics(machine, fabric=fabric),
+        nics=cloud.nics(machine, fabric=facts.fabric),
         image=image,
         disk=cloud.disk(pool, machine, image),
-        steps=todo,
-        expectation=expectation(
-            machine,
-            chosen,
-            cloud=spec.cloud,
-            fabric=fabric,
-            file_systems=lustre,
-            lustre=bool(lustre),
-            lnet_efa=lnet,
-            homes=homes,
-            buckets=tuple((entry.mount, entry.read_only) for entry in buckets),
-            steps=todo,
-            mig=tuple(sorted(pool.mig, reverse=True)),
-            burn_in=spec.handover.burn_in,
-            fabric_test=tested.required,
-            energy=pool.idle_stop is not None,
-            guarded=guarded,
-            files=files,
-            variables=variables(spec, pool),
-        ),
-        versions=environment(
-            machine,
-            chosen,
-            cloud=cloud.software,
-            mirror_url=spec.software.mirror_url,
-            homes=tuple((one.mount, one.service) for one in (*file_systems, *existing) if one.kind == "home"),
-            other_homes="site" not in spec.made_layers,
-            lnet_efa=lnet,
-            guarded=guarded,
-            buckets=tuple(
-                f"{entry.name} {entry.mount} {'ro' if entry.read_only else 'rw'} {object_cache_gib(entry, machine)}"
-                for entry in buckets
-            ),
-            packages=spec.software.packages,
-            users=spec.access.users,
-            users_home=users_home(homes),
-            files=tuple(f"{one.sha256} {one.mode} {one.owner} {one.group} {one.path}" for one in files),
-        ),
-        files=files,
+        steps=pool_steps,
+        expectation=expectation(facts, pool_steps),
+        versions=environment(facts),
+        files=facts.files,
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),
         ssh_keys=spec.access.ssh_keys,
@@ -251,6 +174,57 @@ def _pool(
         at_once_percent=pool.renew.at_once_percent,
         tags=dict(sorted(pool.tags.items())),
     )
+
+
+def _facts(
+    spec: ClusterSpec,
+    cloud: CloudProfile,
+    pool: Pool,
+    machine: MachineType,
+    image: Image,
+    file_systems: tuple[FileSystemPlan | ExistingFileSystemPlan, ...],
+    tested: FabricTest,
+) -> PoolFacts:
+    return PoolFacts(
+        cloud=spec.cloud,
+        machine=machine,
+        software=cloud.software,
+        lock=pool_lock(spec, pool, machine, cloud.software, image),
+        fabric=machine.fabric is not None and pool.fabric != "none",
+        file_systems=file_systems,
+        other_homes="site" not in spec.made_layers,
+        mig=tuple(sorted(pool.mig, reverse=True)),
+        fabric_test=tested.required,
+        burn_in=spec.handover.burn_in,
+        energy=pool.idle_stop is not None,
+        metadata=cloud.metadata_to_guard,
+        containers_reach_metadata=pool.containers_reach_metadata,
+        users=spec.access.users,
+        packages=spec.software.packages,
+        files=of_pool(spec, pool),
+        variables=variables(spec, pool),
+        own_steps=own_steps(spec.software.steps, pool.name),
+        mirror_url=spec.software.mirror_url,
+    )
+
+
+def _decisions(
+    name: str, zone: str, groups: tuple[Group, ...], facts: PoolFacts, tested: FabricTest
+) -> Iterator[Decision]:
+    """Yield the decisions about the zone, the software, the users, the test and the files of a pool."""
+    if facts.fabric and len(groups) > 1:
+        reason = "the fabric does not span zones, so all capacity in the pool is in one zone"
+        yield Decision(path=f"{name}.zone", chosen=zone, why=reason)
+    for choice in facts.lock.choices:
+        yield Decision(path=f"{name}.software.{choice.name}", chosen=choice.version, why=choice.why)
+    for user in facts.users:
+        chosen = f"{user.uid}, {facts.users_home}/{user.name}{', sudo' if user.sudo else ''}"
+        why = f"the declaration lists the user with {counted(len(user.ssh_keys), 'key')}"
+        yield Decision(path=f"{name}.users.{user.name}", chosen=chosen, why=why)
+    yield Decision(path=f"{name}.fabric_test", chosen=tested.mode, why=tested.why)
+    for file in facts.files:
+        chosen = f"{file.owner}:{file.group} {file.mode}"
+        yield Decision(path=f"{name}.files.{file.path}", chosen=chosen, why=f"from {file.source}")
 
 
 def _file_systems(

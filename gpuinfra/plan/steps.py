@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuinfra.catalog.records import MachineType
+from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import OwnStep, Step
-from gpuinfra.software.lock import Lock
 from gpuinfra.spec.steps import NodeStep
 
 
-def steps(
-    machine: MachineType,
-    lock: Lock,
-    *,
-    lustre: bool,
-    home: bool,
-    mig: bool = False,
-    metadata: bool = False,
-    packages: bool = False,
-    buckets: str | None = None,
-    users: bool = False,
-    files: bool = False,
-) -> tuple[Step, ...]:
-    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service,
-    and `buckets` is the step that mounts buckets."""
+def steps(facts: PoolFacts) -> tuple[Step, ...]:
+    """Return the steps for a pool in order. Declared steps come last."""
+    machine, lock = facts.machine, facts.lock
     chosen = [
         Step(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"
@@ -48,7 +35,7 @@ def steps(
         if machine.nvswitch:
             why = "NVSwitch connects the GPUs, and CUDA requires a fabric manager whose version matches the driver"
             chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
-        if mig:
+        if facts.mig:
             chosen.append(
                 Step(id="37-mig", timeout_s=600, retries=2, why="the declaration partitions the GPUs with MIG")
             )
@@ -62,17 +49,17 @@ def steps(
     if lock.choice("gdrcopy"):
         why = "GDRCopy copies small messages to GPU memory without a copy engine"
         chosen.append(Step(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
-    if lustre:
+    if facts.lustre:
         chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
-    if home:
+    if facts.homes:
         chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
-    if users:
+    if facts.users:
         chosen.append(Step(id="64-users", timeout_s=300, retries=2, why="the declaration lists users"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers use the GPUs"))
     if lock.choice("enroot"):
         chosen.append(Step(id="71-enroot", timeout_s=600, retries=2, why="the declaration lists enroot"))
-    if metadata:
+    if facts.metadata:
         why = "the metadata service has no hop limit, so a packet filter on the node controls access from containers"
         chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))
     if machine.gpu:
@@ -83,9 +70,9 @@ def steps(
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
-    if buckets:
+    if facts.bucket_client:
         why = "the declaration mounts buckets, whose cache is on the local disks"
-        chosen.append(Step(id=buckets, timeout_s=900, retries=2, why=why))
+        chosen.append(Step(id=facts.bucket_client.step, timeout_s=900, retries=2, why=why))
     chosen.append(
         Step(
             id="90-holds",
@@ -94,12 +81,12 @@ def steps(
             why="holds packages, so that upgrades do not change verified software",
         )
     )
-    if files:
+    if facts.files:
         why = "the declaration lists files or environment variables"
         chosen.append(Step(id="92-files", timeout_s=300, retries=2, why=why))
-    if packages:
+    if facts.packages:
         chosen.append(Step(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
-    return tuple(chosen)
+    return (*chosen, *facts.own_steps)
 
 
 OWN = "own-"

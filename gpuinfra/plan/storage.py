@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan
@@ -40,11 +40,6 @@ def object_cache_gib(entry: FileSystemPlan | ObjectMount, machine: MachineType) 
 def local_disk_gib(machine: MachineType) -> int:
     """Return the size of all local disks of a machine in GiB. The catalog specifies it in GB (10^9 bytes)."""
     return machine.local_disk_gb * 10**9 // 2**30
-
-
-def users_home(homes: Sequence[str]) -> str:
-    """Return the folder of the users' home directories: `/home`, unless only another folder is on a home file system."""
-    return "/home" if not homes or "/home" in homes else homes[0]
 
 
 def lnet_efa_devices(

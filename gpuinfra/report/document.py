@@ -12,7 +12,7 @@ from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.watch import never_reported
 
 SCHEMA = "gpuinfra.report/1"
-CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason")
+CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason", "cause")
 
 
 def report_schema() -> dict[str, Any]:

@@ -24,6 +24,11 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(**context)
 
 
+def render_source(source: str, **context: Any) -> str:
+    """Like `render`, for the text of a template of another package, which extends `base.html.j2`."""
+    return _environment().from_string(source).render(**context)
+
+
 @cache
 def _environment() -> Environment:
     from importlib.metadata import version

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.findings import Finding
 from gpuinfra.report.plan_json import PlanReport, plain
 from gpuinfra.spec.model import ClusterSpec
@@ -17,6 +18,10 @@ SCHEMA = "gpuinfra.plan-diff/1"
 ADDED, REMOVED, RETAINED, CHANGED, REPLACED = "added", "removed", "retained", "changed", "replaced"
 ACTIONS = (REPLACED, REMOVED, RETAINED, ADDED, CHANGED)
 """What happens to a resource, in the order of a report. A `retained` resource is removed from the stack's state and continues to exist."""
+
+
+class Uncomparable(GpuinfraError):
+    """Raised if the resources of two declarations cannot be compared. The text is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)

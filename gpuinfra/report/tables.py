@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,32 +170,7 @@ def _cell(cell: Cell) -> Text:
     return made
 
 
-def previewed_table(runs: Iterable[Mapping[str, Any]]) -> Table:
-    """Return the resources that a preview would change: operation, type and names. `runs` come from a report."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for one in (one for run in runs for one in run.get("previewed", ())):
-        names.setdefault((one["operation"], one["type"]), []).append(one["name"])
-    rows = [
-        (operation, len(found), Cell(type_, code=True), ", ".join(sorted(found)))
-        for (operation, type_), found in sorted(names.items())
-    ]
-    return Table(["", Column(right=True), Column("type", wrap=True), Column("name", wrap=True)], rows)
-
-
 def kept_table(rows: Any) -> Table:
     """Return the table of resources that `destroy` retains, with name, type and reason."""
     made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
     return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
-
-
-def drill_table(drill: Mapping[str, Any]) -> Table:
-    """Return the timeline of a drill: the measured steps, then the simulated times of the cloud."""
-    rows = [
-        (Cell(badge="ok" if one["ok"] else "failed"), one["step"], "-" if one["seconds"] is None else f"{one['seconds']:g} s", one["found"])
-        for one in drill["steps"]
-    ]  # fmt: skip
-    rows += [
-        (Cell(badge="simulated"), f"{one['target']}: {one['what']}", f"{one['minutes']:g} min", one["how"])
-        for one in drill["simulated"]
-    ]
-    return Table(["", "step", Column("time", right=True), Column("result", wrap=True)], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuinfra.node.advice import ACTIONS
+from gpuinfra.node.cause import Action
 from gpuinfra.report.html import render
 from gpuinfra.report.nodes import cells, node_view
 from gpuinfra.report.tables import Cell, Column, Table
@@ -16,8 +16,8 @@ READY = {"nothing": "ready"}
 def page(document: Mapping[str, Any], title: str, notice: str = "") -> str:
     """Render the page of a `gpuinfra.verification/1` document."""
     sums, nodes = document["totals"], document["nodes"]
-    ordered = sorted(nodes, key=lambda node: -ACTIONS.index(node["action"]))
-    counts = [(action, sum(node["action"] == action for node in nodes)) for action in reversed(ACTIONS)]
+    ordered = sorted(nodes, key=lambda node: -Action(node["action"]).strength)
+    counts = [(action, sum(node["action"] == action.value for node in nodes)) for action in reversed(Action)]
     to_do = [
         (
             Cell(badge=_word(node["action"])),
@@ -46,7 +46,7 @@ def page(document: Mapping[str, Any], title: str, notice: str = "") -> str:
             (f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
             (sum(len(node["checks"]) for node in nodes), "checks evaluated"),
         ],
-        actions=[(_word(action), count) for action, count in counts if count],
+        actions=[(_word(action.value), count) for action, count in counts if count],
         to_do=Table(["", "node", "instance", "machine", Column("what to do", wrap=True), Column("reason", wrap=True)], to_do),
         worse=Table(["node", Column("change", wrap=True)], worse),
         cells=cells(ordered),

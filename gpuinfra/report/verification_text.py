@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuinfra.base.safe_text import one_line, printable
 from gpuinfra.base.words import titled
-from gpuinfra.node.advice import ACTIONS
+from gpuinfra.node.cause import Action
 from gpuinfra.report import tables
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.report.tables import Cell, Column, Table
@@ -16,14 +16,14 @@ from gpuinfra.verification.read import Absent, Found
 
 SCHEMA = "gpuinfra.verification/1"
 DO = {
-    "nothing": "ready",
-    "look": "investigate; jobs may continue",
-    "configure": "drain; rerun the bootstrap or fix the setting",
-    "reset": "drain; reset the GPU",
-    "reboot": "drain; reboot the node",
-    "replace": "drain; replace the node",
+    Action.NOTHING: "ready",
+    Action.LOOK: "investigate; jobs may continue",
+    Action.CONFIGURE: "drain; rerun the bootstrap or fix the setting",
+    Action.RESET: "drain; reset the GPU",
+    Action.REBOOT: "drain; reboot the node",
+    Action.REPLACE: "drain; replace the node",
 }
-"""Instructions, keyed by action in `gpuinfra.node.advice`."""
+"""Instructions for each action."""
 MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
@@ -57,7 +57,7 @@ def entry(node: Judged) -> dict[str, Any]:
         "machine": _text(evidence.get("machine")),
         "zone": _text(evidence.get("region")),
         "outcome": "verified" if node.verified else "failed",
-        "action": node.advice.action,
+        "action": node.advice.action.value,
         "what_to_do": DO[node.advice.action],
         "reason": "; ".join(node.advice.why),
         "worse": list(node.worse),
@@ -149,15 +149,17 @@ def _count(node: Judged, outcome: str) -> int:
 
 def _to_do(nodes: Sequence[Judged], absent: int) -> str:
     """Return text such as `: 2 to replace, 1 to reboot, 1 without evidence`. The text is empty if every node is ready."""
-    counts = {action: sum(node.advice.action == action for node in nodes) for action in reversed(ACTIONS)}
+    counts = {action: sum(node.advice.action == action for node in nodes) for action in reversed(Action)}
     parts = [
-        f"{count} to {_VERBS.get(action, action)}" for action, count in counts.items() if count and action != "nothing"
+        f"{count} to {_VERBS.get(action, action.value)}"
+        for action, count in counts.items()
+        if count and action is not Action.NOTHING
     ]
     parts += [f"{absent} without evidence"] if absent else []
     return f": {', '.join(parts)}" if parts else ""
 
 
-_VERBS = {"look": "look at"}
+_VERBS = {Action.LOOK: "look at"}
 
 
 def _name(node: Judged) -> str:

@@ -11,9 +11,9 @@ from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.environment import SCRATCH_MOUNT
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.software import tables
-from gpuinfra.software.environment import SCRATCH_MOUNT
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
 from gpuinfra.spec.messages import listed

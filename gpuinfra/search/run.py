@@ -231,7 +231,7 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
         )
     without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
-        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/declaring.md)"
+        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/capacity.md)"
 
 
 def _advance(one: Search, short: Shortage) -> None:

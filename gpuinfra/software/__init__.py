@@ -1,9 +1,8 @@
 """The software lock: one version of each software package for a pool, with the reason.
 
-`tables.py` lists compatible versions, `lock.py` selects or checks versions, and `environment.py` writes them for the bootstrap steps.
+`tables.py` lists compatible versions, and `lock.py` selects or checks versions. `gpuinfra/plan/environment.py` writes them for the bootstrap steps.
 """
 
-from gpuinfra.software.environment import environment
 from gpuinfra.software.lock import Choice, Conflict, Lock, LockRequest, flavour, lock
 
-__all__ = ["Choice", "Conflict", "Lock", "LockRequest", "environment", "flavour", "lock"]
+__all__ = ["Choice", "Conflict", "Lock", "LockRequest", "flavour", "lock"]

@@ -19,7 +19,6 @@ from gpuinfra_rehearsal import programs
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
-NOTICE = "rehearsal: these are stand-in nodes on this machine"
 RESUME_LIMIT_S = 120.0
 _KEYS = ("HOME", "SSH_AUTH_SOCK")
 """Environment variables that locate your SSH keys."""
@@ -28,7 +27,7 @@ _KEYS = ("HOME", "SSH_AUTH_SOCK")
 @contextmanager
 def rehearsed(name: str, folder: Path, *, nodes: bool = True) -> Iterator[Sequence[Mapping[str, Any]]]:
     """Open a rehearsed stack and return the resources in its state. Its cloud and, with `nodes`, its nodes run until the `with` block ends."""
-    from gpuinfra.report.progress import view_for
+    from gpuinfra_rehearsal.progress import view_for
 
     options = Options(stack=name, folder=folder, without_nodes=not nodes)
     with open_session(options, view_for(sys.stderr)) as session:

@@ -48,6 +48,7 @@ def finish(
     session: Session, action: str, *, ok: bool, problems: tuple[str, ...], extra: dict[str, Any] | None = None
 ) -> Result:
     """Collect the report while the stand-in cloud runs, and write it."""
+    session.view.phase("report")
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
     if usage := least_privilege.usage(session.cloud, session.plan()):
         report["permissions"] = usage

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import gpuinfra
 from gpuinfra_rehearsal import endpoints
 from gpuinfra_rehearsal.folder import Folder
 
@@ -57,9 +58,9 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
         "AWS_SHARED_CREDENTIALS_FILE": str(folder.empty_home / "no-aws-credentials"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    root = Path(__file__).resolve().parents[2]
-    if root.name not in ("site-packages", "dist-packages"):
-        env["PYTHONPATH"] = os.pathsep.join((str(root), str(root / "rehearsal")))
+    roots = dict.fromkeys(Path(one).resolve().parents[1] for one in (str(gpuinfra.__file__), __file__))
+    checkout = [str(root) for root in roots if root.name not in ("site-packages", "dist-packages")]
+    env["PYTHONPATH"] = os.pathsep.join(checkout)
     return {name: value for name, value in env.items() if value}
 
 

@@ -25,7 +25,6 @@ from pulumi.runtime import mocks, settings
 from pulumi.runtime.proto import provider_pb2, resource_pb2
 
 from gpuinfra.base.day import VARIABLE
-from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.stack_files import stack_name
 from gpuinfra.clouds.azure.handover import upload
 from gpuinfra.clouds.planned import is_counted
@@ -41,6 +40,7 @@ from gpuinfra.report.plan_diff import (
     RETAINED,
     PropertyChange,
     ResourceChange,
+    Uncomparable,
 )
 from gpuinfra.spec.load import LoadedStack, read_stack
 from gpuinfra_rehearsal.cloud.core import behaviors, registry, wire
@@ -54,10 +54,6 @@ ATTEMPTS = 4
 """Attempts to create a resource. The stand-in cloud rejects the first use of a new role, as clouds do, and the components retry."""
 MASKED = "[secret]"
 LATER = "known after the deployment"
-
-
-class Uncomparable(GpuinfraError):
-    """Raised if the resources of two declarations cannot be compared. The text is the reason."""
 
 
 def resource_changes(old: LoadedStack, new: LoadedStack, day: date | None = None) -> tuple[ResourceChange, ...]:

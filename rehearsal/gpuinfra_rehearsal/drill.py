@@ -59,7 +59,7 @@ def check_options(options: Options, region: str | None) -> None:
     path, _, loaded = read_options(options)
     plan, stack = make_plan(loaded.spec, options.day) if loaded else None, stack_name(path)
     if plan is None or plan.recovery is None:
-        raise UsageError(f"{stack} has no `recovery` in its stack file, so it has no second region; add `recovery` (docs/reference/declaring.md)")  # fmt: skip
+        raise UsageError(f"{stack} has no `recovery` in its stack file, so it has no second region; add `recovery` (docs/reference/recovery.md)")  # fmt: skip
     if region != plan.recovery.region:
         given = f"--to is {region}" if region else "--to is missing"
         raise UsageError(f"{given}; allowed: {plan.recovery.region}, the region in recovery.region of {stack}")

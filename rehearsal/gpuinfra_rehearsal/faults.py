@@ -6,7 +6,7 @@ A fault changes the output of a node's tools or the responses of the cloud. It d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -102,6 +102,18 @@ def node_faults() -> dict[str, str]:
     from gpuinfra_rehearsal.nodes.state import NODE_FAULTS
 
     return {**devices.faults(), **NODE_FAULTS}
+
+
+def values(labels: Iterable[str], targets: Sequence[str]) -> Iterator[str]:
+    """Yield each node fault of the nodes with these labels, and each cloud fault with these pools, kinds and zones if it takes only a target.
+
+    The resource types of `cloud:error` are missing, because only the plan contains them.
+    """
+    effects = node_faults()
+    for label in labels:
+        yield from (f"node:{label}:{fault}" for fault in effects)
+    for fault in CLOUD_FAULTS:
+        yield from (f"cloud:{fault}:{target}" for target in (targets if fault in ONLY_TARGET and targets else [""]))
 
 
 def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:

@@ -26,7 +26,6 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.spec import Software
 
 SECRET_STAND_IN = "a-rehearsal-has-no-secrets"
-DEFAULT_FOLDER = Path(".rehearsal")
 """The default parent folder of rehearsals. It contains one folder per stack."""
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.preflight import Row, warning
-from gpuinfra.engine.entries import IN_USE, LIMIT_VARIABLE, Entry, in_words, size_limit, size_of
+from gpuinfra.cli.rehearsals import KIND
+from gpuinfra.engine.entries import IN_USE, Entry, size_of
 from gpuinfra_rehearsal.folder import Folder
 from gpuinfra_rehearsal.processes import marked
 
-KIND = "rehearsal"
 KEPT = "needs --rehearsals"
 
 
@@ -40,15 +39,9 @@ def remove(entry: Entry) -> bool:
     return True
 
 
-def size_rows(cache: Path, folder: Path) -> Iterator[Row]:
-    """Yield a warning if the cache and the rehearsals in a folder are larger than the limit. Raises `UsageError` if the limit is not valid."""
-    limit = size_limit()
-    ours = [path for path in folder.iterdir() if _is_one(path)] if folder.is_dir() else []
-    sizes = size_of(cache), sum(map(size_of, ours))
-    if sum(sizes) > limit:
-        found = f"{in_words(sizes[0])} in {cache} and {in_words(sizes[1])} in {folder} exceed the limit of {in_words(limit)}"
-        fix = f"run `gpuinfra cache clean`, or `gpuinfra cache clean --rehearsals`, or set {LIMIT_VARIABLE} to a larger size"
-        yield warning("disk", "size", found, f"at most {in_words(limit)}", fix)
+def size(folder: Path) -> int:
+    """Return the bytes of the rehearsals in a folder."""
+    return sum(size_of(path) for path in folder.iterdir() if _is_one(path)) if folder.is_dir() else 0
 
 
 def _is_one(path: Path) -> bool:

@@ -17,11 +17,11 @@ from gpuinfra.handover.watch import NOT_DUE_TEXT, never_reported
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.document import SCHEMA, node_entry, totals
-from gpuinfra.report.rehearsal_page import page
 from gpuinfra.verification.store import poll
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.events import kind_of, name_of
 from gpuinfra_rehearsal.folder import Folder, write_atomically, write_json
+from gpuinfra_rehearsal.page import page
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.session import Session

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuinfra_rehearsal.folder import DEFAULT_FOLDER, Folder
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
+from gpuinfra_rehearsal.folder import Folder
 
 _TRANSIENT = re.compile(
     r"StatusCode: 5\d\d|ServiceUnavailable|InternalError|InternalFailure|Throttl|RequestLimitExceeded|TooManyRequests"

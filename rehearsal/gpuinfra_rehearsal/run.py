@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpuinfra.base.errors import EnvironmentMissing
-from gpuinfra.report.progress import View
 from gpuinfra_rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra_rehearsal.drill import check_options, run_drill
 from gpuinfra_rehearsal.life import run_life
+from gpuinfra_rehearsal.progress import View
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 

@@ -22,6 +22,7 @@ from gpuinfra.base.day import VARIABLE as DAY
 from gpuinfra.base.day import today
 from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.base.shipped import shipped
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.adopt import import_file, is_imported, urns_in
 from gpuinfra.clouds.region.dns import CLUSTER
@@ -32,14 +33,12 @@ from gpuinfra.handover.names import Names
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.report.progress import View
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, recover, retained
 from gpuinfra_rehearsal.engine import Operation, Pulumi
 from gpuinfra_rehearsal.events import Progress
 from gpuinfra_rehearsal.folder import (
-    DEFAULT_FOLDER,
     Folder,
     Program,
     copy_files,
@@ -49,6 +48,7 @@ from gpuinfra_rehearsal.folder import (
     write_json,
     write_project,
 )
+from gpuinfra_rehearsal.progress import View
 from gpuinfra_rehearsal.standin import StandInCloud, running_cloud
 
 DEFAULT_DEADLINE = "240s"
@@ -272,6 +272,7 @@ def _has_declaration(path: Path) -> bool:
 @contextmanager
 def open_session(options: Options, view: View) -> Iterator[Session]:
     """Open a session within a `with` block. On exit, it terminates every process that it started."""
+    view.phase("preparation of the engine and the stand-in cloud")
     path, program, loaded = read_options(options)
     engine = find_engine(view.line)
     folder = _folder(options, stack_name(path), loaded)

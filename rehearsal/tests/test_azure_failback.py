@@ -11,10 +11,10 @@ import pytest
 
 from gpuinfra.clouds.azure.region.failover import STOPPED, account_of
 from gpuinfra.clouds.azure.rest import Rest
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.drill import _Drill
 from gpuinfra_rehearsal.object_stores import admit, store_of
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 from .test_azure_drill import azure_stack

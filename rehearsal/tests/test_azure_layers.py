@@ -11,7 +11,7 @@ import pytest
 from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
-PAGE = REPOSITORY / "docs" / "reference" / "azure.md"
+PAGE = REPOSITORY / "docs" / "guides" / "layers.md"
 STACKS = dict(
     re.findall(r"```yaml\n# Pulumi\.(azure-\w+)\.yaml: (.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.report.progress import view_for
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 from tests.conftest import DAY
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.report.progress import view_for
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 from .conftest import command

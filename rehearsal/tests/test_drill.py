@@ -12,9 +12,9 @@ import pytest
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
 from gpuinfra.report.document import report_schema
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal.actions import Result, perform
 from gpuinfra_rehearsal.drill import run_drill
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .conftest import Finished, Rehearse

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.report.progress import Bars, Lines
 from gpuinfra_rehearsal.actions import errors_of
 from gpuinfra_rehearsal.engine import Operation
 from gpuinfra_rehearsal.events import Progress, Tail, kind_of, name_of
+from gpuinfra_rehearsal.progress import Bars, Lines
 
 URN = "urn:pulumi:s::p::a:b:C$aws:ec2/vpc:Vpc::net"
 
@@ -114,6 +114,8 @@ def test_a_quiet_operation_is_reported() -> None:
         until(lambda: "still running after 0 s: up of try; 0 of 3 resources; 0 of 1 nodes" in stream.getvalue())
         view.end()
         until(lambda: stream.getvalue().endswith("still running after 0 s\n"))
+        view.phase("report")
+        until(lambda: stream.getvalue().endswith("still running after 0 s: report\n"))
     assert all(line.startswith("rehearsal: ") for line in stream.getvalue().splitlines())
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.region.failover import failover_of
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.drill import run_drill
 from gpuinfra_rehearsal.object_stores import store_of
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .test_drill import google_stack

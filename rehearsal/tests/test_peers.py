@@ -19,7 +19,7 @@ PEERS = {
     "azure": (48, 53, 54, 56),
     "gcp": (33, 38, 43, 46),
 }
-"""Rows of `docs/reference/peers.md`: reserved, on-demand, spot and flex-start capacity, nodes without internet access, Lustre,
+"""Rows of `docs/internals/peers.md`: reserved, on-demand, spot and flex-start capacity, nodes without internet access, Lustre,
 home directories, and mounted buckets."""
 MOST = 2
 """Nodes of a pool in the rehearsal."""

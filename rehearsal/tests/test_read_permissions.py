@@ -8,9 +8,9 @@ import io
 import pytest
 
 from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal import least_privilege
 from gpuinfra_rehearsal.actions import errors_of, perform
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 from .conftest import Rehearse

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.report.progress import view_for
 from gpuinfra.spec.load import read_stack
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .conftest import Finished, Rehearse, command, run

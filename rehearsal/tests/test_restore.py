@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.report.progress import view_for
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 from tests.clouds.aws.test_restore import BACKUP, CONFIGURATION
 

@@ -14,10 +14,10 @@ from ruamel.yaml import YAML
 
 from gpuinfra.base.registry import CLOUDS, module_of
 from gpuinfra.plan.make import make_plan
-from gpuinfra.report.progress import view_for
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.actions import errors_of, perform
 from gpuinfra_rehearsal.engine import Operation
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .conftest import cloud_resources

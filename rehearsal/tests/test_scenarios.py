@@ -23,10 +23,10 @@ from gpuinfra.handover.refusals import Kind
 from gpuinfra.inventory import nodes_of
 from gpuinfra.node.journal import write_whole
 from gpuinfra.plan.make import make_plan
-from gpuinfra.report.progress import view_for
 from gpuinfra.search.outcome import group_types
 from gpuinfra.search.placements import DECLARED, stack_for
 from gpuinfra.spec.load import read_stack
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 from .conftest import command

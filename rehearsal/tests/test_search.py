@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.report.progress import view_for
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
 from .conftest import command

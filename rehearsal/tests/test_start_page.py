@@ -1,4 +1,4 @@
-"""The commands of `docs/start/start.md`, in the order of the page, in an empty folder and with the real engine."""
+"""The commands of `docs/start/first-rehearsal.md`, in the order of the page, in an empty folder and with the real engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_HERE = {"make", "source"}
 STEPS = [
     words
     for page, words in LINES
-    if page == "docs/start/start.md" and words[0] not in NOT_HERE and words[1:] != ["init"]
+    if page == "docs/start/first-rehearsal.md" and words[0] not in NOT_HERE and words[1:] != ["init"]
 ]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.watch import NOT_DUE_TEXT
-from gpuinfra.report.rehearsal_text import summary_lines
 from gpuinfra_rehearsal.actions import errors_of
 from gpuinfra_rehearsal.engine import Operation
 from gpuinfra_rehearsal.events import Progress
 from gpuinfra_rehearsal.folder import Folder
 from gpuinfra_rehearsal.retry_hints import broken_nodes, ineffective_faults
+from gpuinfra_rehearsal.summary import summary_lines
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
 CHECK = {

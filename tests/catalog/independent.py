@@ -1,6 +1,6 @@
 """Compares the catalogs with independent public sources, from which no record was written.
 
-`python -m tests.catalog.independent` writes `docs/reference/catalog-check.md`; a test fails if the page is out of date.
+`python -m tests.catalog.independent` writes `docs/internals/catalog-check.md`; a test fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 
 FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("independent.json").read_text(encoding="utf-8"))
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "catalog-check.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "catalog-check.md"
 TOLERANCE = {"vcpus": 0.0, "gpus": 0.0, "memory_gib": 0.01, "usd_per_hour": 0.02}
 
 

@@ -55,5 +55,5 @@ def test_corrected_price_stays_in_the_catalog() -> None:
 
 
 def test_page_is_current() -> None:
-    """`docs/reference/catalog-check.md` equals the generated page (`python -m tests.catalog.independent` writes it)."""
+    """`docs/internals/catalog-check.md` equals the generated page (`python -m tests.catalog.independent` writes it)."""
     assert PAGE.read_text(encoding="utf-8") == page()

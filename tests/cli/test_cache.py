@@ -14,6 +14,7 @@ import pytest
 from gpuinfra.bundle import Bundle, on_disk
 from gpuinfra.cli import main
 from gpuinfra.clouds.preflight import State
+from gpuinfra.doctor import machine
 from gpuinfra.engine import entries
 from gpuinfra.engine.keep import MARKER
 from gpuinfra.engine.module import CLI, HOST, read_module
@@ -212,10 +213,10 @@ def test_more_than_the_limit_is_a_warning(
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(r": 0\.\d MB in .*/cache and 1\.\d MB in \.rehearsal exceed the limit of 1\.0 MB;", line)
     assert "`gpuinfra cache clean --rehearsals`" in line
-    (row,) = kept.size_rows(home.cache, home.folder)
+    (row,) = machine.size(home.cache, home.folder, kept.size(home.folder))
     assert (row.state, row.topic) == (State.WARN, "disk")
     monkeypatch.setenv("GPUINFRA_CACHE_LIMIT_GB", "1")
-    assert list(kept.size_rows(home.cache, home.folder)) == []
+    assert list(machine.size(home.cache, home.folder, kept.size(home.folder))) == []
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])

@@ -527,7 +527,7 @@ def test_an_unwritable_folder_is_one_error(tmp_path: Path, capsys: pytest.Captur
 
 ELSEWHERE = ("gpuinfra init", "gpuinfra completion install bash")
 """Commands of the page that other tests run."""
-START = re.findall(r"^gpuinfra .*$", (ROOT / "docs" / "start" / "start.md").read_text(), flags=re.MULTILINE)
+START = re.findall(r"^gpuinfra .*$", (ROOT / "docs" / "start" / "first-rehearsal.md").read_text(), flags=re.MULTILINE)
 
 
 def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,14 +15,14 @@ from tests.clouds.recorder import record
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DEPLOYING = (ROOT / "docs" / "guides" / "deploying.md").read_text()
+STACKS_PAGE = (ROOT / "docs" / "reference" / "stacks.md").read_text()
 LIBRARY = (ROOT / "docs" / "guides" / "library.md").read_text()
 STACKS = {path.name.split(".")[1] for path in shipped("stacks").glob("Pulumi.*.yaml")}
 
 
 def test_every_shipped_stack_is_listed() -> None:
-    """The page about deploying lists each stack that ships, and no other."""
-    section = DEPLOYING.split("| cloud | stacks | page |")[1].split("\n\n")[0]
+    """The page about the stacks lists each stack that ships, and no other."""
+    section = STACKS_PAGE.split("| cloud | stacks | page |")[1].split("\n\n")[0]
     assert set(re.findall(r"`((?:aws|azure|gcp)-[a-z0-9-]+)`", section)) == STACKS
 
 

@@ -51,8 +51,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of gpuinfra with the files and the line of the page."""
     place = tmp_path_factory.mktemp("meadow")
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "gpuinfra", place / "gpuinfra", ignore=ignored)
-    for folder in ("bootstrap", "engine", "plugin", "stacks"):
+    for folder in ("gpuinfra", "rehearsal/gpuinfra_rehearsal", "bootstrap", "engine", "plugin", "stacks"):
         shutil.copytree(ROOT / folder, place / folder, ignore=ignored)
     (place / "tests" / "clouds").mkdir(parents=True)
     for name in ("tests/__init__.py", "tests/clouds/__init__.py", "tests/clouds/recorder.py"):
@@ -61,11 +60,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = blocks.pop("line")
     assert line.count("\n") == 1
     folder = Path("gpuinfra/clouds/meadow")
-    assert {Path(name).parent for name in blocks} == {folder, folder / "components"}
+    stand_in = Path("rehearsal/gpuinfra_rehearsal/cloud/meadow")
+    assert {Path(name).parent for name in blocks} == {folder, folder / "components", stand_in}
     for name, text in blocks.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
-    registry = place / "gpuinfra" / "registry.py"
+    registry = place / "gpuinfra" / "base" / "registry.py"
     before = registry.read_text(encoding="utf-8")
     after = before.replace("CLOUDS = {", "CLOUDS = {\n" + line, 1)
     assert after != before
@@ -74,7 +74,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(place: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(place)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(place), str(place / "rehearsal")))}
     return subprocess.run([sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=timeout)
 
 

@@ -85,13 +85,10 @@ def test_every_taggable_resource_has_the_tags_of_the_cluster(stack: str) -> None
 
 
 PROGRAMS = [
-    pytest.param(program, id=f"{cloud}-{index}")
+    pytest.param(program, id=f"{page.stem}-{index}")
     for cloud in ("aws", "azure", "gcp")
-    for index, program in enumerate(
-        re.findall(
-            r"```python\n(.*?)```", (DOCS / "reference" / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL
-        )
-    )
+    for page in sorted((DOCS / "reference").glob(f"{cloud}*.md"))
+    for index, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 ]
 
 

@@ -10,7 +10,6 @@ import pytest
 from gpuinfra.base.errors import SpecError
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.planned import REMOVED, Actions, PlannedResource, ResourceKind, unpriced
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
@@ -322,17 +321,6 @@ def test_usage_has_a_price_per_unit_and_is_not_in_the_total() -> None:
     own = PriceFile(read=TODAY, source="ours", machines={}, services={"log_gb": {"*": 0.4}})
     assert "logs, flow logs and audit records: 0.4 USD per GB" in _cost(prices=own).unknown
     assert "data events of the audit trail" not in {one.what for one in _cost(audit__data_events=False).rates}
-
-
-def test_a_resource_whose_price_is_declared_as_not_counted_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind of resource without a price in the catalog is named with its count and reason."""
-    plan = make_plan(parse_spec(declaration(("aws", {}))), TODAY)
-    row = ResourceKind(
-        "aws:fsx/cache:Cache", "cache", lambda plan: (), REMOVED, unpriced("billed by capacity"), Actions("", "")
-    )
-    found = (PlannedResource(type=row.type, name="cache", kind=row, retained=None),)
-    monkeypatch.setattr("gpuinfra.clouds.aws.resources.resources", lambda plan: found)
-    assert "1 x fsx Cache: billed by capacity; the catalog has no price" in price(plan, TODAY).unknown
 
 
 def test_a_second_region_is_billed_for_transfer_the_fee_and_90_days_of_checkpoints() -> None:

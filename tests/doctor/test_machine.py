@@ -12,7 +12,6 @@ from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.doctor import machine
 from gpuinfra.engine import Engine, build, keep
 from gpuinfra.engine.module import CLI, HOST, read_module
-from gpuinfra_rehearsal import prerequisites
 
 
 def _states(rows: list[Row]) -> list[State]:
@@ -165,19 +164,6 @@ def test_the_cache_has_space_for_the_build_of_an_engine(cache: Path, monkeypatch
     assert (row().state, row().needed) == (State.WARN, f"{build.FREE_GB:g} GB, if the engine must be built from source")
     _keep_engine(cache)
     assert row().state is State.OK
-
-
-def test_missing_rehearsal_tools_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without namespaces or sshd, a rehearsal is limited, and each row has the command that installs or allows it."""
-    why = (
-        "this system forbids user namespaces: EPERM; to allow them, run as root: sysctl user.max_user_namespaces=10000"
-    )
-    monkeypatch.setattr(prerequisites, "available", lambda: (False, why))
-    monkeypatch.setattr(prerequisites, "sshd_program", lambda: None)
-    (spaces,), (server,) = prerequisites.namespaces(), prerequisites.sshd()
-    assert (spaces.state, server.state) == (State.WARN, State.WARN)
-    assert spaces.fix == "to allow them, run as root: sysctl user.max_user_namespaces=10000"
-    assert server.fix == "sudo apt-get install openssh-server"
 
 
 def test_full_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
     assert "set handover.fabric_test to off" in hint(node)
     outcome, lines = waited(fleet, expected())
     assert (outcome.ready, outcome.ended) == (False, "deadline")
-    assert "1 of 2 nodes verified; gpu-2 waiting" in lines
+    assert "1 of 2 nodes verified; gpu-2 waiting for the fabric test" in lines
     assert "stop the jobs on one node" in reasons(outcome)[1]
 
 

@@ -11,6 +11,7 @@ import io
 import json
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
-from gpuinfra.plan.model import FilePlan
+from gpuinfra.plan.facts import PoolFacts
+from gpuinfra.plan.model import FilePlan, FileSystemPlan
 from gpuinfra.software.lock import LockRequest, lock
 from gpuinfra_rehearsal import devices
 from gpuinfra_rehearsal.nodes.state import hardware_of
@@ -159,6 +161,17 @@ JOURNAL = {
 }
 
 
+LUSTRE = FileSystemPlan(
+    name="fs-0",
+    kind="lustre",
+    mount="/scratch",
+    capacity_gib=1200,
+    deployment="",
+    throughput_mb_s_per_tib=None,
+    subnet="",
+)
+
+
 def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     """The expectation of a machine type of the catalog, with the software in this module and a Lustre file system."""
     record = profile_of(cloud).machines[name]
@@ -166,10 +179,11 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
         record,
         LockRequest(cloud=profile_of(cloud).software, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True),
     )
-    wanted = expectation(
-        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(),
-        guarded=profile_of(cloud).metadata_to_guard, **more,
+    facts = PoolFacts(
+        cloud=cloud, machine=record, software=profile_of(cloud).software, lock=chosen, fabric=True,
+        metadata=profile_of(cloud).metadata_to_guard, **{"file_systems": (LUSTRE,), **more},
     )  # fmt: skip
+    wanted = expectation(facts, steps=())
     return {**wanted, "steps": P4D["steps"], "software": P4D["software"], "root_free_gib": 50}
 
 
@@ -179,8 +193,12 @@ AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
 GOOGLE = machine(
     "gcp",
     "a3-megagpu-8g",
-    homes=("/home",),
-    buckets=(("/data", True), ("/out", False)),
+    file_systems=(
+        LUSTRE,
+        replace(LUSTRE, kind="home", mount="/home"),
+        replace(LUSTRE, kind="object", mount="/data", read_only=True),
+        replace(LUSTRE, kind="object", mount="/out"),
+    ),
     files=(
         FilePlan(
             path="/etc/site.conf",

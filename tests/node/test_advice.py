@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from gpuinfra.node.advice import ACTIONS, BY_CHECK, advise
+from gpuinfra.node.advice import BY_CHECK, advise
+from gpuinfra.node.cause import Action, Cause
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
 from gpuinfra.node.outcome import Severity
 from gpuinfra.node.states import STATES
 from gpuinfra.node.xids import TO_DO, XIDS
-from tests.node.healthy import JOURNAL, P4D, probes
+from tests.node.healthy import H100, JOURNAL, P4D, healthy, probes
 
 
 @pytest.mark.parametrize(
@@ -42,14 +45,14 @@ def test_missing_step_requires_configure() -> None:
 
 def test_tables_contain_only_known_actions() -> None:
     """Actions are in the ordered list, checks exist, and every Xid has an action."""
-    assert set(BY_CHECK.values()) <= set(ACTIONS)
     assert set(BY_CHECK) <= set(ALL)
-    assert {state.do for state in STATES} <= set(ACTIONS)
+    assert len({state.cause for state in STATES}) == len(STATES)
+    assert all(state.cause.action for state in STATES)
     assert {xid.do for xid in XIDS.values()} <= set(TO_DO)
     assert {xid.severity for xid in XIDS.values()} == {"log", "warn", "drain"}
     for xid in XIDS.values():
         # Severity drain always has an action, and severity log never has one.
-        assert (xid.severity == "drain") == (xid.do in ("reset", "reboot", "replace"))
+        assert (xid.severity == "drain") == (xid.do in (Action.RESET, Action.REBOOT, Action.REPLACE))
 
 
 def test_every_blocking_failure_drains_the_node() -> None:
@@ -61,17 +64,44 @@ def test_every_blocking_failure_drains_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "action"),
+    ("severities", "action"),
+    [([2], "replace"), ([6], "reset"), ([6, 2], "replace"), ([], "configure"), ([5], "configure"), ([1], "configure")],
+)
+@pytest.mark.parametrize(("check", "probe"), [("B1", "dcgm"), ("B6", "dcgm-long")])
+def test_diagnostics_follow_their_own_severity(check: str, probe: str, severities: list[int], action: str) -> None:
+    """DCGM's error severity decides between reset and replace, whatever the text and its length; any failed test drains the node."""
+    found = healthy(H100)
+    document = json.loads(found[probe]["stdout"])
+    category = document["DCGM Diagnostic"]["test_categories"][0]
+    for result, severity in zip(category["tests"][0]["results"], [*severities, 1], strict=False):
+        result.update(status="Fail", warnings=[{"warning": "x " * 200, "error_id": 1, "error_severity": severity}])
+    found[probe]["stdout"] = json.dumps(document)
+    advice = advise([one for one in judge(found, H100, journal=JOURNAL) if one["id"] == check])
+    assert (advice.action, advice.drain) == (action, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
     [
-        ("memory on GPU 3: Fail, Detected 4 errors (isolate the GPU)", "replace"),
-        ("software on GPU 3: Fail, A row remapping is pending (reset the GPU)", "reset"),
-        ("pcie on GPU 1: Fail, x (reset the GPU); memory on GPU 3: Fail, y (isolate the GPU)", "replace"),
-        ("software: Fail", "configure"),
-        ("software: Fail, x (fix the configuration)", "configure"),
-        ("software: Fail, x (watch it)", "configure"),
+        ("79, pid=1, GPU has fallen off the bus.", Cause.REBOOT_REQUIRED),
+        ("48, pid=1, DBE", Cause.RESET_REQUIRED),
+        ("54, x", Cause.REPLACEMENT_REQUIRED),
+        ("145, RLW_SRC_TRACK Fatal XC0 i0 Link 04", Cause.REBOOT_REQUIRED),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", Cause.RESET_REQUIRED),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x9 (Something New)", Cause.REBOOT_REQUIRED),
     ],
 )
-def test_diagnostics_follow_their_own_severity(reason: str, action: str) -> None:
-    """DCGM's error severity decides between reset and replace; any failed test drains the node."""
-    for name in ("B1", "B6"):
-        assert advise([{"id": name, "outcome": "fail", "found": 1, "reason": reason}]).action == action
+def test_xid_has_the_cause_of_its_table(line: str, cause: Cause) -> None:
+    """The table of Xids and the text of Xid 154 decide; a fatal error drains the node even if the table only asks to look."""
+    found = probes()
+    found["kernel-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 kernel: NVRM: Xid (PCI:0000:20:1d): {line}\n"
+    checks = [one for one in judge(found, P4D, journal=JOURNAL) if one["id"] == "X1"]
+    assert checks[0]["cause"] is cause
+    assert advise(checks).action is cause.action
+
+
+def test_unreadable_output_never_replaces_a_node() -> None:
+    """An error leaves the state of the hardware unknown, so the action is the one for the installation, even for a check of hardware."""
+    checks = judge({}, P4D, journal=JOURNAL)
+    assert {check["cause"] for check in checks if check["outcome"] == "error"} == {Cause.UNREADABLE}
+    assert advise([one for one in checks if one["outcome"] == "error"]).action is Action.CONFIGURE

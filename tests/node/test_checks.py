@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.judge import describe
+from gpuinfra.node.cause import Cause
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import WARNS, judge, not_checked, verdict
 from gpuinfra.node.outcome import Severity
@@ -626,6 +627,8 @@ def test_check_detects_its_mutation(check: str, at: int) -> None:
     assert found["outcome"] in ("warn", "fail", "error")
     assert found["reason"]
     assert found["hint"]
+    assert isinstance(found["cause"], Cause)
+    assert (found["cause"] is Cause.UNREADABLE) >= (found["outcome"] == "error")
     # A check that could not be judged blocks the node at any severity.
     if found["outcome"] in ("fail", "error") or (
         ALL[check].severity in (Severity.BLOCK, Severity.DRAIN) and check not in WARNS
@@ -703,6 +706,7 @@ def test_outcomes_have_exactly_the_documented_fields() -> None:
             "unit",
             "hint",
             "reason",
+            "cause",
         ]
         for field in ("found", "expected"):
             values = check[field] if isinstance(check[field], list) else [check[field]]

@@ -1,7 +1,7 @@
 """Cluster definitions of public projects as declarations, each with the features that its plan must have.
 
 `specs/NN-name.yaml` is the declaration, the function `row_NN` its oracle. What waits for a part that gpuinfra does not
-have yet is named in `WAITING` and listed in `docs/reference/peers.md`.
+have yet is named in `WAITING` and listed in `docs/internals/peers.md`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_every_row_has_a_declaration_and_an_oracle() -> None:
     assert len(ROWS) == 41
     assert set(SPECS) == ROWS == set(ORACLES)
     assert set(WAITING) <= ROWS
-    page = (Path(__file__).parents[2] / "docs/reference/peers.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/internals/peers.md").read_text()
     for number, part in WAITING.items():
         assert f"| {number} |" in page
         assert part in page

@@ -1,4 +1,4 @@
-"""The part of `docs/reference/proofs.md` about recorded traffic: counts by cloud, and the differences that remain."""
+"""The part of `docs/internals/recorded-traffic.md` about recorded traffic: counts by cloud, and the differences that remain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuinfra_rehearsal.cloud.core import registry
 from tests.providers import replay
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "proofs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "recorded-traffic.md"
 BEGIN, END = "<!-- recorded traffic: begin -->", "<!-- recorded traffic: end -->"
 TITLES = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud"}
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.report import plan_page, rehearsal_page, verification_page
+from gpuinfra.report import plan_page, verification_page
 from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import plan_report
+from gpuinfra_rehearsal.page import page as rehearsal_page
 from tests.report.samples import check, node, report, verification
 from tests.report.test_pages import DAY, PAGES
 
@@ -40,7 +41,7 @@ def failed_nodes() -> list[dict[str, Any]]:
 MORE: dict[str, Callable[[], str]] = {
     "plan-azure": lambda: plan_page.page(plan_report(shipped("stacks") / "Pulumi.azure-ndv5.yaml", DAY)),
     "plan-gcp": lambda: plan_page.page(plan_report(shipped("stacks") / "Pulumi.gcp-a3mega.yaml", DAY)),
-    "rehearsal-failed": lambda: rehearsal_page.page(report(failed_nodes(), problems=["one node is not verified"])),
+    "rehearsal-failed": lambda: rehearsal_page(report(failed_nodes(), problems=["one node is not verified"])),
     "verification-failed": lambda: verification_page.page(
         verification(failed_nodes(), problems=["a problem"]), "Nodes"
     ),

@@ -14,9 +14,10 @@ import pytest
 
 from gpuinfra.base.findings import Finding, Level
 from gpuinfra.base.shipped import shipped
-from gpuinfra.report import nodes, plan_page, rehearsal_page, verification_page
+from gpuinfra.report import nodes, plan_page, verification_page
 from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import PlanReport, plan_report
+from gpuinfra_rehearsal.page import page as rehearsal_page
 from tests.report.samples import HOSTILE, check, node, report, tags, verification
 
 DAY = date(2026, 11, 21)
@@ -35,7 +36,7 @@ def broken_plan_html() -> str:
 
 def rehearsal_html() -> str:
     """A report of a rehearsal."""
-    return rehearsal_page.page(report([node_entry(node())]))
+    return rehearsal_page(report([node_entry(node())]))
 
 
 def verification_html() -> str:
@@ -89,7 +90,7 @@ def test_text_of_nodes_is_escaped() -> None:
     life = [{"step": HOSTILE, "ok": False, "found": HOSTILE}]
     kept = [{"name": HOSTILE, "type": HOSTILE, "why": HOSTILE}]
     pages = [
-        rehearsal_page.page(
+        rehearsal_page(
             report([entry], problems=[HOSTILE], life=life, kept=kept, faults=[HOSTILE], provenance=[{HOSTILE: HOSTILE}])
         ),
         verification_page.page(
@@ -108,7 +109,7 @@ def test_rehearsal_page_shows_sums_price_and_limits() -> None:
     text = rehearsal_html()
     for words in ("This is a rehearsal", "1 of 1", "8 of 8", "61.83 USD", "estimate", "real bandwidth"):
         assert words in text, words
-    assert "This is a rehearsal" not in rehearsal_page.page(report([node_entry(node())], rehearsal=False))
+    assert "This is a rehearsal" not in rehearsal_page(report([node_entry(node())], rehearsal=False))
 
 
 def test_price_without_the_nodes_is_unknown() -> None:
@@ -117,10 +118,10 @@ def test_price_without_the_nodes_is_unknown() -> None:
         "usd_per_hour": 0.07, "usd_per_month": 51.1, "lines": [{"what": "/scratch: Lustre", "usd_per_hour": None}],
         "unknown": ["/scratch: Lustre: no price of it", "traffic: by the gigabyte"], "complete": False,
     }  # fmt: skip
-    text = rehearsal_page.page(report([], cost={**given, "nodes_priced": False}))
+    text = rehearsal_page(report([], cost={**given, "nodes_priced": False}))
     assert "<b>unknown</b><span>USD per hour, if deployed" in text
     assert "because the price of the nodes is unknown" in text
-    text = rehearsal_page.page(report([], cost={**given, "nodes_priced": True}))
+    text = rehearsal_page(report([], cost={**given, "nodes_priced": True}))
     assert "<b>0.07 USD</b><span>per hour, at least, if deployed" in text
     assert "At least 0.07 USD an hour" in text
     # The file system's own row shows that its price is unknown.
@@ -132,7 +133,7 @@ def test_checks_with_one_reason_are_one_problem() -> None:
     lost = [check(id=name, outcome="fail", reason="a GPU is lost", hint="reboot") for name in ("G1", "G3", "G5")]
     xid = check(id="X1", outcome="fail", reason="Xid 79", hint="drain")
     failed = node(outcome="failed", reason="x", checks=(*lost, xid), blocking=(xid, *lost))
-    text = rehearsal_page.page(report([node_entry(failed)]))
+    text = rehearsal_page(report([node_entry(failed)]))
     assert text.count("<b>What to do:</b>") == 2
     assert text.index("<b>X1") < text.index("<b>G1")
     assert "The same applies to G3, G5." in text
@@ -205,11 +206,11 @@ def test_nodes_are_cells_by_zone_and_group_with_trouble_first() -> None:
     assert failed["gpus"] == ["bad"] * 7 + ["gone"]
     assert failed["text"] == "gpu-4: failed, 7 of 8 GPUs detected"
     assert shown[0]["groups"][0]["nodes"][0]["gpus"] == ["bad"] * 8
-    for text in (rehearsal_page.page(report(found)), verification_page.page(verification(found), "Nodes")):
+    for text in (rehearsal_page(report(found)), verification_page.page(verification(found), "Nodes")):
         labels = re.findall(r"<li><b>(gpu-\d)</b>", text)
         assert labels == ["gpu-3", "gpu-4", "gpu-1", "gpu-2"]
         assert 'role="img" aria-label="gpu-4: failed, 7 of 8 GPUs detected"' in text
-    order = re.findall(r"<b>(gpu-\d)</b> <code>", rehearsal_page.page(report(found)))
+    order = re.findall(r"<b>(gpu-\d)</b> <code>", rehearsal_page(report(found)))
     assert order == ["gpu-3", "gpu-4", "gpu-1", "gpu-2"]
 
 
@@ -238,7 +239,7 @@ def test_text_in_backticks_is_code() -> None:
 
 def test_expected_nothing_is_in_words() -> None:
     """A check that expects an empty list of Xids shows `no Xids`."""
-    text = rehearsal_page.page(report([node_entry(node(checks=(check(found=[], expected=[], unit="Xids"),)))]))
+    text = rehearsal_page(report([node_entry(node(checks=(check(found=[], expected=[], unit="Xids"),)))]))
     assert ">no Xids</td>" in text
 
 

@@ -29,7 +29,7 @@ def test_every_record_has_a_source_and_a_date(family: ImageFamily) -> None:
 
 def test_releases_without_an_address_are_on_the_page() -> None:
     """Each source is an address or a file of a public repository, except for the releases that the page lists: all on Google Cloud, and some on AWS."""
-    page = (Path(__file__).parents[2] / "docs/reference/declaring.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/images.md").read_text()
     (line,) = [one for one in page.splitlines() if one.startswith("The address of the source is not recorded for")]
     listed = set(re.findall(r"Ubuntu (\S+) (\S+) (\d{4}-\d\d-\d\d)", line))
     found = {

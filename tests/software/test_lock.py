@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+import gpuinfra_rehearsal
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.software import Lock, LockRequest, environment, flavour, lock, tables
+from gpuinfra.plan.environment import environment
+from gpuinfra.plan.facts import PoolFacts
+from gpuinfra.software import Lock, LockRequest, flavour, lock, tables
 from gpuinfra.software.images import ImageRelease
 from gpuinfra.software.version import at_least, key
 
@@ -26,6 +29,12 @@ VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
 def _lock(machine: MachineType = P4D, **requested: object) -> Lock:
     base = {"cloud": SOFTWARE, "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
     return lock(machine, LockRequest(**{**base, **requested}))  # type: ignore[arg-type]
+
+
+def _environment(machine: MachineType, chosen: Lock, mirror_url: str | None = None) -> dict[str, str]:
+    return environment(
+        PoolFacts(cloud="aws", machine=machine, software=SOFTWARE, lock=chosen, fabric=True, mirror_url=mirror_url)
+    )
 
 
 def test_default_lock_has_no_conflict_and_a_reason_for_each_package() -> None:
@@ -150,16 +159,14 @@ def test_kernel_module_matches_the_gpu() -> None:
     assert flavour(MACHINES["g5.xlarge"], prebuilt=True) == "open"
     assert flavour(VOLTA, prebuilt=True) == "proprietary"
     assert (
-        environment(
-            MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"], prebuilt=False), cloud=SOFTWARE, mirror_url=None
-        )["DRIVER_PACKAGE"]
+        _environment(MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"], prebuilt=False))["DRIVER_PACKAGE"]
         == "cuda-drivers"
     )
 
 
 def test_environment_is_safe_for_a_shell() -> None:
     """Values of `versions.env` are single lines without shell characters, and each version is in its accepted range."""
-    values = environment(P4D, _lock(), cloud=SOFTWARE, mirror_url="https://mirror.example.com")
+    values = _environment(P4D, _lock(), mirror_url="https://mirror.example.com")
     for name, value in values.items():
         assert name.replace("_", "").isalnum()
         assert name.isupper()
@@ -247,6 +254,6 @@ def test_a_requested_nccl_is_exact(requested: dict[str, object], package: str) -
 def test_each_default_nccl_is_a_published_package() -> None:
     """The table of packages contains the default of each CUDA version, and the stand-in repository has all packages."""
     assert {row.nccl for row in tables.CUDA.values()} <= set(tables.NCCL_PACKAGES)
-    universe = json.loads((Path(tables.__file__).parents[1] / "rehearsal/tools/universe.json").read_text())
+    universe = json.loads((Path(gpuinfra_rehearsal.__file__).parent / "tools/universe.json").read_text())
     for name in ("libnccl2", "libnccl-dev"):
         assert set(tables.NCCL_PACKAGES) <= set(universe["packages"][name]["versions"])

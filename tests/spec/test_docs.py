@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.errors import SpecError
-from gpuinfra.cost.file import load
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import parse
@@ -28,47 +27,32 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", _page(page).read_text(), re.DOTALL)
 
 
-def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, the buckets,
-    the existing file systems and the steps can be declared, and the price files can be loaded."""
-    stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
-    login: Any = parse(access.pop(2), "declaring.md").value
-    for block, clouds in zip(
-        access, (("aws", "azure", "gcp"), ("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True
-    ):
-        opened: Any = parse(block, "declaring.md").value
-        for cloud in clouds:
-            fields = {f"access.{name}": value for name, value in opened["access"].items()}
-            found = check(parse_spec(declaration((cloud, fields))), TODAY)
-            assert not [
-                finding for finding in found if finding.path.startswith(tuple(fields)) and finding.level == "error"
-            ]
-    (tmp_path / "setup").mkdir()
-    (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
-    (tmp_path / "setup/storage.conf").write_text("a = 1\n")
-    for block in (own, packages, files):
-        software: Any = parse(block, "declaring.md").value
-        with_steps = parse_spec({**declaration(("aws", {})), **software}, folder=tmp_path)
-        assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]
-    with_login = parse_spec({**declaration(("aws", {"where.zone": "use1-az6"})), **login}, folder=tmp_path)
-    assert not [finding for finding in check(with_login, TODAY) if finding.level != "info"]
-    described: Any = parse(buckets, "declaring.md").value
-    mounted = parse_spec({**declaration(("gcp", {})), **described})
-    assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]
-    outside: Any = parse(existing, "declaring.md").value
-    shared = parse_spec({**declaration(("aws", {})), **outside})
-    assert not [finding for finding in check(shared, TODAY) if finding.level == "error"]
-    value: Any = parse(stack, "declaring.md").value
+def test_yaml_and_python_of_the_declaration_are_equal() -> None:
+    """The YAML and the Python on the page are the same declaration without errors."""
+    value: Any = parse(_blocks("declaring.md", "yaml")[0], "declaring.md").value
     from_yaml = parse_spec(value["config"]["gpuinfra:cluster"])
     assert not [finding for finding in check(from_yaml, TODAY) if finding.level == "error"]
     names: dict[str, Any] = {}
     exec(_blocks("declaring.md", "python")[0], names)
     assert isinstance(names["spec"], ClusterSpec)
     assert names["spec"] == from_yaml
-    path = tmp_path / "prices.yaml"
-    for text in (prices, by_region):
-        path.write_text(text)
-        assert load(path).machines
+
+
+def test_examples_of_access_are_valid_on_their_clouds(tmp_path: Path) -> None:
+    """Users and ports can be declared on each cloud, the permissions of the nodes on the named cloud, and the login nodes cause no warning."""
+    users, login, ports, *permissions = _blocks("access.md", "yaml")
+    every = ("aws", "azure", "gcp")
+    for block, clouds in zip((users, ports, *permissions), (every, every, ("aws",), ("gcp",), ("azure",)), strict=True):
+        opened: Any = parse(block, "access.md").value
+        for cloud in clouds:
+            fields = {f"access.{name}": value for name, value in opened["access"].items()}
+            found = check(parse_spec(declaration((cloud, fields))), TODAY)
+            assert not [one for one in found if one.path.startswith(tuple(fields)) and one.level == "error"]
+    (tmp_path / "setup").mkdir()
+    (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
+    nodes: Any = parse(login, "access.md").value
+    with_login = parse_spec({**declaration(("aws", {"where.zone": "use1-az6"})), **nodes}, folder=tmp_path)
+    assert not [finding for finding in check(with_login, TODAY) if finding.level != "info"]
 
 
 def test_adding_a_machine_page_example_is_valid() -> None:
@@ -76,13 +60,6 @@ def test_adding_a_machine_page_example_is_valid() -> None:
     described: Any = parse(_blocks("add-a-machine.md", "yaml")[0], "add-a-machine.md").value
     spec = parse_spec({**declaration(("aws", {"pools.0.machine": "p4x.24xlarge"})), **described})
     assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
-
-
-@pytest.mark.parametrize("page", ["declaring.md", "rules.md", "plan-json.md", "peers.md", "add-a-machine.md"])
-def test_paths_on_pages_exist(page: str) -> None:
-    """Every path in backquotes on a page exists."""
-    for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", _page(page).read_text()):
-        assert (DOCS.parent / path).exists(), path
 
 
 def _declarations() -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from gpuinfra.report.progress import view_for
 from gpuinfra_rehearsal.events import Progress
+from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
 STACKS = ("aws-p4d", "azure-ndv4", "gcp-a3high")

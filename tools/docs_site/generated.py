@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,9 @@ import click
 import components
 
 import gpuinfra
+from gpuinfra.base.registry import CLOUDS, folder_of
 from gpuinfra.cli import GROUPS
+from gpuinfra.clouds import profile_of
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import Entry, known_checks, known_rules, known_steps, known_xid
@@ -25,6 +28,9 @@ from gpuinfra.report.document import report_schema
 from gpuinfra.report.tables import escaped
 
 SOURCE = "This page is generated from the code. "
+LONGEST = 240
+"""Characters of a message of a cloud."""
+MARKUP = re.compile(r"([|*_<>\[\]`])")
 
 
 def pages() -> dict[str, str]:
@@ -65,6 +71,11 @@ def pages() -> dict[str, str]:
             "Xids",
             "An Xid is an error number of the NVIDIA driver in the kernel log. `gpuinfra explain xid-79` prints the same text.",
             (line for number in sorted(XIDS) for line in entry_lines(f"Xid {number}", known_xid(number))),
+        ),
+        "refusals.md": page(
+            "Messages of the clouds",
+            "A cloud returns these messages if it does not launch nodes. [Cloud error messages](../docs/reference/refusals.md) describes each kind.",
+            refusals(),
         ),
         "commands.md": page(
             "Commands and options",
@@ -125,6 +136,20 @@ def entry_lines(title: str, entry: Entry) -> Iterator[str]:
     yield from paragraphs(meaning)
     yield from [f"- {label}: " + (f"`{text}`" if label == "runs" else inline(text)) for label, text in rows]
     yield ""
+
+
+def refusals() -> Iterator[str]:
+    """Yield a table of the recorded messages for each cloud, with the source of each."""
+    for cloud in CLOUDS:
+        yield from [f"## {profile_of(cloud).title}", "", "| kind | message | source, date |", "| --- | --- | --- |"]
+        table = json.loads((folder_of(cloud) / "handover" / "refusals.json").read_text(encoding="utf-8"))
+        for row in table:
+            for sighting in row["texts"]:
+                text = sighting["text"] if len(sighting["text"]) <= LONGEST else f"{sighting['text'][:LONGEST]}..."
+                where = sighting["source"].removeprefix("https://github.com/")
+                quoted = MARKUP.sub(r"\\\1", text)
+                yield f"| `{row['kind']}` | {quoted} | [{where}]({sighting['source']}), {sighting['date']} |"
+        yield ""
 
 
 def commands() -> Iterator[str]:

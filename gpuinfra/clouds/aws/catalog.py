@@ -75,7 +75,7 @@ P4D = MachineType(
     network_gbps=400,
     nics=efa_layout(4),
     limits=NicLimits(cards=4, per_card=15, total=60, fabric=4),
-    fabric=Fabric(provider="efa", devices=4, gbps=400, generation="v1", rdma_write=False),
+    fabric=Fabric(provider="efa", devices=4, gbps=400, generation="v1"),
     nvswitch=True,
     numa_nodes=2,
     numa=numa_halves(8, 4),
@@ -313,7 +313,6 @@ def _g(
         generation=generation,
         gpudirect=False,
         rdma_read=family != "g5",
-        rdma_write=family != "g5",
     )
     return MachineType(
         name=f"{family}.{size}",

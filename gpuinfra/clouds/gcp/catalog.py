@@ -93,7 +93,7 @@ A3_HIGH = MachineType(
     network_gbps=1000,
     nics=_nics(4),
     limits=_limits(5, 4),
-    fabric=Fabric(provider="tcpxo", older="tcpx", devices=4, gbps=800, rdma_read=False, rdma_write=False),
+    fabric=Fabric(provider="tcpxo", older="tcpx", devices=4, gbps=800, rdma_read=False),
     nvswitch=True,
     numa_nodes=2,
     hypervisor="sapphire-rapids",
@@ -122,7 +122,7 @@ A3_EDGE = replace(
     name="a3-edgegpu-8g",
     family="a3-edge",
     network_gbps=400,
-    fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False, rdma_write=False),
+    fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False),
     zones={},
     source=_source("sources disagree on the bandwidth (400, 600 in two regions, up to 800); the lowest value is used"),
 )
@@ -134,7 +134,7 @@ A3_MEGA = replace(
     network_gbps=1800,
     nics=_nics(8),
     limits=_limits(9, 8),
-    fabric=Fabric(provider="tcpxo", devices=8, gbps=1600, rdma_read=False, rdma_write=False),
+    fabric=Fabric(provider="tcpxo", devices=8, gbps=1600, rdma_read=False),
     zones=_zones(
         "asia-east1:c asia-northeast1:b asia-southeast1:b,c australia-southeast1:c europe-north1:c europe-west1:b,c europe-west3:c "
         "europe-west4:b,c us-central1:a,b,c us-east4:a,b,c us-east5:a us-west1:a,b us-west4:a"
@@ -364,6 +364,3 @@ _CPU = (_cpu(4, 10), _cpu(8, 16), _cpu(16, 32), _cpu(32, 32), _cpu(64, 32))
 
 MACHINES = PRICES.machines((A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU))
 """Machine type -> record."""
-
-VARIANTS = ("-nolssd", "-lowmem")
-"""Suffixes of machine types that differ only in local disks or memory. They use the record of their base type."""

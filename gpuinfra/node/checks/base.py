@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ..answer import Answers
+from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import Row, Table, absent, failure
@@ -93,18 +94,34 @@ def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
 
 
 def by_gpu(
-    found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None
+    found: list[tuple[Row, Any, str | None]],
+    expected: Any,
+    unit: str | None = None,
+    hint: str | None = None,
+    cause: Cause | None = None,
 ) -> Outcome:
     """Return an outcome that names the GPUs with a problem, from (row, value, problem or None)."""
     if not found:
         raise Unreadable("no GPU answered")
     values = all_same(value for _, value, _ in found)
-    return judged(values, expected, ["%s: %s" % (row.label, why) for row, _, why in found if why], unit, hint)
+    return judged(values, expected, ["%s: %s" % (row.label, why) for row, _, why in found if why], unit, hint, cause)
 
 
-def judged(found: Any, expected: Any, problems: list[str], unit: str | None = None, hint: str | None = None) -> Outcome:
+def judged(
+    found: Any,
+    expected: Any,
+    problems: list[str],
+    unit: str | None = None,
+    hint: str | None = None,
+    cause: Cause | None = None,
+) -> Outcome:
     """Return a pass if there are no problems, otherwise a failure with the problems as the reason."""
-    return failed(found, expected, listed(problems), unit, hint) if problems else passed(found, expected, unit)
+    return failed(found, expected, listed(problems), unit, hint, cause) if problems else passed(found, expected, unit)
+
+
+def strongest(causes: Iterable[Cause]) -> Cause | None:
+    """Return the cause with the strongest action, or None without causes."""
+    return max(causes, key=lambda cause: (cause.action or Action.NOTHING).strength, default=None)
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -12,7 +12,7 @@ from ..answer import Answers
 from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, Result, results, test_name
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
-from .base import Check, is_number, judged, result_of
+from .base import Check, is_number, judged, result_of, strongest
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 """Maps each level to the probe that runs it."""
@@ -58,7 +58,8 @@ def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
         return warned(
             len(tests_with_setting), 0, "persistence mode is disabled on %d GPUs, see D5" % len(setting), "tests"
         )
-    return judged(len(wrong), 0, wrong, "tests")
+    causes = [cause for result in failing if (result.test, result.where) not in setting for cause in result.causes]
+    return judged(len(wrong), 0, wrong, "tests", cause=strongest(causes))
 
 
 def _skipped(name: str, found: list[Result]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ..answer import Answers
+from ..cause import Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, json_object
@@ -19,7 +20,6 @@ WAITING = "waiting"
 UNKNOWN = "unknown"
 """The state of a node whose test had no good pair. A later test with another node can pass."""
 NO_GOOD_PAIR = "no pair of this test reached the floor"
-"""Part of the reason for a node in this state. The handover recognizes it (`handover/examine.py`)."""
 
 
 class FabricTest(Check):
@@ -46,14 +46,19 @@ class FabricTest(Check):
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
         state, reason = found["state"], shortened(str(found.get("reason") or ""), 400)
         if state == WAITING:
-            return warned(WAITING, "good", reason or "the node has no partner yet")
+            return warned(WAITING, "good", reason or "the node has no partner yet", cause=Cause.UNTESTED)
         # The raw output decides. The verdict of all nodes can only make a result worse.
         outcome = _measured(found.get("pair"), machine)
         if outcome.outcome != "pass":
             why = "%s; %s, so the fabric or the floor can be the cause" % (outcome.reason, NO_GOOD_PAIR)
-            return outcome if state != UNKNOWN else failed(outcome.found, outcome.expected, why, outcome.unit)
+            return (
+                outcome
+                if state != UNKNOWN
+                else failed(outcome.found, outcome.expected, why, outcome.unit, cause=Cause.NO_GOOD_PAIR)
+            )
         if state != "good":
-            return failed(state, "good", reason or "the partner's all-reduce failed")
+            cause = Cause.NO_GOOD_PAIR if state == UNKNOWN else None
+            return failed(state, "good", reason or "the partner's all-reduce failed", cause=cause)
         others = found.get("slow_paths")
         if isinstance(others, list) and others:
             named = shortened(", ".join(str(one) for one in others), 200)

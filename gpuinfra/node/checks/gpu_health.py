@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from ..answer import Answers
+from ..cause import Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, shortened, warned
 from ..table import Table, absent, denied, failure
-from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, clock_reasons, judged, listed, mode, word
+from .base import (
+    Check,
+    GpuTableCheck,
+    all_gpu_rows,
+    all_same,
+    by_gpu,
+    clock_reasons,
+    judged,
+    listed,
+    mode,
+    strongest,
+    word,
+)
 
 
 class EccMode(GpuTableCheck):
@@ -39,7 +52,7 @@ class EccErrors(GpuTableCheck):
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; GoogleCloudPlatform/cluster-toolkit: docs/CHS-Slurm.md"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        seen = []
+        seen, cause = [], None
         for row in found.rows:
             volatile = row.number("ecc.errors.uncorrected.volatile.total")
             sram = row.number("ecc.errors.uncorrected.aggregate.sram")
@@ -51,9 +64,10 @@ class EccErrors(GpuTableCheck):
             if volatile != 0:
                 wrong.append("%d uncorrectable errors since the driver was loaded" % volatile)
             if sram != 0:
+                cause = Cause.SRAM_ERRORS
                 wrong.append("%d uncorrectable SRAM errors in its lifetime" % sram)
             seen.append((row, int(volatile + sram), ", ".join(wrong) or None))
-        return by_gpu(seen, 0, "errors")
+        return by_gpu(seen, 0, "errors", cause=cause)
 
 
 class RemappedRows(GpuTableCheck):
@@ -65,7 +79,7 @@ class RemappedRows(GpuTableCheck):
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        seen = []
+        seen, cause = [], None
         for row in found.rows:
             pending, broken = word(row, "remapped_rows.pending"), word(row, "remapped_rows.failure")
             hidden_by_mig = absent(pending) and absent(broken) and row.get("mig.mode.current") == "Enabled"
@@ -75,9 +89,10 @@ class RemappedRows(GpuTableCheck):
             if pending == "Yes":
                 wrong.append("a remapping is pending until the next reset")
             if broken == "Yes":
+                cause = Cause.REMAPPING_FAILED
                 wrong.append("a remapping failed")
             seen.append((row, "pending %s, failure %s" % (pending, broken), ", ".join(wrong) or None))
-        return by_gpu(seen, "pending No, failure No")
+        return by_gpu(seen, "pending No, failure No", cause=cause)
 
 
 class Throttling(GpuTableCheck):
@@ -176,24 +191,37 @@ class RecoveryAction(GpuTableCheck):
     source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        seen, hints = [], []
+        seen, hints, causes = [], [], []
         for row in found.rows:
             action = row.get("gpu_recovery_action")
             if absent(action) or failure(action):
                 raise Unreadable("%s reports no valid recovery action: %s" % (row.label, action or "nothing"))
             seen.append((row, action, None if action == "None" else "the driver requests: %s" % action))
-            hints += [hint for word, hint in _RECOVERY if word in action.lower()][:1]
-        return by_gpu(seen, "None", hint=hints[0] if hints else None)
+            for words, cause, hint in _RECOVERY:
+                if words in action.lower():
+                    hints.append(hint)
+                    causes.append(cause)
+                    break
+        return by_gpu(seen, "None", hint=hints[0] if hints else None, cause=strongest(causes))
 
 
 _RECOVERY = (
-    ("drain and reset", "drain the node, wait for running work to end, then run nvidia-smi --gpu-reset on that GPU"),
-    ("drain p2p", "drain jobs that use peer-to-peer traffic with that GPU, then reset the GPU"),
-    ("imex", "restart the IMEX domain of the rack"),
-    ("bus reset", "drain the node and reboot it: the GPU needs a bus reset"),
-    ("reboot", "drain the node and reboot it"),
+    (
+        "drain and reset",
+        Cause.RESET_REQUIRED,
+        "drain the node, wait for running work to end, then run nvidia-smi --gpu-reset on that GPU",
+    ),
+    (
+        "drain p2p",
+        Cause.RESET_REQUIRED,
+        "drain jobs that use peer-to-peer traffic with that GPU, then reset the GPU",
+    ),
+    ("imex", Cause.RESET_REQUIRED, "restart the IMEX domain of the rack"),
+    ("bus reset", Cause.REBOOT_REQUIRED, "drain the node and reboot it: the GPU needs a bus reset"),
+    ("reboot", Cause.REBOOT_REQUIRED, "drain the node and reboot it"),
     (
         "reset",
+        Cause.RESET_REQUIRED,
         (
             "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot if it cannot be reset alone "
             "(A100 with NVSwitch: reset all GPUs together)"

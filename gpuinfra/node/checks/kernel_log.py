@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from ..answer import Answers
+from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
-from .base import Check, listed
+from .base import Check, listed, strongest
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:,|:|$)(.*)$")
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
@@ -44,7 +45,9 @@ def with_notes(outcome: Outcome, notes: list[str]) -> Outcome:
         return outcome
     reason = "; ".join([outcome.reason, *notes] if outcome.reason else notes)
     word = "warn" if outcome.outcome == "pass" and any("rotated" in note for note in notes) else outcome.outcome
-    return Outcome(word, outcome.found, outcome.expected, outcome.unit, reason, outcome.hint)
+    return Outcome(
+        word, outcome.found, outcome.expected, outcome.unit, reason, outcome.hint, outcome.cause or Cause.UNREADABLE
+    )
 
 
 class Xids(Check):
@@ -79,27 +82,30 @@ class Xids(Check):
 
 
 def _judge_xids(found: list[tuple[int, str, str]]) -> Outcome:
-    drain, warn, hints = [], [], []
+    drain, warn, hints, required = [], [], [], []
     for number, where, text in found:
         entry = XIDS.get(number, UNKNOWN)
-        severity, action = entry.severity, entry.action
+        severity, do, action = entry.severity, entry.do, entry.action
         if number == 154:
             wanted = re.search(r"\bto [^()]*\(([^()]*)\)", text)
-            do = ACTIONS_OF_154.get(wanted.group(1)) if wanted else None
-            if do == "nothing":
+            requested = ACTIONS_OF_154.get(wanted.group(1)) if wanted else None
+            if requested is Action.NOTHING:
                 continue
-            action = TO_DO[do] if do else action
+            if requested:
+                do, action = requested, TO_DO[requested]
         elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
             severity = "drain"
         text = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
         if severity == "drain":
             drain.append(text)
             hints.append(action)
+            required.append(Cause.requiring(do))
         elif severity == "warn":
             warn.append(text)
     numbers = sorted({number for number, _, _ in found})
     if drain:
-        return failed(numbers, [], listed(list(dict.fromkeys(drain))), "Xids", "; ".join(dict.fromkeys(hints)))
+        hint = "; ".join(dict.fromkeys(hints))
+        return failed(numbers, [], listed(list(dict.fromkeys(drain))), "Xids", hint, strongest(required))
     if warn:
         return warned(numbers, [], listed(list(dict.fromkeys(warn))), "Xids")
     return passed(numbers, [], "Xids")

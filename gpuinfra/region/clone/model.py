@@ -14,7 +14,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.messages import path_text
 
-SCHEMA = "gpuinfra.region.clone/1"
+SCHEMA = "gpuinfra.clone/1"
 Mode = Literal["cold", "pilot-light", "hot"]
 MODES: tuple[Mode, ...] = ("cold", "pilot-light", "hot")
 
@@ -141,7 +141,7 @@ class Result:
         return self.source_cloud if self.request.cloud is None else self.request.cloud
 
     def as_dict(self, *, written: bool) -> dict[str, Any]:
-        """Return the document for `--json` (docs/guides/second-region.md)."""
+        """Return the document for `--json` (docs/reference/clone.md)."""
         return {
             "schema": SCHEMA,
             "ok": self.ok,

@@ -147,7 +147,7 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     elif recovery is not None:
         why = f"`recovery` of the stack replicates the bucket to {recovery.region} only; copy the data to {pair.target}{early}"
     elif _can_recover(pair) and entry.bucket == "auto":
-        why = f"{why}{early}; `recovery: {{region: {pair.target}, ...}}` in the declaration of the stack sets this up (docs/reference/declaring.md)"
+        why = f"{why}{early}; `recovery: {{region: {pair.target}, ...}}` in the declaration of the stack sets this up (docs/reference/recovery.md)"
     else:
         why = f"{why}{early}"
     if command == read and pair.own_facts.replication.caution:

@@ -11,7 +11,7 @@ from typing import Any
 from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.stack_journal import StackJournal, now
 
-SCHEMA = "gpuinfra.region.failover-journal/1"
+SCHEMA = "gpuinfra.failover-journal/1"
 FAILBACK_SCHEMA = "gpuinfra.failback-journal/1"
 DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
 """States of a step. A step without an entry has not started."""

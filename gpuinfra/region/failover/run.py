@@ -13,7 +13,7 @@ from gpuinfra.clouds.region.failover import Failover, Pair, Unreachable
 from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, Journal
 from gpuinfra.region.failover.steps import Step
 
-SCHEMA = "gpuinfra.region.failover/1"
+SCHEMA = "gpuinfra.failover/1"
 ASSUMED = "--unreachable"
 
 

@@ -93,10 +93,6 @@ class NodeHost:
         """Terminate the processes of all nodes. Nodes whose units have started keep their boot ID. Other nodes boot again later."""
         self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
 
-    def resume_all(self) -> None:
-        """Resume suspended nodes with the same boot ID. Services and timers restart, but completed jobs do not."""
-        self._call(lambda: [self._continue(node) for node in self._nodes.values()])
-
     def close(self) -> None:
         """Suspend all nodes and stop the thread."""
         if self._thread is None:
@@ -288,7 +284,7 @@ class NodeHost:
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
-            "GPUINFRA_FABRIC_WAIT_S": "5",
+            "GPUINFRA_FABRIC_WAIT_S": "1",
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }

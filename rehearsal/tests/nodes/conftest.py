@@ -90,6 +90,10 @@ class Nodes:
         assert code is None or found == code, f"{command!r} ended with {found}: {output}"
         return output.strip()
 
+    def resume(self) -> None:
+        """Resume the suspended nodes, as the next start of the host does."""
+        self.host._call(self.host._restore)
+
     def stage(self, name: str = "i-00000000000000001") -> str:
         """Stage of a node."""
         return next(status.stage for status in self.host.status() if status.id == name)

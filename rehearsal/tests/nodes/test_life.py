@@ -107,7 +107,7 @@ def test_a_suspended_node_resumes_in_the_same_boot(nodes: Nodes) -> None:
     nodes.host.suspend_all()
     assert nodes.stage() == "suspended"
     assert not _processes(nodes.host.folder)
-    nodes.host.resume_all()
+    nodes.resume()
     nodes.settle(NAME)
     assert nodes.host.status()[0].boot_id == before
     assert nodes.run("cat /var/log/once") == "ran"
@@ -141,7 +141,7 @@ systemctl start --no-block long next
     # What is cut off in the middle of user data runs all of it again, and would start both once more.
     wait_for(lambda: "finished at" in nodes.host.console(NAME), "user data has ended")
     nodes.host.suspend_all()
-    nodes.host.resume_all()
+    nodes.resume()
     wait_for(lambda: log.read_text().split() == ["began", "began"], "the long unit begins again")
     nodes.run("touch /root/go")
     nodes.settle(NAME)
@@ -175,7 +175,7 @@ def test_a_node_suspended_during_its_first_boot_starts_its_units(
     with _held(nodes.host._nodes[NAME].root / path):
         nodes.host.suspend_all()
     (nodes.host._nodes[NAME].root / path).unlink()
-    nodes.host.resume_all()
+    nodes.resume()
     nodes.settle(NAME)
     assert nodes.host.status()[0].boots == boots
     assert nodes.run("systemctl is-active daemon") == "active"
@@ -199,12 +199,12 @@ def test_a_node_suspended_while_it_resumes_loses_no_unit(nodes: Nodes) -> None:
     text = unit.read_text()
     unit.unlink()
     os.mkfifo(unit)
-    nodes.host.resume_all()
+    nodes.resume()
     with _held(unit):
         nodes.host.suspend_all()
     unit.unlink()
     unit.write_text(text)
-    nodes.host.resume_all()
+    nodes.resume()
     wait_for(lambda: log.read_text().split() == ["began"] * 2, "the job begins again")
     nodes.run("touch /root/go")
     nodes.settle(NAME)
@@ -222,7 +222,7 @@ def test_a_node_suspended_while_a_unit_waits_to_restart_starts_it(nodes: Nodes) 
     wait_for(lambda: nodes.run("systemctl is-active again", code=None) == "failed", "the service fails")
     nodes.run("touch /root/fixed")
     nodes.host.suspend_all()
-    nodes.host.resume_all()
+    nodes.resume()
     nodes.settle(NAME)
     wait_for(lambda: nodes.run("systemctl is-active again", code=None) == "active", "the service starts again")
 
@@ -237,7 +237,7 @@ def test_a_node_suspended_while_it_reboots_boots_again(nodes: Nodes) -> None:
     )
     wait_for(lambda: "Rebooting" in nodes.host.console(NAME), "the reboot begins")
     nodes.host.suspend_all()
-    nodes.host.resume_all()
+    nodes.resume()
     wait_for(lambda: nodes.host.status()[0].boots == 2, "the node boots again")
     nodes.settle(NAME)
     assert nodes.run("cat /var/log/once").split() == ["ran", "ran"]

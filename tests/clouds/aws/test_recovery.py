@@ -216,7 +216,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "aws.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "aws-second-region.md"
 (PROGRAM,) = [
     one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
 ]
@@ -407,7 +407,7 @@ def test_a_wrong_command_is_found(right: str, wrong: str) -> None:
     assert _command_problems(job.replace(right, wrong, 1))
 
 
-FENCING = PAGE.read_text(encoding="utf-8").partition("### Stop the replication")[2].partition("\n## ")[0]
+FENCING = PAGE.read_text(encoding="utf-8").partition("## Stop the replication")[2].partition("\n## ")[0]
 
 
 def test_the_commands_that_stop_the_replication_exist() -> None:

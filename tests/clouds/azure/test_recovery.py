@@ -198,7 +198,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "azure.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "azure-second-region.md"
 (PROGRAM,) = [
     one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
 ]

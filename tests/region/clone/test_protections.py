@@ -110,6 +110,6 @@ def test_broken_protection_is_named(protection: str, broken: Broken, monkeypatch
 
 def test_table_of_protections_is_documented() -> None:
     """The page lists each protection with its topic, and the change that the test makes on each cloud."""
-    page = (Path(__file__).parents[3] / "docs/guides/second-region.md").read_text(encoding="utf-8")
-    rows = page.partition("### Broken protections\n")[2].partition("\n### ")[0].partition("\n## ")[0].splitlines()
+    page = (Path(__file__).parents[3] / "docs/reference/ready.md").read_text(encoding="utf-8")
+    rows = page.partition("## Broken protections\n")[2].partition("\n## ")[0].splitlines()
     assert [row for row in rows if row.startswith("| ")][2:] == table()

@@ -32,7 +32,9 @@ from gpuinfra_rehearsal.object_stores import admit
 from tests.clouds.stacks import TODAY
 from tests.region.clone.deployed import Deployed
 
-PAGE = Path(__file__).parents[3] / "docs/guides/second-region.md"
+GUIDES = Path(__file__).parents[3] / "docs/guides"
+PAGES = ("clone.md", "second-region.md", "failover.md", "dns-names.md", "failback.md")
+"""The guides, in the order in which their commands run."""
 DOMAIN = "train.example.internal"
 
 
@@ -81,7 +83,8 @@ ENGINE = '#!/bin/sh\n[ "$1" != stack ] || echo "{}"\n'
 
 def commands(book: Runbook) -> list[list[str]]:
     """The words of each command in a console block, without its comment."""
-    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    text = "".join((GUIDES / page).read_text(encoding="utf-8") for page in PAGES)
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     return [book.words(line) for block in blocks for line in block.splitlines() if line.startswith("gpuinfra ")]  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_dry_run_writes_nothing_and_json_has_its_documented_keys(
     found = json.loads(capsys.readouterr().out)
     assert found["written"] is False
     assert [one.name for one in tmp_path.iterdir()] == ["Pulumi.one.yaml"]
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "second-region.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "clone.md").read_text()
     missing = [key for key in found if f"`{key}`" not in page]
     for name in ("source", "target", "price"):
         missing += [key for key in found[name] if f"`{key}`" not in page]

@@ -68,7 +68,7 @@ def test_other_region_or_declaration_is_refused(stack: Path, region: str, files:
         "{",
         "[]",
         '{"schema": "other/1", "steps": {}}',
-        '{"schema": "gpuinfra.region.failover-journal/1", "steps": {}, "file": "/other"}',
+        '{"schema": "gpuinfra.failover-journal/1", "steps": {}, "file": "/other"}',
     ],
 )
 def test_file_that_is_no_journal_of_the_stack_is_refused(stack: Path, text: str) -> None:

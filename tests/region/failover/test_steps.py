@@ -229,7 +229,7 @@ def test_missing_objects_can_be_left_behind(tmp_path: Path) -> None:
 def test_document_has_each_step(tmp_path: Path) -> None:
     """The JSON form has the state, the times and the result of each step."""
     document = run(World(down={"first"}), tmp_path).document("aws-recovery")
-    assert document["schema"] == "gpuinfra.region.failover/1"
+    assert document["schema"] == "gpuinfra.failover/1"
     assert document["unreachable"] == ["fence", "drain", "replication"]
     assert [one["state"] for one in document["steps"]] == [DONE, *[UNREACHABLE] * 3, *[DONE] * 3]
     assert all(one["started"] and one["ended"] and one["found"] for one in document["steps"])

@@ -40,6 +40,7 @@ BUCKET_SETTINGS = re.compile(r"aws:s3/bucket(?!Object(v2)?:)")
 class Aws(StandIn):
     """AWS."""
 
+    typed = True
     default_region = "us-east-1"
     regional_ids = True
     moving_settings = ()

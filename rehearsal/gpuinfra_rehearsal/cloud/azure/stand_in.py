@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class Azure(StandIn):
     """Azure."""
 
+    typed = True
     package = "azure-native"
     default_region = "eastus"
     looks_up_first = True

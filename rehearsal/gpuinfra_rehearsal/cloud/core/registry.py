@@ -1,7 +1,6 @@
 """Loads the clouds' stand-ins from gpuinfra's table of clouds. `core` itself does not refer to any cloud by name.
 
-A stand-in is a folder next to `core` with the cloud's name, or the module `rehearsal` in the cloud's package. If
-neither exists, the cloud uses the generic `StandIn`.
+A stand-in is a folder next to `core` with the cloud's name. If it does not exist, the cloud uses the generic `StandIn`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import importlib
 import importlib.util
 from functools import cache
 
-from gpuinfra.base import registry as clouds
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra_rehearsal.cloud.core import ids
 from gpuinfra_rehearsal.cloud.core.sdk import NotDeclared, Sdk, UntypedSdk, module_of, sdk
@@ -24,8 +22,6 @@ def of_cloud(name: str) -> StandIn:
     """Return the stand-in of a cloud, given its name in a spec."""
     if importlib.util.find_spec(f"{ROOT}.{name}"):
         return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
-    if clouds.has_module(name, "rehearsal"):
-        return clouds.module_of(name, "rehearsal").STAND_IN(name)
     return StandIn(name)
 
 
@@ -51,18 +47,13 @@ def installed() -> tuple[StandIn, ...]:
 
 @cache
 def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
-    return tuple(one for one in map(of_cloud, names) if _has_sdk(one) or not _has_folder(one))
+    return tuple(stand_in for stand_in in map(of_cloud, names) if _has_sdk(stand_in) or not stand_in.typed)
 
 
 def sdk_of(token: str) -> Sdk | UntypedSdk:
-    """Return the SDK that declares a resource type or a function. A cloud without a folder next to `core` does not
-    require an SDK."""
+    """Return the SDK that declares a resource type or a function."""
     stand_in = of_token(token)
-    return sdk(stand_in.package) if _has_folder(stand_in) or _has_sdk(stand_in) else UntypedSdk()
-
-
-def _has_folder(stand_in: StandIn) -> bool:
-    return importlib.util.find_spec(f"{ROOT}.{stand_in.name}") is not None
+    return sdk(stand_in.package) if stand_in.typed or _has_sdk(stand_in) else UntypedSdk()
 
 
 def _has_sdk(stand_in: StandIn) -> bool:

@@ -116,16 +116,6 @@ class Sdk:
         """Return all resource types."""
         return list(self._classes)
 
-    @cached_property
-    def functions(self) -> list[str]:
-        """Return all functions, which are found by the `invoke` call in their code."""
-        pattern = re.compile(r"pulumi\.runtime\.invoke\('([^']+)'")
-        found: dict[str, None] = {}
-        for path in sorted(self.root.rglob("*.py")):
-            if path.name.startswith(("get_", "list_")):
-                found.update(dict.fromkeys(pattern.findall(path.read_text())))
-        return list(found)
-
     def resource(self, token: str) -> ResourceType:
         """Return the resource type named `token`. Raises NotDeclared if there is none."""
         return _resource(self, token)

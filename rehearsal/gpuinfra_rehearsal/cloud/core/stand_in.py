@@ -36,6 +36,8 @@ class StandIn:
 
     package = ""
     """The name of its Pulumi package. Empty if it equals the cloud's name."""
+    typed = False
+    """Whether the cloud's Pulumi SDK is required. Without an SDK, any type with any inputs is accepted."""
     default_region = "region-1"
     """The region of resources if neither the program nor the provider sets one."""
     regional_ids = False

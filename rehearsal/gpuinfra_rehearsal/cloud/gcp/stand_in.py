@@ -33,6 +33,7 @@ class Member(Behavior):
 class GoogleCloud(StandIn):
     """Google Cloud."""
 
+    typed = True
     default_region = "us-central1"
     identity_inputs = ("name", "project", "region", "zone", "location", "network", "subnetwork")
     group_kinds = (ManagedGroups(),)

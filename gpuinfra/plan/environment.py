@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.catalog.records import MachineType
+from gpuinfra.plan.facts import PoolFacts
+from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.storage import object_cache_gib
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.lock import Choice, Lock, lustre_release
 from gpuinfra.software.version import key
-from gpuinfra.spec.policy import User
 
 SCRATCH_MOUNT = "/mnt/nvme"
 """Folder of the local disks, unless the image mounts them elsewhere."""
@@ -16,36 +18,16 @@ ROOT_FREE_GIB = 50
 """Free space in GiB that the driver, CUDA toolkit, and container images require on the root disk."""
 
 
-def environment(
-    machine: MachineType,
-    chosen: Lock,
-    *,
-    cloud: CloudSoftware,
-    mirror_url: str | None,
-    homes: tuple[tuple[str, str], ...] = (),
-    other_homes: bool = False,
-    lnet_efa: int = 0,
-    guarded: tuple[str, ...] = (),
-    buckets: tuple[str, ...] = (),
-    packages: tuple[str, ...] = (),
-    users: tuple[User, ...] = (),
-    users_home: str = "",
-    files: tuple[str, ...] = (),
-) -> dict[str, str]:
-    """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
-
-    Each entry in `homes` is the mount and the service of a file system for home directories.
-    With `other_homes`, nodes can also mount homes of another stack's site, on any service.
-    Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
-    declared file: SHA-256, mode, owner, group and path.
-    """
+def environment(facts: PoolFacts) -> dict[str, str]:
+    """Return the variables for the steps of a pool, sorted by name."""
+    machine, chosen, cloud = facts.machine, facts.lock, facts.software
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
         "NODE_OS": chosen.os,
         "LOCK_DATE": tables.LOCK_DATE.isoformat(),
         "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
-        "MIRROR_URL": mirror_url or "",
+        "MIRROR_URL": facts.mirror_url or "",
         "KERNEL_FLAVOUR": cloud.kernel_flavour,
         "KERNEL_SERIES": " ".join(chosen.kernel_series),
         "KERNEL_RELEASE": "" if kernel is None or kernel.version == "image" else kernel.version,
@@ -53,14 +35,14 @@ def environment(
         "CUDA_KEYRING_SHA256": distribution.keyring_sha256,
         "HOLD_PATTERNS": " ".join(chosen.holds),
     }
-    if packages:
-        values["EXTRA_PACKAGES"] = " ".join(packages)
-    for number, file in enumerate(files):
-        values[f"NODE_FILE_{number}"] = file
-    if users:
-        values["USERS_HOME"] = users_home
+    if facts.packages:
+        values["EXTRA_PACKAGES"] = " ".join(facts.packages)
+    for number, file in enumerate(facts.files):
+        values[f"NODE_FILE_{number}"] = f"{file.sha256} {file.mode} {file.owner} {file.group} {file.path}"
+    if facts.users:
+        values["USERS_HOME"] = facts.users_home
     # One variable for each user, because Linux limits the length of one variable (128 KiB, execve(2)).
-    for number, user in enumerate(users):
+    for number, user in enumerate(facts.users):
         keys = "; ".join(" ".join(key.split(" ")[:2]) for key in user.ssh_keys)
         values[f"NODE_USER_{number}"] = f"{user.name} {user.uid} {'sudo' if user.sudo else '-'} {keys}"
     if driver := chosen.choice("driver"):
@@ -96,22 +78,22 @@ def environment(
     if lustre := chosen.choice("lustre_client"):
         values |= {"LUSTRE_CLIENT_RANGE_MIN": lustre.low, "LUSTRE_CLIENT_RANGE_MAX": lustre.high}
         values |= _lustre(cloud, chosen.os, distribution.suite)
-        if lnet_efa:
-            values["LNET_EFA_DEVICES"] = str(lnet_efa)
+        if facts.lnet_efa:
+            values["LNET_EFA_DEVICES"] = str(facts.lnet_efa)
         release = lustre_release(cloud, chosen.os)
         if release and release.kernel_flavour and chosen.kernel_series:
             values["KERNEL_FLAVOUR"] = release.kernel_flavour
     values |= _fabric(machine, chosen)
-    if guarded:
-        values["METADATA_GUARDED"] = " ".join(guarded)
-    values |= _homes(cloud, homes, other_homes=other_homes)
-    if (client := cloud.buckets) and (choice := chosen.choice(client.name)):
+    if facts.guarded:
+        values["METADATA_GUARDED"] = " ".join(facts.guarded)
+    values |= _homes(facts)
+    if (client := facts.bucket_client) and (choice := chosen.choice(client.name)):
         prefix = client.name.upper()
         known = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
         values |= {
             **_version(prefix, choice),
             **{f"{prefix}_{name}": text.format(**known, arch=machine.arch) for name, text in client.variables.items()},
-            "BUCKETS": "; ".join(buckets),
+            "BUCKETS": "; ".join(_bucket(bucket, machine) for bucket in facts.buckets),
         }
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
@@ -169,18 +151,26 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
     }
 
 
-def _homes(cloud: CloudSoftware, homes: tuple[tuple[str, str], ...], *, other_homes: bool) -> dict[str, str]:
+def _bucket(bucket: FileSystemPlan, machine: MachineType) -> str:
+    """Return how the step mounts a bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB)."""
+    return f"{bucket.name} {bucket.mount} {'ro' if bucket.read_only else 'rw'} {object_cache_gib(bucket, machine)}"
+
+
+def _homes(facts: PoolFacts) -> dict[str, str]:
     """Return the variables that the step uses to mount home directories: `/home tls nfsvers=4.1,hard` (mount, connection, options) for each."""
-    if not homes:
+    if not facts.homes:
         return {}
-    entries, tls = [], other_homes and any(known.tls for known in cloud.homes.values())
-    for mount, service in homes:
-        if (known := cloud.homes.get(service)) is None:
+    cloud = facts.software
+    entries, tls = [], facts.other_homes and any(how.tls for how in cloud.homes.values())
+    for home in facts.file_systems:
+        if home.kind != "home":
+            continue
+        if (how := cloud.homes.get(home.service)) is None:
             raise GpuinfraError(
-                f"the cloud's profile does not set how nodes mount {service or 'home file systems'}; set homes in the cloud's software.py"
+                f"the cloud's profile does not set how nodes mount {home.service or 'home file systems'}; set homes in the cloud's software.py"
             )
-        entries.append(f"{mount} {known.setting}")
-        tls = tls or known.tls
+        entries.append(f"{home.mount} {how.setting}")
+        tls = tls or how.tls
     port = {"HOME_TLS_PORT": _known(str(cloud.home_tls_port or ""), "the TLS port of home file systems")} if tls else {}
     return {"HOMES": "; ".join(entries), **port}
 

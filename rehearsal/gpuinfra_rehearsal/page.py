@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gpuinfra.report.html import render
+from gpuinfra.report.html import render_source
 from gpuinfra.report.nodes import cells, node_view, trouble_first
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
-from gpuinfra.report.tables import Cell, Column, Table, drill_table, kept_table, previewed_table
+from gpuinfra.report.tables import Cell, Column, Table, kept_table
+from gpuinfra_rehearsal.tables import drill_table, previewed_table
 
 BANNER = (
     "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
@@ -23,8 +25,8 @@ def page(report: Mapping[str, Any]) -> str:
     kind = "Rehearsal" if rehearsal else "Report"
     where = (report.get("cluster"), report.get("cloud"), report.get("region"), report.get("finished"))
     faults = report.get("faults")
-    return render(
-        "rehearsal.html.j2",
+    return render_source(
+        Path(__file__).with_suffix(".html.j2").read_text(encoding="utf-8"),
         kind=kind,
         title=f"{kind} of {report['stack']}",
         outcome="ok" if report["ok"] else "failed",

@@ -1,6 +1,6 @@
 """Shows the progress of a running rehearsal: two bars in a terminal, plain lines elsewhere.
 
-Every line starts with `rehearsal:`. If an operation prints nothing for 20 seconds, a line states what still runs.
+Every line starts with `rehearsal:`. If nothing is printed for 4 seconds, a line states what still runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from gpuinfra.base.heartbeat import Heartbeat
 
 PREFIX = "rehearsal: "
 LINE_INTERVAL_S = 2.0
-QUIET_S = 20.0
-"""Seconds without a line until the view states what still runs. The engine's build reports sooner, so that its lines come first."""
+QUIET_S = 4.0
+"""Seconds without a line until the view states what still runs."""
 MOST_NODES = 16
 SETTLED_STAGES = frozenset({"reported", "failed", "terminated"})
 
@@ -49,6 +49,10 @@ class _Alive:
         """Return the context in which the view prints a line after `every_s` seconds without one."""
         self._pulse = Heartbeat(self._still, every_s)
         return self._pulse
+
+    def phase(self, what: str) -> None:
+        """State what runs outside an operation."""
+        self._title = what
 
     def _beat(self) -> None:
         if self._pulse:
@@ -106,7 +110,7 @@ class Lines(_Alive):
 
     def _still(self, seconds: float) -> None:
         counts = f"; {self._last}" if self._last and self._progress else ""
-        self.line(f"still running after {seconds:.0f} s{': ' + self._title if self._title else ''}{counts}")
+        self.line(f"{_still_running(seconds, self._title)}{counts}")
 
 
 class Bars(_Alive):
@@ -160,12 +164,12 @@ class Bars(_Alive):
     def end(self) -> None:
         if self._live is not None:
             self._live.stop()
-            self._live = None
+            self._live, self._title = None, ""
 
     def _still(self, seconds: float) -> None:
         """The bars themselves show that an operation runs."""
         if self._live is None:
-            self.line(f"still running after {seconds:.0f} s")
+            self.line(_still_running(seconds, self._title))
 
 
 View = Lines | Bars
@@ -175,6 +179,10 @@ View = Lines | Bars
 def view_for(stream: TextIO) -> View:
     """Return bars in a terminal, otherwise plain lines."""
     return Bars(stream) if stream.isatty() else Lines(stream)
+
+
+def _still_running(seconds: float, what: str) -> str:
+    return f"still running after {seconds:.0f} s{': ' + what if what else ''}"
 
 
 def _name(node: Mapping[str, Any]) -> str:

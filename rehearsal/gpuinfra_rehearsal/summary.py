@@ -14,7 +14,8 @@ from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.report import tables
 from gpuinfra.report.nodes import checks_text, gpus_text
-from gpuinfra.report.tables import Cell, Column, Table, drill_table, previewed_table
+from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra_rehearsal.tables import drill_table, previewed_table
 
 MAX_FAILED_NODES = 8
 MAX_NODES = 32
