@@ -110,6 +110,30 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
     assert len(entries) > 200
 
 
+BUILT_IN = {"Any", "Callable", "ClassVar", "Mapping", "None", "Sequence", "pulumi"}
+
+
+def test_reference_describes_every_type_of_an_argument(texts: dict[str, str]) -> None:
+    """Each class in the type of an argument or field of a component, and each class of a plan, has a section with its fields."""
+    text, plan = texts["reference/components.md"], texts["reference/plan.md"]
+    planned = set(re.findall(r"^## `(\w+)`$", plan, re.M))
+    assert {"Plan", "NetworkPlan", "PoolPlan", "FileSystemPlan", "HandoverPlan", "RecoveryPlan"} < planned
+    assert "- `deadline_s`: `int`" in plan.partition("## `HandoverPlan`")[2].partition("## ")[0]
+    for cloud in CLOUDS:
+        sections = re.findall(rf"^### `{cloud}\.(\w+)`\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+        described = {name for name, _ in sections} | planned | BUILT_IN
+        types = [kind for _, part in sections for kind in re.findall(r"^- `\w+`: `([^`]+)`", part, re.M)]
+        names = {word for kind in types for word in re.findall(r"(?<![.\w\"'])[A-Z]\w+(?![.\w])", kind)}
+        assert names - described == set(), cloud
+        arguments = [part.partition("Arguments:")[2].partition("Outputs:")[0] for _, part in sections]
+        silent = [
+            line
+            for part in arguments
+            for line in re.findall(r"^- `(?!scope`|plan`)\w+`: `[^`]+`(?:, default `[^`]+`)?\.$", part, re.M)
+        ]
+        assert silent == [], cloud
+
+
 def test_troubleshooting_messages_are_messages_of_the_code() -> None:
     """The fixed words of each message on the page are in the code of gpuinfra or in the tables of cloud messages."""
     text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pulumi
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
-from gpuinfra.clouds.homes import FileSystems, mounted
+from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.node_pool import BaseNodePool
 from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
 from gpuinfra.clouds.scope import BaseScope
@@ -199,11 +199,6 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
         return site.subnet_ids.apply(found)
     # With a plain mapping, the pool depends only on its own subnet, not on all subnets.
     return found(site.subnet_ids)
-
-
-def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
-    """Return the entries of existing file systems in the list of file systems that the nodes mount."""
-    return [mounted(one, one.address, one.mount_name) for one in plan.existing_file_systems]
 
 
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:

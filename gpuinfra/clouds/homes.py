@@ -12,16 +12,14 @@ from typing import Any
 import pulumi
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, PoolPlan
+from gpuinfra.plan.model import FileSystemPlan, PoolPlan
 
 FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 """File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
 
 
-def mounted(
-    plan: FileSystemPlan | ExistingFileSystemPlan, dns_name: pulumi.Input[str], mount_name: pulumi.Input[str]
-) -> dict[str, Any]:
-    """Return the entry of a file system in the list of file systems that nodes mount."""
+def mounted(plan: FileSystemPlan, dns_name: pulumi.Input[str], mount_name: pulumi.Input[str]) -> dict[str, Any]:
+    """Return the entry of a created file system in the list of file systems that nodes mount."""
     service = {"service": plan.service} if plan.kind == "home" and plan.service else {}
     return {"kind": plan.kind, "mount": plan.mount, "dns_name": dns_name, "mount_name": mount_name, **service}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +16,6 @@ import pulumi
 from gpuinfra import bundle
 from gpuinfra.base import naming
 from gpuinfra.clouds import homes
-from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.scope import BaseScope
 from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import Group, PoolPlan
@@ -30,8 +30,9 @@ class BaseNodePoolArgs:
     """Object store for the bundle and the evidence."""
     evidence_prefix: str = ""
     """Folder for evidence in this store. If unset, `evidence/<cluster>`."""
-    file_systems: FileSystems = ()
-    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
+    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories. The `mounted` output of
+    `SharedFilesystem` and of an existing file system in the plan is such an entry."""
 
 
 @dataclass(frozen=True, kw_only=True)

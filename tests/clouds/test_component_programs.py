@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[Any, str, Any, str]] = {
     "azure region": (Azure(region="mars"), A100["azure"], OnDemand(count=2), "where.region"),
     "azure zone": (Azure(region="southcentralus", zone="9"), A100["azure"], OnDemand(count=2), "where.zone"),
     "azure machine": (Azure(region="southcentralus"), "p9", OnDemand(count=2), "pools[0].machine"),
-    "azure capacity": (Azure(region="southcentralus"), A100["azure"], Reserved(count=2), "pools[0].capacity[0]"),
+    "azure capacity": (Azure(region="southcentralus"), A100["azure"], Reserved(count=2), "pools[0].capacity[0].kind"),
     "gcp region": (Gcp(region="mars-1"), A100["gcp"], OnDemand(count=2), "where.region"),
     "gcp zone": (Gcp(region="us-central1", zone="us-east1-b"), A100["gcp"], OnDemand(count=2), "where.zone"),
     "gcp machine": (Gcp(region="us-central1"), "p9", OnDemand(count=2), "pools[0].machine"),

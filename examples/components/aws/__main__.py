@@ -10,9 +10,9 @@ plan = make_plan(declared())
 scope = aws.Scope.of(plan)
 pool, lustre = plan.pools[0], plan.file_systems[0]
 
-foundation = aws.Foundation("train-foundation", aws.FoundationArgs(scope=scope, audit=plan.audit, budget=plan.budget))
-network = aws.Network("train-network", aws.NetworkArgs(scope=scope, plan=plan.network))
-security = aws.SecurityGroups("train-security", aws.SecurityGroupsArgs(scope=scope, vpc_id=network.vpc_id))
+foundation = aws.Foundation("train-foundation", aws.FoundationArgs(scope=scope, plan=plan))
+network = aws.Network("train-network", aws.NetworkArgs(scope=scope, plan=plan))
+security = aws.SecurityGroups("train-security", aws.SecurityGroupsArgs(scope=scope, plan=plan, vpc_id=network.vpc_id))
 scratch = aws.SharedFilesystem(
     "train-scratch",
     aws.SharedFilesystemArgs(
@@ -25,12 +25,7 @@ scratch = aws.SharedFilesystem(
 )
 role = aws.NodeRole(
     "train-node",
-    aws.NodeRoleArgs(
-        scope=scope,
-        bucket_arn=foundation.evidence.arn,
-        key_arn=foundation.data_key_arn,
-        fabric_folder=plan.fabric_folder,
-    ),
+    aws.NodeRoleArgs(scope=scope, plan=plan, bucket_arn=foundation.evidence.arn, key_arn=foundation.data_key_arn),
 )
 nodes = aws.NodePool(
     "train-gpu",

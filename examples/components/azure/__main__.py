@@ -15,12 +15,10 @@ pool, lustre = plan.pools[0], plan.file_systems[0]
 
 foundation = azure.Foundation(
     "train-foundation",
-    azure.FoundationArgs(scope=account, audit=plan.audit, evidence=plan.evidence, budget=plan.budget, today=plan.today),
+    azure.FoundationArgs(scope=account, plan=plan),
 )
-security = azure.SecurityGroups("train-security", azure.SecurityGroupsArgs(scope=scope, plan=plan.network))
-network = azure.Network(
-    "train-network", azure.NetworkArgs(scope=scope, plan=plan.network, group_ids=security.group_ids)
-)
+security = azure.SecurityGroups("train-security", azure.SecurityGroupsArgs(scope=scope, plan=plan))
+network = azure.Network("train-network", azure.NetworkArgs(scope=scope, plan=plan, group_ids=security.group_ids))
 endpoints = azure.Endpoints(
     "train-endpoints",
     azure.EndpointsArgs(
@@ -38,16 +36,14 @@ scratch = azure.SharedFilesystem(
 )
 role = azure.NodeRole(
     "train-node",
-    azure.NodeRoleArgs(
-        scope=scope, evidence_account_id=foundation.evidence.account_id, fabric_folder=plan.fabric_folder
-    ),
+    azure.NodeRoleArgs(scope=scope, plan=plan, evidence_account_id=foundation.evidence.account_id),
 )
 nodes = azure.NodePool(
     "train-gpu",
     azure.NodePoolArgs(
         scope=scope,
         plan=pool,
-        subnet_id=network.subnet_ids[pool.subnet],
+        subnet_id=endpoints.after(network.subnet_ids[pool.subnet]),
         security_group_id=security.nodes_group_id,
         identity_id=role.identity_id,
         client_id=role.client_id,
@@ -55,7 +51,6 @@ nodes = azure.NodePool(
         disk_encryption_set_id=foundation.disk_encryption_set_id,
         file_systems=[scratch.mounted],
     ),
-    pulumi.ResourceOptions(depends_on=endpoints.ready),
 )
 ready = azure.NodesReady("train-ready", azure.NodesReadyArgs(scope=scope, plan=plan.handover, pools=[nodes]))
 pulumi.export("summary", ready.summary)

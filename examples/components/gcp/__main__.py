@@ -10,17 +10,15 @@ plan = make_plan(declared())
 scope = gcp.Services("train-services", gcp.ServicesArgs(scope=gcp.Scope.of(plan), apis=gcp.apis(plan))).scope
 pool, lustre = plan.pools[0], plan.file_systems[0]
 
-foundation = gcp.Foundation("train-foundation", gcp.FoundationArgs(scope=scope, audit=plan.audit, budget=plan.budget))
-network = gcp.Network(
-    "train-network", gcp.NetworkArgs(scope=scope, plan=plan.network, file_systems=frozenset({"lustre"}))
-)
+foundation = gcp.Foundation("train-foundation", gcp.FoundationArgs(scope=scope, plan=plan))
+network = gcp.Network("train-network", gcp.NetworkArgs(scope=scope, plan=plan))
 scratch = gcp.SharedFilesystem(
     "train-scratch",
     gcp.SharedFilesystemArgs(scope=scope, plan=lustre, network_id=network.network_id, key_id=foundation.data_key_id),
 )
 role = gcp.NodeRole(
     "train-node",
-    gcp.NodeRoleArgs(scope=scope, bucket=foundation.evidence.bucket, fabric_folder=plan.fabric_folder),
+    gcp.NodeRoleArgs(scope=scope, plan=plan, bucket=foundation.evidence.bucket),
 )
 nodes = gcp.NodePool(
     "train-gpu",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
+    from gpuinfra.clouds.aws.components.policies import MountedBucket
     from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
     from gpuinfra.clouds.aws.components.refs import Existing
@@ -53,6 +54,7 @@ _MODULES = {
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
     "openzfs": ("OpenZfsHomeDirectories", "OpenZfsHomeDirectoriesArgs"),
+    "policies": ("MountedBucket",),
     "ready": ("NodesReady", "NodesReadyArgs"),
     "recovery": ("RegionClone", "RegionCloneArgs", "Source"),
     "refs": ("Existing",),
@@ -76,6 +78,7 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedBucket",
     "Network",
     "NetworkArgs",
     "NodePool",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.azure.components.refs import Existing
-    from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.azure.components.roles import MountedContainer, NodeRole, NodeRoleArgs
     from gpuinfra.clouds.azure.components.scope import Scope
     from gpuinfra.clouds.azure.components.security import SecurityGroups, SecurityGroupsArgs
     from gpuinfra.clouds.azure.components.storage import (
@@ -84,6 +84,7 @@ _MODULES = {
     ),
     "refs": ("Existing",),
     "roles": (
+        "MountedContainer",
         "NodeRole",
         "NodeRoleArgs",
     ),
@@ -125,6 +126,7 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedContainer",
     "NetAppHomeDirectories",
     "NetAppHomeDirectoriesArgs",
     "Network",

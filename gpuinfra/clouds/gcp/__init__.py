@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.gcp.components.refs import Existing
-    from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
     from gpuinfra.clouds.gcp.components.scope import Scope
     from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs, apis
     from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
@@ -59,7 +59,7 @@ _MODULES = {
     "ready": ("NodesReady", "NodesReadyArgs"),
     "recovery": ("RegionClone", "RegionCloneArgs"),
     "refs": ("Existing",),
-    "roles": ("NodeRole", "NodeRoleArgs"),
+    "roles": ("MountedBucket", "NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
     "services": ("Services", "ServicesArgs", "apis"),
     "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
@@ -79,6 +79,7 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedBucket",
     "Network",
     "NetworkArgs",
     "NodeFirewallRule",

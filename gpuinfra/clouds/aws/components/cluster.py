@@ -23,11 +23,10 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
+from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
-from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.homes import mounted
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
@@ -46,7 +45,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         created = Foundation(
             naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget),
+            FoundationArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return FoundationRefs(
@@ -64,17 +63,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         vpc_id, subnet_ids, file_system_subnet_ids = self._network(foundation)
         security = SecurityGroups(
             naming.logical(plan.name, "security"),
-            SecurityGroupsArgs(
-                scope=self.scope,
-                vpc_id=vpc_id,
-                storage=any(one.kind == "lustre" for one in plan.file_systems),
-                openzfs=any(one.service == "openzfs" for one in plan.file_systems),
-                homes=any(one.service == "efs" for one in plan.file_systems),
-                storage_efa=any(one.efa for one in plan.file_systems),
-                holds_data=bool(retained_subnets(plan)),
-                ingress=tuple(declared_rules(plan.network)),
-                existing=existing_rules(plan),
-            ),
+            SecurityGroupsArgs(scope=self.scope, plan=plan, vpc_id=vpc_id),
             self.opts,
         )
         file_systems = []
@@ -131,7 +120,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append(created.mounted)
-        file_systems += existing_mounts(plan)
+        file_systems += [one.mounted for one in plan.existing_file_systems]
         site = SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,
@@ -191,14 +180,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.existing_network("vpc_id"):
             return *found, found[1]
-        assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=self.scope,
-                plan=plan.network,
+                plan=plan,
                 log_key_arn=foundation.log_key_arn,
-                data_subnets=retained_subnets(plan),
             ),
             self.opts,
         )
@@ -211,9 +198,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=self.scope,
+                plan=plan,
                 bucket_arn=foundation.evidence_bucket_arn,
                 key_arn=foundation.data_key_arn,
-                policy_arns=plan.roles.node_policies,
                 mounts=[
                     MountedBucket(
                         arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
@@ -222,8 +209,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     )
                     for one in plan.mounted_buckets
                 ],
-                # A role in the site is created without the pools, whose declaration can require the fabric test.
-                fabric_folder=naming.fabric_folder(plan.name) if plan.roles.node_role_in_site else plan.fabric_folder,
             ),
             self.opts,
         )

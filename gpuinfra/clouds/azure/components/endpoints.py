@@ -21,6 +21,7 @@ class EndpointsArgs:
 
     scope: Scope
     network_id: pulumi.Input[str]
+    """Virtual network in which the private names are resolved (`Network.network_id`)."""
     subnet_id: pulumi.Input[str]
     """Subnet for the addresses of the endpoints."""
     services: Mapping[str, pulumi.Input[str]]
@@ -53,6 +54,10 @@ class Endpoints(pulumi.ComponentResource):
             for kind, service_id in args.services.items()
         ]
         self.register_outputs({"zone_ids": self.zone_ids})
+
+    def after(self, value: pulumi.Input[str]) -> pulumi.Output[str]:
+        """Return a value that resolves after the private names exist. With a subnet ID from it, nodes start after that."""
+        return ready_after(value, self.ready)
 
 
 def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) -> pulumi.Output[str]:

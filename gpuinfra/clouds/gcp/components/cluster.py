@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra.base import naming
-from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
@@ -22,7 +22,7 @@ from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRo
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health, retains_network
+from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health
 from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -50,7 +50,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         created = Foundation(
             naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget, operators=plan.evidence.operators),
+            FoundationArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return FoundationRefs(
@@ -82,7 +82,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 data[one.name] = created.bucket
             if created.import_command is not None:
                 imports[one.mount], exports[one.mount] = created.import_command, created.export_command
-        file_systems += existing_mounts(plan)
+        file_systems += [one.mounted for one in plan.existing_file_systems]
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
         return SiteRefs(
             network_id=network_id,
@@ -127,15 +127,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.passed_network("network_id"):
             return found
-        assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
-            NetworkArgs(
-                scope=self.scope,
-                plan=plan.network,
-                file_systems=frozenset(one.kind for one in plan.file_systems),
-                holds_data=retains_network(plan),
-            ),
+            NetworkArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return created.network_id, created.subnet_ids
@@ -151,14 +145,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=self.scope,
+                plan=plan,
                 bucket=foundation.evidence_bucket,
-                registry=plan.registry,
                 mounts=[
                     MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
                     for one in plan.mounted_buckets
                 ],
-                roles=plan.roles.node_roles,
-                fabric_folder=plan.fabric_folder,
             ),
             self.opts,
         )
