@@ -22,8 +22,11 @@ WRONG = """make_plan(
 
 
 def example(cloud: str, folder: Path) -> Path:
-    """The stack file in a copy of the example of a cloud."""
-    return shutil.copytree(EXAMPLES / cloud, folder / cloud) / "Pulumi.dev.yaml"
+    """The stack file in a copy of the example of a cloud, which names the plugin by an absolute path."""
+    copy = shutil.copytree(EXAMPLES / cloud, folder / cloud)
+    project = copy / "Pulumi.yaml"
+    project.write_text(project.read_text().replace("../../../plugin", str(REPOSITORY / "plugin")))
+    return copy / "Pulumi.dev.yaml"
 
 
 def components(done: Finished) -> set[str]:
