@@ -100,6 +100,7 @@ def measure(cloud: str, nodes: int, address: str, folder: Path) -> None:
     group = GroupExpected(name="gpu", group="g", count=nodes)
     role = {"aws": fleet.ROLE, "azure": "", "gcp": test_gcp_identity.NODE}[cloud]
     pool = PoolExpected(
+        cloud=cloud,
         name="gpu", machine="p4d.24xlarge", groups=(group,), expectation=P4D, bundle_sha256=fleet.BUNDLE, node_role=role,
         evidence_owner=fleet.owner(cloud),
     )  # fmt: skip

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.handover.shortages import Shortage
 from gpuinfra.handover.text import host_keys
 from gpuinfra.handover.wire import TYPE
+from gpuinfra.handover.wire import shortages_of as _shortages_of
 
 IDENTIFIED = frozenset({"verified", "failed"})
 """Outcomes of nodes whose evidence has a verified signer."""
@@ -55,6 +57,11 @@ def nodes_of(resources: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
     outputs = [resource.get("outputs") or {} for resource in handovers_of(resources)]
     entries = [entry for one in outputs for entry in one.get("nodes") or []]
     return tuple(_node(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("instanceId"))
+
+
+def shortages_of(resources: Iterable[Mapping[str, Any]]) -> list[Shortage]:
+    """Return the groups that lacked nodes when the `NodesReady` resources in a state were judged, and why."""
+    return [shortage for one in handovers_of(resources) for shortage in _shortages_of(one.get("outputs") or {})]
 
 
 def _node(entry: Mapping[str, Any]) -> Node:

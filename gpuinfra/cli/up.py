@@ -271,7 +271,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     from gpuinfra.engine.up import remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
     from gpuinfra.plan.make import make_plan
-    from gpuinfra.search.outcome import shortage
+    from gpuinfra.search.outcome import missing_nodes
     from gpuinfra.search.run import Search
 
     engine = find_engine(lambda line: click.echo(line, err=True))
@@ -298,7 +298,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
         state=lambda: exported(declared.name, project=project),
-        shortage=partial(shortage, before=journal.options.get("running")),
+        missing_nodes=partial(missing_nodes, before=journal.options.get("running")),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
         searches=searches,

@@ -124,6 +124,8 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
                     count=one.plan.count,
                     template_id=one.template_id,
                     template_version=one.template_version,
+                    kind=one.plan.kind,
+                    zone=one.plan.zone,
                 )
                 for one in self.groups
             ],

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Any
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.json_text import parsed
@@ -21,6 +21,9 @@ from gpuinfra.engine.locked import check_unlocked, locks_left
 
 NO_STACK = "no stack named"
 """Part of the message of the CLI for a stack that does not exist (`IsSelectStack404Error` in sdk/go/auto/errors.go of Pulumi v3.259.0)."""
+
+PARTIAL_FAILURE = 1
+"""Status of a failed operation whose resource is in the state (`StatusPartialFailure` in sdk/go/common/resource/status.go of Pulumi v3.259.0)."""
 
 FORWARD_S = 0.5
 """Maximum time between two copies of new errors to the output."""
@@ -36,6 +39,8 @@ class Failure:
     urn: str
     """The resource, or an empty string if the error is not about one resource."""
     message: str
+    saved: bool = False
+    """Whether the failed operation wrote the resource to the state, as an initialization that fails does."""
 
     @property
     def type(self) -> str:
@@ -212,10 +217,17 @@ def _failures(events: Path) -> Iterator[Failure]:
         lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return
+    failed: list[dict[str, Any]] = []
+    saved: set[str] = set()
     for line in lines:
         try:
-            found = parsed(line).get("diagnosticEvent")
-        except (ValueError, AttributeError):
+            event = parsed(line)
+            if event.get("resOpFailedEvent", {}).get("status") == PARTIAL_FAILURE:
+                saved.add(event["resOpFailedEvent"]["metadata"]["urn"])
+            if event.get("diagnosticEvent", {}).get("severity") == "error":
+                failed.append(event["diagnosticEvent"])
+        except (ValueError, AttributeError, KeyError, TypeError):
             continue
-        if isinstance(found, dict) and found.get("severity") == "error":
-            yield Failure(urn=str(found.get("urn") or ""), message=_MARKUP.sub("", str(found.get("message") or "")).strip())  # fmt: skip
+    for diagnostic in failed:
+        urn, message = str(diagnostic.get("urn") or ""), str(diagnostic.get("message") or "")
+        yield Failure(urn=urn, message=_MARKUP.sub("", message).strip(), saved=urn in saved)

@@ -23,6 +23,10 @@ class GroupReady:
     template_id: pulumi.Input[str] | None = None
     template_version: pulumi.Input[int | str] | None = None
     """Template version that the group's nodes must run. Nodes with a different version are refused."""
+    kind: str | None = None
+    """Kind of capacity, such as `spot`, for the output `shortages`."""
+    zone: str | None = None
+    """The cloud's name of the zone, for the output `shortages`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +85,10 @@ class NodesVerified(pulumi.CustomResource):
     nodes: pulumi.Output[list[Any]]
     """One entry per node: label, instanceId, pool, group, outcome, reason, bootId, evidenceSha256, sshHostKeys, ..."""
     summary: pulumi.Output[str]
+    ended: pulumi.Output[str]
+    """Why the wait ended: a value of `gpuinfra.handover.causes.WaitEnd`, such as `ready`, `deadline` or `stock-out`."""
+    shortages: pulumi.Output[list[Any]]
+    """One entry per group that lacks nodes: pool, group, kind, zone, missing, cause, message, hint."""
 
     def __init__(self, name: str, args: NodesVerifiedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props: dict[str, object] = {
@@ -115,6 +123,8 @@ _OUTPUTS = {
     "gpus_verified": "gpusVerified",
     "nodes": "nodes",
     "summary": "summary",
+    "ended": "ended",
+    "shortages": "shortages",
 }
 
 
@@ -135,6 +145,8 @@ def _pool(pool: PoolReady) -> dict[str, object]:
                 "templateVersion": None
                 if group.template_version is None
                 else pulumi.Output.from_input(group.template_version).apply(str),
+                "kind": group.kind,
+                "zone": group.zone,
             }
             for group in pool.groups
         ],

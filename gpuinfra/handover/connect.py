@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuinfra.base.registry import CLOUDS, has_module, module_of
-from gpuinfra.handover.ports import Ports, PortUnavailable
+from gpuinfra.handover.ports import CloudTerms, Ports, PortUnavailable
 
 
 def ports_of(
@@ -26,6 +26,12 @@ def check_credentials(inputs: Mapping[str, object]) -> None:
     check = getattr(module(str(inputs.get("cloud"))), "check_credentials", None)
     if check is not None:
         check()
+
+
+def terms_of(cloud: str) -> CloudTerms:
+    """Return what advice calls the things of a cloud. Raises `PortUnavailable`."""
+    terms: CloudTerms = module(cloud).TERMS
+    return terms
 
 
 def module(cloud: str) -> Any:

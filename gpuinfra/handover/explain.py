@@ -6,55 +6,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from gpuinfra.base.words import counted
-from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, UNTESTED, Check, NodeVerdict, describe
-from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.causes import NodeCause, WaitEnd
+from gpuinfra.handover.connect import terms_of
+from gpuinfra.handover.judge import Check, NodeVerdict, describe
+from gpuinfra.handover.ports import CloudTerms, GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
-from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome, never_reported
+from gpuinfra.handover.watch import Outcome
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""
 
 
-def reasons(outcome: Outcome) -> list[str]:
+def reasons(outcome: Outcome, cloud: str) -> list[str]:
     """Return one text per problem. The first text is the summary."""
-    verdict = outcome.verdict
+    verdict, terms = outcome.verdict, terms_of(cloud)
     head = f"{verdict.verified} of {verdict.expected} nodes verified after {outcome.seconds:.0f} s ({_why(outcome)})"
     texts = [head]
     texts += [node_reason(node, outcome) for node in verdict.nodes if node.outcome != "verified"]
     for group, count in verdict.missing.items():
         # Each group can have its own problem, such as missing capacity or a missing permission.
         own = [problem for problem in outcome.problems if problem.name == group]
-        texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_problem_text(own)}")
+        texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_problem_text(own, terms)}")
     for problem in outcome.problems:
         if problem.name and problem.name not in verdict.missing:
-            texts.append(f"{problem.name}: its outdated nodes are not being replaced{_problem_text([problem])}")
+            texts.append(f"{problem.name}: its outdated nodes are not being replaced{_problem_text([problem], terms)}")
     return texts
 
 
 def _why(outcome: Outcome) -> str:
-    return {
-        "deadline": DEADLINE_TEXT,
-        "settled": "every node has reported",
-        "canary": "the first node of a replacement failed, so the other nodes keep the previous template",
-        "stock-out": summary(problem.kind for problem in outcome.problems),
-        "stale": "outdated nodes are not being replaced",
-        "cancelled": "cancelled",
-    }.get(outcome.ended, outcome.ended)
+    if outcome.ended is WaitEnd.STOCK_OUT:
+        return summary(problem.cause for problem in outcome.problems)
+    return _ENDED.get(outcome.ended, outcome.ended)
 
 
-def _problem_text(problems: Sequence[GroupProblem]) -> str:
+_ENDED = {
+    WaitEnd.DEADLINE: "the deadline passed",
+    WaitEnd.SETTLED: "every node has reported",
+    WaitEnd.CANARY: "the first node of a replacement failed, so the other nodes keep the previous template",
+    WaitEnd.STALE: "outdated nodes are not being replaced",
+}
+
+
+def _problem_text(problems: Sequence[GroupProblem], terms: CloudTerms) -> str:
     if not problems:
-        return "; read the group's scaling activities"
+        return f"; {terms.activities}"
     first = problems[0]
-    return f": {first.message}\n  what to do: {first.hint or HINTS[first.kind]}"
+    return f": {first.message}\n  what to do: {first.hint or HINTS[first.cause]}"
 
 
 def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
     """Return the full explanation for one unverified node."""
     head = f"{node.label} ({node.instance_id})"
-    if never_reported(node):
+    if node.never_reported:
         lines = [f"{head}: never reported: {node.reason}"]
         console = (outcome.consoles if outcome else {}).get(node.instance_id, [])
         if console:
@@ -98,37 +104,43 @@ def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
 
 
 def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
-    """Return the action to take for a node, given the end of its console log. The result is empty for a verified node."""
-    if node.outcome == "verified":
+    """Return the action for a node, which depends on the cause and the cloud, given the end of its console log. The result is empty for a verified node."""
+    if node.cause is None:
         return ""
-    if never_reported(node):
-        if not any(line.strip() for line in console):
-            return (
-                "the node may not have booted yet; set a longer deadline, and if the node still does not report, "
-                "terminate the instance so that its group replaces it"
-            )
-        return "read the end of the node's console log; if the log stops at a bootstrap step, fix the cause, then terminate the instance"
-    if node.blocking:
-        return str(node.blocking[0].get("hint") or "")
-    if "launch template" in node.reason:
-        return "start an instance refresh for the Auto Scaling group, or terminate the instance so that the group replaces it"
-    if AWAITS_UPGRADE in node.reason:
-        return "run `pulumi up` again after the group upgrades the node; if the node remains outdated, check the group's rolling upgrade"
-    if TOO_OLD in node.reason:
-        return "run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or terminate the instance so that its group replaces it"
-    if UNTESTED in node.reason and node.waits_for:
+    terms = terms_of(node.cloud)
+    match node.cause:
+        case NodeCause.NO_EVIDENCE | NodeCause.OLD_EVIDENCE:
+            if any(line.strip() for line in console):
+                return f"read the end of the node's console log; if the log stops at a bootstrap step, fix the cause, then {terms.replace}"
+            return f"the node may not have booted yet; set a longer deadline, and if the node still does not report, {terms.replace}"
+        case NodeCause.OUTDATED:
+            return terms.update
+        case NodeCause.AWAITS_UPGRADE:
+            return f"run `pulumi up` again after the {terms.group} upgrades the node; if the node remains outdated, {terms.update}"
+        case NodeCause.EXPIRED:
+            return f"run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or {terms.replace}"
+        case NodeCause.UNTESTED:
+            return _partner_hint(node)
+        case NodeCause.CHANGED_EVIDENCE | NodeCause.UNPROVEN:
+            return "wait for the node's next identity proof, then run `pulumi up` again"
+        case NodeCause.CHECKS_FAILED | NodeCause.CHECKS_MISSING:
+            return str(node.blocking[0].get("hint") or "") if node.blocking else terms.replace
+        case NodeCause.UNREADABLE | NodeCause.OTHER_BUNDLE | NodeCause.IDENTITY | NodeCause.UNJUDGED:
+            return terms.replace
+        case _:
+            assert_never(node.cause)
+
+
+def _partner_hint(node: NodeVerdict) -> str:
+    if node.waits_for:
         return (
             f"the test needs a second node of the pool with the same bundle; {_one_of(node.waits_for)} must pass its checks first, so repair or "
             "replace it if it failed or does not report"
         )
-    if UNTESTED in node.reason:
-        return (
-            "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses; stop the jobs on one "
-            "node, or set handover.fabric_test to off"
-        )
-    if node.outcome == "waiting":
-        return "wait for the node's next identity proof, then run `pulumi up` again"
-    return "terminate the instance so that its group replaces it"
+    return (
+        "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses; stop the jobs on one "
+        "node, or set handover.fabric_test to off"
+    )
 
 
 def _one_of(names: Sequence[str]) -> str:

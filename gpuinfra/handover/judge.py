@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from gpuinfra.handover.causes import NodeCause
+from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import Check, Content
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
@@ -16,12 +18,6 @@ from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
 MAX_EVIDENCE_AGE = timedelta(hours=24)
 """Age at which evidence no longer proves the state of a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
 (`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
-TOO_OLD = "hours ago, so its GPUs are no longer verified"
-"""Part of a reason. `explain` selects a hint based on this text."""
-UNTESTED = "has no result of the fabric test yet"
-"""Part of a reason. `explain` selects a hint based on this text."""
-AWAITS_UPGRADE = "its group has not upgraded it yet"
-"""Part of a reason. `explain` selects a hint based on this text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +42,16 @@ class NodeVerdict:
 
     label: str
     """`gpu-1`: numbered by launch order within the pool. Labels are never reused during the lifetime of the stack."""
+    cloud: str
     pool: str
     group: str
     instance_id: str
     outcome: str
-    """`verified`, `failed`, `refused` or `waiting`. A node that is still `waiting` at the deadline never reported."""
+    """`verified`, `failed`, `refused` or `waiting`."""
+    cause: NodeCause | None
+    """Why the node is not verified. None for a verified node."""
     reason: str
+    """The cause in words, with the values that were found."""
     settled: bool
     """False while the outcome may still change."""
     boot_id: str = ""
@@ -68,14 +68,25 @@ class NodeVerdict:
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
 
-    untested: bool = False
-    """True if the node passes all of its own checks, and only the result of the fabric test with another node is missing."""
     undecided: bool = False
     """True if the node passes all of its own checks, and only its fabric test failed without a good pair. A later test with another node can pass."""
     waits_for: tuple[str, ...] = ()
     """The nodes and groups of the pool without which an untested node has no partner for the fabric test. Empty while another node can be the partner."""
-    stale: bool = False
-    """True if the node runs an outdated template. Only replacing the node fixes this problem."""
+
+    @property
+    def stale(self) -> bool:
+        """True if the node runs an outdated template."""
+        return self.cause is NodeCause.OUTDATED
+
+    @property
+    def untested(self) -> bool:
+        """True if only the result of the fabric test with another node is missing."""
+        return self.cause is NodeCause.UNTESTED
+
+    @property
+    def never_reported(self) -> bool:
+        """True for a node that has not reported since its launch."""
+        return self.cause is not None and self.cause.is_silence
 
     @property
     def needs_partner(self) -> bool:
@@ -221,6 +232,7 @@ def _judge_one(
     gpus_expected = pool.expectation.get("gpus", 0)
     common: dict[str, object] = {
         "label": label,
+        "cloud": pool.cloud,
         "pool": pool.name,
         "group": group,
         "instance_id": member.instance_id,
@@ -231,57 +243,64 @@ def _judge_one(
         "gpus_expected": gpus_expected if isinstance(gpus_expected, int) else 0,
     }
 
-    def verdict(outcome: str, reason: str, *, settled: bool, **more: object) -> NodeVerdict:
-        return NodeVerdict(outcome=outcome, reason=reason, settled=settled, **{**common, **more})  # pyright: ignore[reportArgumentType]
+    def verdict(outcome: str, cause: NodeCause | None, reason: str, *, settled: bool, **more: object) -> NodeVerdict:
+        return NodeVerdict(outcome=outcome, cause=cause, reason=reason, settled=settled, **{**common, **more})  # pyright: ignore[reportArgumentType]
 
     if is_outdated(member, template_version):
-        return verdict(
-            "refused",
-            f"runs launch template version {member.template_version}, but the group's current version is {template_version}; its group must replace it",
-            settled=False,
-            stale=True,
+        terms = terms_of(pool.cloud)
+        reason = (
+            f"runs {terms.template} {member.template_version}, but the current one of the {terms.group} is {template_version}; "
+            "the group must replace the node"
         )
+        return verdict("refused", NodeCause.OUTDATED, reason, settled=False)
     if submission is None:
-        return verdict("waiting", "no evidence yet", settled=False)
+        return verdict("waiting", NodeCause.NO_EVIDENCE, "no evidence yet", settled=False)
     ref = submission.ref
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
-        return verdict("waiting", "the node's evidence is older than its launch and is ignored", settled=False)
+        reason = "the node's evidence is older than its launch and is ignored"
+        return verdict("waiting", NodeCause.OLD_EVIDENCE, reason, settled=False)
     seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
     content = submission.content
     if content is None:
-        return verdict("waiting", f"the node's evidence {ref.key} changed while it was read", settled=False)
+        reason = f"the node's evidence {ref.key} changed while it was read"
+        return verdict("waiting", NodeCause.CHANGED_EVIDENCE, reason, settled=False)
     if content.unreadable:
-        return verdict("refused", content.unreadable, settled=True, **seen)
+        return verdict("refused", NodeCause.UNREADABLE, content.unreadable, settled=True, **seen)
     if pool.bundle_sha256 and content.bundle_sha256 != pool.bundle_sha256:
         reason = f"the node was set up by bundle {str(content.bundle_sha256)[:12]}, expected {pool.bundle_sha256[:12]}"
-        then = AWAITS_UPGRADE if member.renewed else "replace the node"
-        return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
+        if member.renewed:
+            reason += "; its group has not upgraded it yet"
+            return verdict("refused", NodeCause.AWAITS_UPGRADE, reason, settled=False, **seen)
+        return verdict("refused", NodeCause.OTHER_BUNDLE, reason, settled=True, **seen)
     if submission.identity is None:
         reason = submission.identity_problem or "the node's evidence has no identity proof yet"
-        return verdict(
-            "refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen
-        )
+        if submission.identity_final:
+            return verdict("refused", NodeCause.IDENTITY, reason, settled=True, **seen)
+        return verdict("waiting", NodeCause.UNPROVEN, reason, settled=False, **seen)
     problem = _identity_problem(submission, submission.identity, pool)
     if problem:
-        return verdict("refused", problem, settled=True, **seen)
+        return verdict("refused", NodeCause.IDENTITY, problem, settled=True, **seen)
     if content.unjudged:
-        return verdict("refused", f"the node's evidence {content.unjudged}", settled=True, **seen)
+        return verdict("refused", NodeCause.UNJUDGED, f"the node's evidence {content.unjudged}", settled=True, **seen)
     seen["checks"], seen["blocking"] = content.checks, content.blocking
     seen["gpus"], seen["ssh_host_keys"] = content.gpus, content.ssh_host_keys
     if content.missing:
-        return verdict("failed", f"required checks did not run: {', '.join(content.missing)}", settled=True, **seen)
+        reason = f"required checks did not run: {', '.join(content.missing)}"
+        return verdict("failed", NodeCause.CHECKS_MISSING, reason, settled=True, **seen)
     if not content.verified:
         seen["undecided"] = content.undecided
-        return verdict("failed", "; ".join(map(describe, content.blocking)), settled=not content.working, **seen)
+        reason = "; ".join(map(describe, content.blocking))
+        return verdict("failed", NodeCause.CHECKS_FAILED, reason, settled=not content.working, **seen)
     # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
     if now - ref.modified > MAX_EVIDENCE_AGE:
         hours = int((now - ref.modified).total_seconds() // 3600)
-        return verdict("waiting", f"the node's newest evidence was uploaded {hours} {TOO_OLD}", settled=False, **seen)
+        reason = f"the node's newest evidence was uploaded {hours} hours ago, so its GPUs are no longer verified"
+        return verdict("waiting", NodeCause.EXPIRED, reason, settled=False, **seen)
     # A pool of one node has no partner.
     if content.untested and sum(one.count for one in pool.groups) > 1:
-        reason = f"the node {UNTESTED}: {content.untested}"
-        return verdict("waiting", reason, settled=False, untested=True, **seen)
-    return verdict("verified", "", settled=True, **seen)
+        reason = f"the node has no result of the fabric test yet: {content.untested}"
+        return verdict("waiting", NodeCause.UNTESTED, reason, settled=False, **seen)
+    return verdict("verified", None, "", settled=True, **seen)
 
 
 def describe(check: Check) -> str:

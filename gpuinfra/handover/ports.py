@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from gpuinfra.handover.causes import CapacityCause
+
 EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
 """Maximum number of bytes to read from one piece of evidence and from one proof."""
 
@@ -27,12 +29,17 @@ class GroupExpected:
     """The cloud's name of the group."""
     count: int
     template_version: str = ""
+    kind: str = ""
+    """Kind of capacity: `on_demand`, `spot`, `reserved`, `block`, `flex`. Empty if the program does not declare it."""
+    zone: str = ""
+    """The cloud's name of the zone. Empty if the program does not declare it, or if the cloud chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolExpected:
     """A pool of identical nodes, and the expectation against which the results of their checks are judged."""
 
+    cloud: str
     name: str
     machine: str
     groups: tuple[GroupExpected, ...]
@@ -68,8 +75,7 @@ class GroupProblem:
     """The reason why a group cannot launch or replace nodes. `message` is the unmodified text from the cloud."""
 
     group: str
-    kind: str
-    """One of `gpuinfra.handover.refusals.Kind`."""
+    cause: CapacityCause
     message: str
     hint: str = ""
     """What to do."""
@@ -212,6 +218,22 @@ class ConsoleLog(Protocol):
     def tail(self, instance_id: str, lines: int) -> list[str]:
         """Return the last lines of an instance's console log, or an empty string."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudTerms:
+    """What advice calls the things of one cloud. The actions are imperative clauses without a period."""
+
+    group: str
+    """`Auto Scaling group`."""
+    template: str
+    """What nodes are created from, followed by its version."""
+    update: str
+    """How to replace or upgrade the outdated nodes of a group."""
+    replace: str
+    """How to replace one node."""
+    activities: str
+    """Where the cloud reports why a group does not launch nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,12 +32,14 @@ from gpuinfra.clouds.azure.handover import images as azure_images
 from gpuinfra.clouds.azure.handover import upload
 from gpuinfra.clouds.azure.rest import THROTTLED_S, Rest
 from gpuinfra.handover import trust, wire
+from gpuinfra.handover.causes import WaitEnd
 from gpuinfra.handover.connect import check_credentials, connect
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Outcome, Wait, watch
+from gpuinfra.handover.shortages import shortages
+from gpuinfra.handover.watch import NOT_DUE_TEXT, Outcome, Wait, watch
 from gpuinfra.handover.wire import CHECK_VARIABLE
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
@@ -198,7 +200,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
             return abort(context, f"cannot read the state of the nodes: {error}")
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(request.urn, inputs)}
+        properties = self._properties(request.urn, inputs, outcome)
         return provider_pb2.ReadResponse(
             id=request.id, properties=wire.to_struct(properties, secret), inputs=wire.to_struct(inputs, secret)
         )
@@ -239,15 +241,22 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         except ValueError as error:
             return abort(context, f"{DEADLINE_VARIABLE}: {error}")
         except PortUnavailable as error:
-            known = {**inputs, **_unreachable_outputs(state)}
-            return _fail(context, name, wire.to_struct(known, secret), [f"cannot read the state of the nodes: {error}"])
-        early = outcome.ended == NOT_DUE
-        passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
+            unread = {**inputs, **_unreachable_outputs(state)}
+            return _fail(
+                context, name, wire.to_struct(unread, secret), [f"cannot read the state of the nodes: {error}"]
+            )
+        early = outcome.ended is WaitEnd.NOT_DUE
+        passed = outcome.ready or early or (wait.mode == "none" and outcome.ended is WaitEnd.ONCE)
         # An `up` that did not wait succeeds, but the fleet is ready only after it is judged. The next `up` judges the remaining nodes.
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(urn, inputs)}
+        properties = self._properties(urn, inputs, outcome)
         if not passed:
-            return _fail(context, name, wire.to_struct(properties, secret), reasons(outcome))
+            return _fail(context, name, wire.to_struct(properties, secret), reasons(outcome, str(inputs["cloud"])))
         return wire.to_struct(properties, secret)
+
+    def _properties(self, urn: str, inputs: Mapping[str, object], outcome: Outcome) -> dict[str, object]:
+        """Return the properties for the state."""
+        outputs = wire.outputs_of(outcome, shortages(outcome, wire.pools_of(inputs)), summary(outcome))
+        return {**inputs, **outputs, "trust": self._trust(urn, inputs)}
 
     def _trust(self, urn: str, inputs: Mapping[str, object]) -> list[str]:
         """Report the environment variables that change what proves an identity, and return them for the state."""
@@ -334,7 +343,7 @@ def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
 def summary(outcome: Outcome) -> str:
     """Return a one-line summary for the state."""
     verdict = outcome.verdict
-    if outcome.ended == NOT_DUE:
+    if outcome.ended is WaitEnd.NOT_DUE:
         return NOT_DUE_TEXT
     gpus = sum(node.gpus_verified for node in verdict.nodes)
     return f"{verdict.verified} of {verdict.expected} nodes and {gpus} GPUs verified"
@@ -342,15 +351,17 @@ def summary(outcome: Outcome) -> str:
 
 def _unreachable_outputs(state: Mapping[str, object]) -> dict[str, object]:
     """Return the outputs if the cloud cannot be reached: the previous values, marked as not ready."""
-    known = {name: state[name] for name in wire.OUTPUTS if name in state}
+    previous = {name: state[name] for name in wire.OUTPUTS if name in state}
     return {
         "nodesVerified": 0,
         "gpusVerified": 0,
         "nodes": [],
         "summary": "not checked",
         "trust": [],
-        **known,
+        **previous,
         "ready": False,
+        "ended": WaitEnd.UNREACHABLE.value,
+        "shortages": [],
     }
 
 

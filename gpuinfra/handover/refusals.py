@@ -1,8 +1,8 @@
 """Classifies the messages that a cloud returns when it does not launch nodes, and provides hints.
 
-Each cloud has a table `clouds/<cloud>/handover/refusals.json` with the messages of its provider: a regular expression, the kind, and public reports or
+Each cloud has a table `clouds/<cloud>/handover/refusals.json` with the messages of its provider: a regular expression, the cause, and public reports or
 provider documentation that contain such a message, with the date. The documentation site lists them. A message that matches no row has the
-kind `unknown`. Commands show every message unmodified.
+cause `unknown`. Commands show every message unmodified.
 """
 
 from __future__ import annotations
@@ -12,87 +12,60 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
 from gpuinfra.base.safe_text import one_line
+from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
 from gpuinfra.handover.ports import GroupProblem
-
-
-class Kind(StrEnum):
-    """The reason for a refusal."""
-
-    STOCK_OUT = "stock-out"
-    """The cloud has no free machine of this type in this zone, for this capacity kind."""
-    QUOTA = "quota"
-    PERMISSION = "permission"
-    IMAGE = "image"
-    TEMPLATE = "template"
-    """The cloud rejects the combination of options in the launch template, scale set or instance template."""
-    RESERVATION = "reservation"
-    """The reservation is full, not active, or does not fit the nodes."""
-    PRICE = "price"
-    """The spot price is above the maximum price."""
-    PLACEMENT = "placement"
-    """The zone does not offer the machine type, or the placement group does not allow the node."""
-    NETWORK = "network"
-    """The subnet has no free address."""
-    THROTTLING = "throttling"
-    INTERNAL = "internal"
-    """The cloud's service failed."""
-    NO_MESSAGE = "no-message"
-    """The deadline passed, and the cloud did not say why it launched too few nodes."""
-    UNKNOWN = "unknown"
-
-
-NO_CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION, Kind.PRICE, Kind.PLACEMENT, Kind.NO_MESSAGE})
-"""Kinds for which nodes may be available in another zone, as another capacity kind, or later."""
 
 MAX_MESSAGE = 2000
 """Maximum length of a displayed message."""
 
-HINTS: dict[str, str] = {
-    Kind.STOCK_OUT: (
+HINTS: dict[CapacityCause, str] = {
+    CapacityCause.STOCK_OUT: (
         "the cloud has no capacity for this machine type in the group's zone; "
         "list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, or wait and run `pulumi up` again"
     ),
-    Kind.QUOTA: (
+    CapacityCause.QUOTA: (
         "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; "
         "then run `pulumi up` again"
     ),
-    Kind.PERMISSION: (
+    CapacityCause.PERMISSION: (
         "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; "
         "fix the role or key policy, then run `pulumi up` again"
     ),
-    Kind.IMAGE: (
+    CapacityCause.IMAGE: (
         "the group cannot use the image: `gpuinfra images STACK` lists releases; "
         "set `software.image`, or the pool's `image`, then run `pulumi up` again"
     ),
-    Kind.TEMPLATE: (
+    CapacityCause.TEMPLATE: (
         "the cloud does not accept this combination of options; read the message above, change the declaration, "
         "check it with `gpuinfra plan STACK`, then run `pulumi up` again"
     ),
-    Kind.RESERVATION: (
+    CapacityCause.RESERVATION: (
         "the reservation is full, has ended or does not fit the nodes: `gpuinfra plan STACK --live` shows its state, "
         "zone and free instances; reduce `count` or set `id` to a different reservation, then run `pulumi up` again"
     ),
-    Kind.PRICE: "the spot price is above the maximum price; raise or remove `max_price_usd`, choose a different zone, or wait and run `pulumi up` again",
-    Kind.PLACEMENT: (
+    CapacityCause.PRICE: (
+        "the spot price is above the maximum price; raise or remove `max_price_usd`, choose a different zone, "
+        "or wait and run `pulumi up` again"
+    ),
+    CapacityCause.PLACEMENT: (
         "this machine type cannot run in the group's zone: `gpuinfra plan STACK --live` lists the zones that offer the machine type; "
         "choose a different zone or machine type, then run `pulumi up` again"
     ),
-    Kind.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
-    Kind.THROTTLING: "the cloud limits the request rate, and the group tries again; wait, then run `pulumi up` again",
-    Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the service's status page",
-    Kind.NO_MESSAGE: (
+    CapacityCause.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
+    CapacityCause.THROTTLING: "the cloud limits the request rate, and the group tries again; wait, then run `pulumi up` again",
+    CapacityCause.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the service's status page",
+    CapacityCause.NO_MESSAGE: (
         "the cloud launched too few nodes before the deadline and reported no reason: "
-        "read the group's activities, list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, "
+        "read the group's messages in the cloud's console, list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK` to try them, "
         "or increase `handover.deadline_minutes`"
     ),
-    Kind.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
+    CapacityCause.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
 }
-"""Hint for each kind. A table row can have its own hint."""
+"""Hint for each cause. A table row can have its own hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +81,9 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Messages of one kind with the same wording."""
+    """Messages of one cause with the same wording."""
 
-    kind: Kind
+    cause: CapacityCause
     pattern: str
     """Regular expression, not case-sensitive."""
     texts: tuple[Sighting, ...]
@@ -119,9 +92,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """The kind of a message, and its hint."""
+    """The cause of a message, and its hint."""
 
-    kind: Kind
+    cause: CapacityCause
     hint: str
 
 
@@ -140,7 +113,7 @@ class Refusals:
         """All rows. The first row that matches a message applies."""
         return tuple(
             Row(
-                kind=Kind(row["kind"]),
+                cause=CapacityCause(row["cause"]),
                 pattern=row["pattern"],
                 texts=tuple(Sighting(**one) for one in row["texts"]),
                 hint=row.get("hint", ""),
@@ -149,19 +122,19 @@ class Refusals:
         )
 
     def of(self, message: str) -> Refusal:
-        """Classify a message from the cloud. The kind is `unknown` if no row matches."""
+        """Classify a message from the cloud. The cause is `unknown` if no row matches."""
         for row in self.rows:
             if re.search(row.pattern, message, re.IGNORECASE | re.DOTALL):
-                return Refusal(kind=row.kind, hint=row.hint or HINTS[row.kind])
-        return Refusal(kind=Kind.UNKNOWN, hint=HINTS[Kind.UNKNOWN])
+                return Refusal(cause=row.cause, hint=row.hint or HINTS[row.cause])
+        return Refusal(cause=CapacityCause.UNKNOWN, hint=HINTS[CapacityCause.UNKNOWN])
 
     def recorded(self, which: str) -> tuple[str, str] | None:
-        """Return code and message of the first recorded message of a kind or with a code, or None. The code is empty if the source has none."""
+        """Return code and message of the first recorded message of a cause or with a code, or None. The code is empty if the source has none."""
         for row in self.rows:
             for one in row.texts:
                 found = _CODE.fullmatch(one.text)
                 code, message = (found["code"], found["message"]) if found else ("", one.text)
-                if which in (row.kind, code):
+                if which in (row.cause, code):
                     return code, message
         return None
 
@@ -169,13 +142,13 @@ class Refusals:
         """Return a group's problem, given the message from the cloud."""
         refusal = self.of(message)
         return GroupProblem(
-            group=group, kind=refusal.kind, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at
+            group=group, cause=refusal.cause, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at
         )
 
 
-def summary(kinds: Iterable[str]) -> str:
-    """Return why nodes are missing, given the kinds of the messages."""
-    found = set(kinds)
+def summary(causes: Iterable[CapacityCause]) -> str:
+    """Return why nodes are missing, given the causes of the messages."""
+    found = set(causes)
     if found <= NO_CAPACITY:
         return "the cloud has no capacity for the missing nodes"
-    return f"the cloud does not launch the missing nodes: {', '.join(sorted(found - {Kind.UNKNOWN}) or ['see its message'])}"
+    return f"the cloud does not launch the missing nodes: {', '.join(sorted(found - {CapacityCause.UNKNOWN}) or ['see its message'])}"

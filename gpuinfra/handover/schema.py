@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuinfra.clouds.azure.handover.upload import TYPE as UPLOAD
+from gpuinfra.handover.causes import WaitEnd
 from gpuinfra.handover.wire import TYPE
 
 _STRING: dict[str, object] = {"type": "string"}
@@ -43,6 +44,12 @@ def package_schema(version: str) -> dict[str, object]:
             "description": "Highest number in each pool's labels, so that numbers are not reused.",
         },
         "summary": _STRING,
+        "ended": {"type": "string", "description": f"Why the wait ended: {', '.join(WaitEnd)}."},
+        "shortages": {
+            "type": "array",
+            "items": _ANY,
+            "description": "Groups that lack nodes: pool, group, kind, zone, missing, cause, message, hint.",
+        },
         "trust": {
             "type": "array",
             "items": _STRING,

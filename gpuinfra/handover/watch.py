@@ -1,4 +1,4 @@
-"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists every reason why the wait can end.
+"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled.
 
 This module owns the loop. `gather` polls the ports, `judge` determines the verdict, and the caller's `log` shows the progress.
 """
@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from gpuinfra.handover.causes import CapacityCause, WaitEnd
+from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.gather import Gatherer
-from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
+from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
-from gpuinfra.handover.refusals import Kind
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -22,10 +23,6 @@ STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
 of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
-DEADLINE_TEXT = "the deadline passed"
-"""Part of the error if the wait ends at the deadline. `gpuinfra up` reads it from the engine's message."""
-NOT_DUE = "not due"
-"""The wait ends for this reason if no node is expected yet, because all counts are 0, no capacity window is open, or a request is queued."""
 NOT_DUE_TEXT = "no nodes are expected now: all counts are 0, the capacity has not started or has ended, or the request is still queued"
 
 
@@ -46,15 +43,11 @@ class Outcome:
 
     verdict: FleetVerdict
     ready: bool
-    ended: str
-    """`ready`, `not due`, `settled`, `canary`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
+    ended: WaitEnd
     seconds: float
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
     """End of the console log of each node that never reported, keyed by instance ID."""
-
-
-_STALE_LOGGED = "outdated nodes"
 
 
 def watch(
@@ -70,28 +63,28 @@ def watch(
     start = clock()
     pause, last_line, stuck_since, stale_since = POLL_S, "", None, None
     logged: set[str] = set()
+    stale_logged = False
     problems: list[GroupProblem] = []
     while True:
         verdict = _poll(gatherer, names, log, cancelled, start, wait, clock)
         spent = clock() - start
         if verdict is None:
-            return _end(
-                gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait
-            )
+            ended = WaitEnd.CANCELLED if cancelled.is_set() else WaitEnd.DEADLINE
+            return _end(gatherer, FleetVerdict(nodes=()), ended, spent, [], wait)
         names = verdict.names
         if (line := progress(verdict)) != last_line:
             last_line, pause = line, POLL_S
             log(line)
         if not verdict.expected:
-            return _end(gatherer, verdict, NOT_DUE, spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.NOT_DUE, spent, problems, wait)
         if _enough(verdict, wait):
-            return _end(gatherer, verdict, "ready", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.READY, spent, problems, wait)
         if wait.mode == "none":
-            return _end(gatherer, verdict, "once", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.ONCE, spent, problems, wait)
         if verdict.settled:
-            return _end(gatherer, verdict, "settled", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.SETTLED, spent, problems, wait)
         if canary_failed(verdict):
-            return _end(gatherer, verdict, "canary", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.CANARY, spent, problems, wait)
         try:
             for name in gatherer.proceed([one for one in gatherer.groups if _has_verified_canary(verdict, one.name)]):
                 log(f"{name}: the canary is verified; replacing the other nodes")
@@ -107,23 +100,23 @@ def watch(
             if problem.message not in logged:
                 logged.add(problem.message)
                 log(f"{problem.group}: {problem.message}")
-        stuck = any(problem.kind != Kind.THROTTLING for problem in problems) and not gatherer.leaving
+        stuck = any(problem.cause is not CapacityCause.THROTTLING for problem in problems) and not gatherer.leaving
         stuck_since = (stuck_since if stuck_since is not None else spent) if stuck else None
         patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
         only_missing = all(node.settled or node.needs_partner for node in verdict.nodes)
         if stuck_since is not None and only_missing and spent - stuck_since >= patience:
-            return _end(gatherer, verdict, "stock-out", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.STOCK_OUT, spent, problems, wait)
         stale_since = (stale_since if stale_since is not None else spent) if _only_stale_left(verdict) else None
         if stale_since is not None:
-            if _STALE_LOGGED not in logged and spent - stale_since >= min(30.0, wait.deadline_s / 8):
-                logged.add(_STALE_LOGGED)
-                log(_stale_text(verdict))
+            if not stale_logged and spent - stale_since >= min(30.0, wait.deadline_s / 8):
+                stale_logged = True
+                log(stale_text(verdict))
             if spent - stale_since >= min(STALE_PATIENCE_S, wait.deadline_s / 2):
-                return _end(gatherer, verdict, "stale", spent, problems, wait)
+                return _end(gatherer, verdict, WaitEnd.STALE, spent, problems, wait)
         if spent >= wait.deadline_s:
-            return _end(gatherer, verdict, "deadline", spent, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.DEADLINE, spent, problems, wait)
         if cancelled.wait(max(0.05, min(pause, wait.deadline_s - spent))):
-            return _end(gatherer, verdict, "cancelled", clock() - start, problems, wait)
+            return _end(gatherer, verdict, WaitEnd.CANCELLED, clock() - start, problems, wait)
         pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))
 
 
@@ -155,14 +148,13 @@ def canary_failed(verdict: FleetVerdict) -> bool:
     return bool(failed & outdated) and not verdict.missing and reported
 
 
-def _stale_text(verdict: FleetVerdict) -> str:
-    stale = [node.label for node in verdict.nodes if node.stale]
-    who = ", ".join(stale[:6]) + (f" and {len(stale) - 6} more" if len(stale) > 6 else "")
-    one = len(stale) == 1
-    return (
-        f"{who} {'runs' if one else 'run'} an outdated launch template, and no replacement is in progress; "
-        "start an instance refresh for the group, or terminate the instance"
-    )
+def stale_text(verdict: FleetVerdict) -> str:
+    """Return one line about the outdated nodes that no group replaces."""
+    stale = [node for node in verdict.nodes if node.stale]
+    terms = terms_of(stale[0].cloud)
+    who = ", ".join(node.label for node in stale[:6]) + (f" and {len(stale) - 6} more" if len(stale) > 6 else "")
+    runs = "runs" if len(stale) == 1 else "run"
+    return f"{who} {runs} an outdated {terms.template}, and no replacement is in progress; {terms.update}"
 
 
 def _poll(
@@ -196,11 +188,15 @@ def _enough(verdict: FleetVerdict, wait: Wait) -> bool:
 
 
 def _end(
-    gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, problems: Sequence[GroupProblem], wait: Wait
+    gatherer: Gatherer,
+    verdict: FleetVerdict,
+    ended: WaitEnd,
+    spent: float,
+    problems: Sequence[GroupProblem],
+    wait: Wait,
 ) -> Outcome:
-    silent = (
-        [n.instance_id for n in verdict.nodes if n.outcome == "waiting"] if ended in ("deadline", "stock-out") else []
-    )
+    late = ended in (WaitEnd.DEADLINE, WaitEnd.STOCK_OUT)
+    silent = [node.instance_id for node in verdict.nodes if node.outcome == "waiting"] if late else []
     return Outcome(
         verdict=verdict,
         ready=bool(verdict.nodes) and _enough(verdict, wait),
@@ -219,8 +215,3 @@ def progress(verdict: FleetVerdict) -> str:
     parts += [f"{group} lacks {count}" for group, count in verdict.missing.items()]
     line = f"{verdict.verified} of {verdict.expected} nodes verified"
     return f"{line}; {', '.join(parts)}" if parts else line
-
-
-def never_reported(node: NodeVerdict) -> bool:
-    """Return True for a node without any valid evidence."""
-    return node.outcome == "waiting" and not node.evidence_sha256

@@ -5,13 +5,16 @@ Names are in camelCase, as in every Pulumi provider. Values are plain. During a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 from google.protobuf import json_format, struct_pb2
 
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupExpected, Identity, PoolExpected
+from gpuinfra.handover.shortages import Shortage
 from gpuinfra.handover.watch import Outcome, Wait
 
 TYPE = "gpuinfra:index:NodesReady"
@@ -19,7 +22,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The marker that the engine uses for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 """The key and the value that mark a secret (pulumi/sdk/go/common/resource/properties.go and sig/sig.go of v3.259.0, SigKey and SecretSig)."""
-OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "trust")
+OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "ended", "shortages", "trust")
 CHECK_VARIABLE = "GPUINFRA_CHECK_NODES"
 """If set, an update checks the nodes again, even if all nodes were verified and nothing changed."""
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
@@ -73,6 +76,7 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
     """Return the pools that a resource's inputs declare."""
     return [
         PoolExpected(
+            cloud=str(inputs["cloud"]),
             name=str(pool["name"]),
             machine=str(pool["machine"]),
             bundle_sha256=str(pool.get("bundleSha256") or ""),
@@ -85,6 +89,8 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
                     group=str(group["group"]),
                     count=int(str(group["count"])),
                     template_version=str(group.get("templateVersion") or ""),
+                    kind=str(group.get("kind") or ""),
+                    zone=str(group.get("zone") or ""),
                 )
                 for group in _mappings(pool.get("groups"))
             ),
@@ -120,8 +126,10 @@ def seconds(text: str) -> float:
     return value
 
 
-def outputs_of(outcome: Outcome, summary: str) -> Properties:
-    """Return the outputs for the state. They identify the nodes and make it possible to skip identity checks. They do not include check results."""
+def outputs_of(outcome: Outcome, short: Iterable[Shortage], summary: str) -> Properties:
+    """Return the outputs for the state. They identify the nodes, make it possible to skip identity checks, and state why nodes are missing.
+
+    They do not include check results."""
     verdict = outcome.verdict
     return {
         "ready": outcome.ready,
@@ -130,7 +138,26 @@ def outputs_of(outcome: Outcome, summary: str) -> Properties:
         "nodes": [_node(node) for node in verdict.nodes],
         "lastNumbers": dict(verdict.names.last),
         "summary": summary,
+        "ended": outcome.ended.value,
+        "shortages": [{**asdict(shortage), "cause": shortage.cause.value} for shortage in short],
     }
+
+
+def shortages_of(properties: Mapping[str, object]) -> list[Shortage]:
+    """Return the shortages in a state. A state from an earlier version has none."""
+    return [
+        Shortage(
+            pool=str(entry["pool"]),
+            group=str(entry["group"]),
+            kind=str(entry["kind"]),
+            zone=str(entry["zone"]),
+            missing=int(str(entry["missing"])),
+            cause=CapacityCause(str(entry["cause"])),
+            message=str(entry["message"]),
+            hint=str(entry["hint"]),
+        )
+        for entry in _mappings(properties.get("shortages"))
+    ]
 
 
 def _node(node: NodeVerdict) -> Properties:
@@ -144,6 +171,7 @@ def _node(node: NodeVerdict) -> Properties:
         "privateIp": node.private_ip,
         "resource": node.resource,
         "outcome": node.outcome,
+        "cause": node.cause.value if node.cause else "",
         "reason": node.reason,
         "bootId": node.boot_id,
         "evidenceKey": node.evidence_key,

@@ -226,6 +226,8 @@ def _entities(text: str, longest: int = LONGEST) -> str:
 
 WIDTH, PAD, GAP, LINE, LETTER = 940.0, 10.0, 10.0, 17.0, 7.3
 """Pixels: width of the image, space inside and between boxes, height of a line, and width of a letter at 12 pixels."""
+NARROW = 340.0
+"""Width of the layout for a phone. A row with one wider box is wider, and the page scales the image."""
 ROW, END, HEAD = 36.0, 24.0, 8.0
 """Pixels: height of a row with an arrow, height of the boxes at its ends, and length of its head."""
 
@@ -277,17 +279,26 @@ _STANDALONE = (
 """Colors of a standalone image, for light and dark pages. The colors of a page are in its stylesheet."""
 
 
-def svg(plan: Plan, *, page: bool = False) -> str:
-    """Return an SVG image. In a page, the page's stylesheet defines the colors, and the page's policy allows no other styles."""
+def svg(plan: Plan) -> str:
+    """Return an SVG image with its own colors, for light and dark pages."""
     root = _place(boxes(plan), WIDTH)
-    width, height = root.width + 2, root.height + 2
+    size = f'width="{root.width + 2:.0f}" height="{root.height + 2:.0f}"'
+    return _image(plan, root, f"{size}><style>{_STANDALONE}</style>")
+
+
+def page_svg(plan: Plan) -> str:
+    """Return the image for a page in a wide and in a narrow layout. The page's stylesheet selects one of them and defines the
+    colors, because the page's policy allows no other styles."""
+    content = boxes(plan)
+    wide, narrow = _place(content, WIDTH), _place(content, NARROW)
+    narrow = _place(content, narrow.width)  # the other rows can be as wide as the widest box
+    return _image(plan, wide, 'class="diagram wide">') + _image(plan, narrow, 'class="diagram narrow">')
+
+
+def _image(plan: Plan, root: _Placed, end: str) -> str:
     label = escape(f"topology of {plan.name}", quote=True)
-    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{label}"'
-    if page:
-        head = f'{start} class="diagram">'
-    else:
-        head = f'{start} width="{width:.0f}" height="{height:.0f}"><style>{_STANDALONE}</style>'
-    return "\n".join([head, *_draw(root, 1.0, 1.0), "</svg>"]) + "\n"
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {root.width + 2:.0f} {root.height + 2:.0f}" role="img" aria-label="{label}"'
+    return "\n".join([f"{start} {end}", *_draw(root, 1.0, 1.0), "</svg>"]) + "\n"
 
 
 def _draw(placed: _Placed, x: float, y: float) -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
-from gpuinfra.handover.watch import never_reported
 
 SCHEMA = "gpuinfra.report/1"
 CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason", "cause")
@@ -30,7 +29,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
         "group": node.group,
         "machine": node.machine,
         "zone": node.zone,
-        "outcome": "never reported" if never_reported(node) else node.outcome,
+        "outcome": "never reported" if node.never_reported else node.outcome,
         "reason": node.reason,
         "hint": hint(node, console),
         "stage": stage,

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuinfra.base.words import counted
 from gpuinfra.plan.model import Group, Plan, PoolPlan
-from gpuinfra.report.diagram import svg
+from gpuinfra.report.diagram import page_svg
 from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
@@ -65,7 +65,7 @@ def page(report: PlanReport) -> str:
             (sum(plan.resources.values()), "resources"),
         ],
         planned=True,
-        diagram=Markup(svg(plan, page=True)),
+        diagram=Markup(page_svg(plan)),
         pools=[_pool(pool) for pool in plan.pools],
         network=(plan.network.cidr or plan.network.existing_id or "") if plan.network else "",
         subnets=subnet_table(plan.network.subnets) if plan.network else Table([], []),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.shortages import Shortage
 from gpuinfra.remote.stack_journal import StackJournal, now
 from gpuinfra.search.placements import Choices
 
@@ -100,9 +100,12 @@ class Journal(StackJournal):
         attempts.append({"placements": placements, "result": STARTED, "started": now(), "seconds": None, "problems": []})  # fmt: skip
         self._write()
 
-    def finish(self, result: str, seconds: float, problems: Iterable[GroupProblem] = ()) -> None:
+    def finish(self, result: str, seconds: float, shortages: Iterable[Shortage] = ()) -> None:
         """Record the result of the last attempt."""
-        rows = [{"group": one.name, "kind": str(one.kind), "message": one.message} for one in problems]
+        rows = [
+            {"group": shortage.group, "kind": shortage.cause.value, "message": shortage.message}
+            for shortage in shortages
+        ]
         self._body["attempts"][-1] |= {"result": result, "seconds": round(seconds), "problems": rows}
         self._write()
 

@@ -1,75 +1,87 @@
-"""Determines why a deployment has missing nodes, from the engine's errors and the groups' activities."""
+"""Determines why a deployment has missing nodes, from the engine's errors and the state."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.naming import logical
 from gpuinfra.base.registry import module_of
-from gpuinfra.base.words import counted
 from gpuinfra.clouds.planned import planned, priced, rows
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
+from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
 from gpuinfra.handover.connect import module, ports_of
-from gpuinfra.handover.ports import GroupExpected, GroupProblem
-from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind
-from gpuinfra.handover.watch import DEADLINE_TEXT
-from gpuinfra.inventory import handovers_of
-from gpuinfra.plan.model import Plan
-from gpuinfra.verification.store import Poll, polled
+from gpuinfra.handover.ports import GroupExpected
+from gpuinfra.handover.shortages import Shortage
+from gpuinfra.inventory import handovers_of, nodes_of, shortages_of
+from gpuinfra.plan.model import Group, Plan
 
 Resources = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shortage:
+class MissingNodes:
     """Why groups have too few nodes."""
 
-    problems: tuple[GroupProblem, ...]
-    """The cloud's latest message about each group. `name` is the group's name in the plan."""
+    shortages: tuple[Shortage, ...]
     pools: tuple[str, ...]
     """Pools of these groups, in the order of the plan."""
     running: tuple[str, ...] = ()
     """Those of the pools that have nodes from before the run. Their groups must not be removed, because jobs can run on the nodes."""
 
     @property
-    def final(self) -> tuple[GroupProblem, ...]:
-        """Messages for which another placement does not help, such as a quota or a missing permission."""
-        return tuple(one for one in self.problems if one.kind not in NO_CAPACITY)
+    def final(self) -> tuple[Shortage, ...]:
+        """Shortages for which another placement does not help, such as a quota or a missing permission."""
+        return tuple(shortage for shortage in self.shortages if shortage.cause not in NO_CAPACITY)
 
 
-def shortage(
+def missing_nodes(
     plan: Plan, resources: Resources, failures: Iterable[Failure], before: Collection[str] | None = ()
-) -> Shortage | None:
+) -> MissingNodes | None:
     """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
 
     `before` are the groups that had nodes before the run, by their name in the state, or None if they are unknown.
 
-    A failed deployment is a shortage if the cloud refused to create groups, or if the handover waited for nodes that were not launched
-    and no launched node failed its checks. A group without a message is a shortage if the deadline passed and all launched nodes have reported.
+    The cloud refused to create groups, or the handover waited for nodes that were not launched, and no launched node failed its checks.
     """
-    groups = {logical(plan.name, group.name): group.name for pool in plan.pools for group in pool.groups}
+    groups = {logical(plan.name, group.name): group for pool in plan.pools for group in pool.groups}
     types = group_types(plan.cloud)
-    about = [one for one in failures if one.type not in ("", "pulumi:pulumi:Stack")]
-    refused = [one for one in about if one.type in types and one.name in groups]
-    if any(one not in refused and one.type != wire.TYPE for one in about):
+    about = [failure for failure in failures if failure.type not in ("", "pulumi:pulumi:Stack")]
+    refused = [failure for failure in about if failure.type in types and failure.name in groups]
+    if any(failure not in refused and failure.type != wire.TYPE for failure in about):
         return None
     if not about:
         # The deployment failed for a reason that is not about a resource, such as a lock or an error of the program.
         return None
-    table = module(plan.cloud).REFUSALS
     if refused:
-        found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
+        found = [_refused(plan.cloud, groups[failure.name], failure.message) for failure in refused]
+        found = [shortage for shortage in found if shortage.cause is not CapacityCause.THROTTLING]
     else:
-        found = list(_of_handovers(polled(resources), late=any(DEADLINE_TEXT in one.message for one in about)))
-    found = _latest(one for one in found if one.kind != Kind.THROTTLING)
-    names = {one.name for one in found}
+        found = _of_handovers(resources, {failure.urn for failure in about if failure.saved})
+    names = {shortage.group for shortage in found}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
     if not pools:
         return None
-    return Shortage(problems=tuple(found), pools=pools, running=_running(plan, pools, resources, before))
+    return MissingNodes(shortages=tuple(found), pools=pools, running=_running(plan, pools, resources, before))
+
+
+def _refused(cloud: str, group: Group, message: str) -> Shortage:
+    """Return the shortage of a group that the cloud refused to create, given the error of the engine."""
+    problem = module(cloud).REFUSALS.problem(group.name, message, None)
+    return Shortage(
+        pool=group.pool, group=group.name, kind=group.kind, zone=group.zone, missing=group.count, cause=problem.cause,
+        message=problem.message, hint=problem.hint,
+    )  # fmt: skip
+
+
+def _of_handovers(resources: Resources, judged: Collection[str]) -> list[Shortage]:
+    """Return the shortages in the state. `judged` are the URNs of the handovers that wrote their state in this deployment."""
+    handovers = [resource for resource in handovers_of(resources) if resource.get("urn") in judged]
+    if any(node.outcome == "failed" for node in nodes_of(handovers)):
+        return []
+    return shortages_of(handovers)
 
 
 def _running(
@@ -104,34 +116,6 @@ def running_groups(cloud: str, region: str, resources: Resources) -> frozenset[s
     members = ports_of(cloud, region=region, evidence_bucket="", evidence_prefix="").membership.members(groups)
     used = {one.group for one in members if not one.leaving}
     return frozenset(name for name, id in named.items() if id in used)
-
-
-def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:
-    """Return the latest message of each group. A group also reports messages of earlier deployments, such as one about a quota that has since been raised."""
-    found: dict[str, GroupProblem] = {}
-    for one in problems:
-        known = found.get(one.name)
-        if known is None or (one.at is not None and (known.at is None or one.at > known.at)):
-            found[one.name] = one
-    return list(found.values())
-
-
-def _of_handovers(polls: Iterable[Poll], *, late: bool) -> Iterable[GroupProblem]:
-    for poll in polls:
-        verdict = poll.verdict
-        if any(node.outcome == "failed" for node in verdict.nodes):
-            return
-        problems = poll.gatherer.problems(verdict.missing)
-        yield from problems
-        if late and all(node.settled or node.needs_partner for node in verdict.nodes):
-            reported = {one.name for one in problems}
-            yield from (_silent(name, count) for name, count in verdict.missing.items() if name not in reported)
-
-
-def _silent(name: str, count: int) -> GroupProblem:
-    """Return the problem of a group that launched too few nodes before the deadline, and did not report why."""
-    message = f"{counted(count, 'node')} not launched before the deadline, and the cloud reported no reason"
-    return GroupProblem(group=name, name=name, kind=Kind.NO_MESSAGE, message=message, hint=HINTS[Kind.NO_MESSAGE])
 
 
 def group_types(cloud: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from gpuinfra.engine.up import Failure, UpFailed
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
-from gpuinfra.search.outcome import Resources, Shortage, groups_in, patterns_of, templates_in
+from gpuinfra.search.outcome import MissingNodes, Resources, groups_in, patterns_of, templates_in
 from gpuinfra.search.placements import (
     DECLARED,
     EXHAUSTED,
@@ -47,8 +47,8 @@ class Search:
     """Deploys the stack without the resources that match these patterns, so that nothing from other placements remains. Raises `UpFailed`."""
     state: Callable[[], Resources]
     """Returns the resources in the state of the stack."""
-    shortage: Callable[[Plan, Resources, Sequence[Failure]], Shortage | None]
-    """See `gpuinfra.search.outcome.shortage`."""
+    missing_nodes: Callable[[Plan, Resources, Sequence[Failure]], MissingNodes | None]
+    """See `gpuinfra.search.outcome.missing_nodes`."""
     say: Callable[[str], None]
     """Prints one line of progress."""
     over_limit: Callable[[LoadedStack], str] = lambda _: ""
@@ -183,7 +183,7 @@ def _stack(one: Search, choices: Choices) -> LoadedStack:
     return one.declared if original is None else stack_for(one.declared, original, choices)
 
 
-def _attempt(one: Search, *, again: bool) -> Shortage | None:
+def _attempt(one: Search, *, again: bool) -> MissingNodes | None:
     """Deploy once. Return None if the stack is deployed, and the shortage if another placement can help. Raises `UpFailed` otherwise."""
     journal = one.journal
     journal.start(_described(one, journal.choices))
@@ -193,32 +193,31 @@ def _attempt(one: Search, *, again: bool) -> Shortage | None:
     except UpFailed as problem:
         short = _why(one, problem)
         if short is None or short.final or not one.searches or not _can_move(one, short):
-            journal.finish(FAILED, one.clock() - begun, short.problems if short else ())
+            journal.finish(FAILED, one.clock() - begun, short.shortages if short else ())
             if short is not None:
                 raise UpFailed("\n".join([str(problem), *_reasons(one, short)]), problem.failures) from None
             raise
-        journal.finish(NO_CAPACITY, one.clock() - begun, short.problems)
+        journal.finish(NO_CAPACITY, one.clock() - begun, short.shortages)
         return short
     journal.finish(READY, one.clock() - begun)
     return None
 
 
-def _why(one: Search, problem: UpFailed) -> Shortage | None:
+def _why(one: Search, problem: UpFailed) -> MissingNodes | None:
     try:
-        return one.shortage(one.plan_of(_stack(one, one.journal.choices)), one.state(), problem.failures)
+        return one.missing_nodes(one.plan_of(_stack(one, one.journal.choices)), one.state(), problem.failures)
     except PortUnavailable as unread:
         one.say(f"the reason for missing nodes cannot be read: {unread}")
         return None
 
 
-def _can_move(one: Search, short: Shortage) -> bool:
+def _can_move(one: Search, short: MissingNodes) -> bool:
     """Return whether each pool without capacity declares alternatives, and whether their groups can be removed."""
     return not short.running and all(pool.fallback for pool in one.declared.spec.pools if pool.name in short.pools)
 
 
-def _reasons(one: Search, short: Shortage) -> Iterator[str]:
-    for found in dict.fromkeys((each.name, each.message, each.hint) for each in short.final or short.problems):
-        yield f"  {found[0]}: {found[1]}\n  what to do: {found[2]}"
+def _reasons(one: Search, short: MissingNodes) -> Iterator[str]:
+    yield from (shortage.text for shortage in short.final or short.shortages)
     if short.final:
         return
     if not one.searches:
@@ -234,7 +233,7 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
         yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/capacity.md)"
 
 
-def _advance(one: Search, short: Shortage) -> None:
+def _advance(one: Search, short: MissingNodes) -> None:
     """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
     choices, skipped = one.journal.choices, list[Skipped]()
     original = one.journal.original or read(one.declared.path)

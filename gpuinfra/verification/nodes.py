@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuinfra.base.json_text import parsed
+from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
@@ -88,7 +89,7 @@ def _rows(
         pool = machines[group]
         yield NodeRow(
             label=group, instance_id="", pool=pool.name, group=group, machine=pool.machine, zone="", state="not launched",
-            reason=f"{count} fewer than requested", what_to_do="read the group's activity history in the cloud's console",
+            reason=f"{count} fewer than requested", what_to_do=terms_of(pool.cloud).activities,
             verified_since=None, since_exact=True, checked=None, drift=(), usd_per_hour=0.0, count=count,
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from gpuinfra.base.private_files import private_folder, write_private
 from gpuinfra.base.words import titled
 from gpuinfra.clouds.vendor import Faulty, Vendor
 from gpuinfra.handover import wire
+from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.explain import node_reason
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.ports import PortUnavailable
@@ -201,7 +202,7 @@ def findings(replacement: Replacement, vendor: Vendor, region: str) -> Iterator[
     for one in replacement.nodes:
         old, new = one.target.node, one.new
         if new is None:
-            why = "; ".join(replacement.problems) or "read the group's activity history in the cloud's console"
+            why = "; ".join(replacement.problems) or terms_of(old.cloud).activities
             yield f"{one.target.title} has no replacement yet: {why}"
         elif one.uuids:
             groups = {group.name: group.group for group in one.target.poll.gatherer.groups}

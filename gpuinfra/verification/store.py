@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.handover import trust, wire
-from gpuinfra.handover.connect import connect
+from gpuinfra.handover.connect import connect, terms_of
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.gather import Gatherer
@@ -66,7 +66,7 @@ def found_in(
             else:
                 newest.append(one)
                 expected[node.instance_id] = expectations[node.pool]
-        absent += _never_launched(seen.verdict)
+        absent += _never_launched(seen)
     clouds = dict.fromkeys(str((one.get("outputs") or {}).get("cloud")) for one in handovers_of(resources))
     about = " ".join([ABOUT, *filter(None, map(trust.stated, clouds))])
     return Found(newest=tuple(newest), absent=tuple(absent), about=about), expected
@@ -102,13 +102,14 @@ def _without_evidence(node: NodeVerdict) -> Absent:
     )
 
 
-def _never_launched(verdict: FleetVerdict) -> list[Absent]:
+def _never_launched(seen: Poll) -> list[Absent]:
+    cloud_of = {group.name: pool.cloud for pool in seen.pools for group in pool.groups}
     return [
         Absent(
             name=group,
             outcome="not launched",
             reason=f"the group has {count} fewer node{'s' if count > 1 else ''} than requested",
-            hint="read the group's activity history in the cloud's console, then run `pulumi up` again",
+            hint=f"{terms_of(cloud_of[group]).activities}, then run `pulumi up` again",
         )
-        for group, count in verdict.missing.items()
+        for group, count in seen.verdict.missing.items()
     ]

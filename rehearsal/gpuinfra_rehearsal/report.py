@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.base.day import today
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.watch import NOT_DUE_TEXT, never_reported
+from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.document import SCHEMA, node_entry, totals
@@ -115,7 +115,7 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
                 last = seen.verdict
                 for node in last.nodes:
                     stand_in = stages.get(node.instance_id, {})
-                    console = seen.gatherer.console(node.instance_id) if never_reported(node) else []
+                    console = seen.gatherer.console(node.instance_id) if node.never_reported else []
                     entries.append(node_entry(node, console=console, stage=str(stand_in.get("stage") or "")))
         except (PortUnavailable, KeyError, ValueError) as error:
             session.notes.append(f"the nodes could not be read for this report: {error}")

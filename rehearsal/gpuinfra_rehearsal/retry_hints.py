@@ -33,9 +33,9 @@ def hint_for(error: str) -> str:
         # Azure reports the failure on the scale set itself. On other clouds, the groups stay empty, and the handover
         # reports the reason.
         from gpuinfra.clouds.azure.handover.ports import REFUSALS
-        from gpuinfra.handover.refusals import Kind
+        from gpuinfra.handover.causes import CapacityCause
 
-        if (refusal := REFUSALS.of(error)).kind != Kind.UNKNOWN:
+        if (refusal := REFUSALS.of(error)).cause is not CapacityCause.UNKNOWN:
             return f"{refusal.hint}; {_CONTINUES}"
     return f"fix the cause in the error above and run the same command again; {_CONTINUES}"
 

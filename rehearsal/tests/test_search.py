@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.inventory import handovers_of
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
@@ -93,6 +94,10 @@ class Run:
         found = list(self.journal_folder.glob("gpuinfra/up/*.json"))
         return json.loads(found[0].read_text()) if found else {}
 
+    def handovers(self) -> list[dict[str, Any]]:
+        """Return the outputs of the handovers in the state."""
+        return [dict(one["outputs"]) for one in handovers_of(self.session.pulumi.resources())]
+
     def groups(self) -> list[str]:
         """Return the types of the groups in the stand-in cloud."""
         kinds = ("autoscaling/group:Group", "InstanceGroupManager", "VirtualMachineScaleSet")
@@ -131,6 +136,7 @@ def test_capacity_is_found_after_a_kill(cloud: str, tmp_path: Path) -> None:
         assert document["result"].startswith("1 of 1 nodes")
         assert [one["result"] for one in document["attempts"]] == ["no capacity", "ready"]
         assert {row["kind"] for row in document["attempts"][0]["problems"]} == {"stock-out"}
+        assert [(one["ended"], one["shortages"]) for one in run.handovers()] == [("ready", [])]
         assert len(run.groups()) == 1
         assert run.changes() == []
         nodes = [one for one in run.session.cloud.nodes() if one.get("stage") != "terminated"]
@@ -146,6 +152,13 @@ def test_quota_ends_the_search_and_no_capacity_removes_the_groups(cloud: str, tm
         assert code == 1, out + err
         assert "request a higher quota" in err
         assert [one["result"] for one in run.journal()["attempts"]] == ["failed"]
+        # The failed creation of the handover kept its outputs. On Azure, the scale set fails, and the handover is not created.
+        rows = [row for one in run.handovers() for row in one["shortages"]]
+        causes = [(row["pool"], row["group"], row["kind"], row["zone"], row["missing"], row["cause"]) for row in rows]
+        assert causes == ([] if cloud == "azure" else [("gpu", "gpu-spot-0", "spot", CLOUDS[cloud][1], 1, "quota")])
+        assert [one["ended"] for one in run.handovers()] == ([] if cloud == "azure" else ["stock-out"])
+        messages = [row["message"] for row in run.journal()["attempts"][0]["problems"]]
+        assert cloud == "azure" or messages == [row["message"] for row in rows]
         assert "Traceback" not in err
     with opened(path, tmp_path, "cloud:no-capacity:gpu", "20s") as run:
         before = run.file.read_text()

@@ -37,7 +37,8 @@ PRIMARY, TARGETS = "10.0.1.4", ("10.0.1.5", "10.0.2.5")
 def node(number: int, outcome: str = "verified") -> NodeVerdict:
     """A node that exists now."""
     return NodeVerdict(
-        label=f"gpu-{number}", pool="gpu", group="gpu-0", instance_id=f"i-{number}", outcome=outcome, reason="", settled=True, private_ip=f"10.0.0.{number}"
+        label=f"gpu-{number}", cloud="aws", cause=None, pool="gpu", group="gpu-0", instance_id=f"i-{number}", outcome=outcome,
+        reason="", settled=True, private_ip=f"10.0.0.{number}"
     )  # fmt: skip
 
 

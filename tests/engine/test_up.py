@@ -180,6 +180,10 @@ def test_engine_that_fails_is_one_error(tmp_path: Path, script: str, text: str) 
 EVENTS = r"""if [ "$1" = up ]; then
   cat >"$7" <<'EOF'
 {"diagnosticEvent": {"urn": "urn:pulumi:one::p::a:b:C$aws:autoscaling/group:Group::train-gpu", "severity": "error", "message": "<{%reset%}>no capacity<{%reset%}>\n"}}
+{"resOpFailedEvent": {"metadata": {"urn": "urn:ready", "op": "create"}, "status": 1, "steps": 2}}
+{"resOpFailedEvent": {"metadata": {"urn": "urn:pulumi:one::p::a:b:C$aws:autoscaling/group:Group::train-gpu"}, "status": 0}}
+{"resOpFailedEvent": {"metadata": null, "status": 1}}
+{"diagnosticEvent": {"urn": "urn:ready", "severity": "error", "message": "0 of 4 nodes"}}
 {"diagnosticEvent": {"urn": "", "severity": "error", "message": "update failed"}}
 {"diagnosticEvent": {"urn": "", "severity": "warning", "message": "old"}}
 not JSON
@@ -189,10 +193,11 @@ fi"""  # noqa: E501, because an event is one line
 
 
 def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
-    """The exception contains each error with the type and name of its resource, without markup and without warnings."""
+    """The exception contains each error with the type and name of its resource, without markup and warnings, and whether the resource is in the state."""
     with pytest.raises(UpFailed) as caught:
         deploy(tmp_path, EVENTS)
-    first, second = caught.value.failures
+    first, ready, second = caught.value.failures
+    assert (first.saved, ready.saved) == (False, True)
     assert (first.type, first.name, first.message) == ("aws:autoscaling/group:Group", "train-gpu", "no capacity")
     assert second == Failure(urn="", message="update failed")
     assert (second.type, second.name) == ("", "")

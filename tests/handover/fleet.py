@@ -39,6 +39,7 @@ def pool(count: int = 2, **more: Any) -> PoolExpected:
     """One pool with one group; its machine requires one check."""
     group = GroupExpected(name="gpu-reserved-0", group="asg-1", count=count, template_version="3")
     given: dict[str, Any] = {
+        "cloud": "aws",
         "name": "gpu",
         "machine": "p4d.24xlarge",
         "groups": (group,),

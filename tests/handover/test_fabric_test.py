@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.refusals import Kind
 from gpuinfra.handover.watch import Outcome, Wait, watch
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
@@ -89,7 +89,7 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
     outcome, lines = waited(fleet, expected())
     assert (outcome.ready, outcome.ended) == (False, "deadline")
     assert "1 of 2 nodes verified; gpu-2 waiting for the fabric test" in lines
-    assert "stop the jobs on one node" in reasons(outcome)[1]
+    assert "stop the jobs on one node" in reasons(outcome, "aws")[1]
 
 
 def test_a_later_result_verifies_the_node() -> None:
@@ -106,7 +106,7 @@ def test_the_slow_node_fails_and_its_partners_pass() -> None:
     for result in (SLOW, {**SLOW, "state": "good"}):
         outcome, _ = waited(fleet_of(fabric_result(), fabric_result(), result), expected(3))
         assert (outcome.ended, outcome.verdict.verified) == ("settled", 2)
-        (text,) = reasons(outcome)[1:]
+        (text,) = reasons(outcome, "aws")[1:]
         assert text.startswith("gpu-3 (")
         assert "B8 fabric_test: found 61.0, expected 400.0 GB/s" in text
 
@@ -164,8 +164,8 @@ def test_a_node_without_a_possible_partner_ends_the_wait(other: Mapping[str, Any
     """If all other nodes of the pool have failed, no partner can come, and `up` does not wait until the deadline."""
     outcome, _ = waited(fleet_of(other, WAITING), expected())
     assert (outcome.ended, outcome.verdict.verified) == ("settled", 0)
-    assert "gpu-2 (" in reasons(outcome)[2]
-    assert "has no result of the fabric test yet" in reasons(outcome)[2]
+    assert "gpu-2 (" in reasons(outcome, "aws")[2]
+    assert "has no result of the fabric test yet" in reasons(outcome, "aws")[2]
 
 
 def advice(verdict: FleetVerdict, label: str) -> str:
@@ -232,7 +232,7 @@ def test_missing_capacity_ends_the_wait_of_the_other_node() -> None:
     """If the cloud has no capacity for the second node, the wait ends after minutes, although the first node has no result yet."""
     fleet = fleet_of(WAITING)
     fleet.problems_ = [
-        GroupProblem(group="asg-1", kind=Kind.STOCK_OUT, message="InsufficientInstanceCapacity: no capacity")
+        GroupProblem(group="asg-1", cause=CapacityCause.STOCK_OUT, message="InsufficientInstanceCapacity: no capacity")
     ]
     outcome, _ = waited(fleet, expected())
     assert outcome.ended == "stock-out"

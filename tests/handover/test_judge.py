@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gpuinfra.handover import wire
+from gpuinfra.handover.causes import CapacityCause, WaitEnd
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, describe
@@ -192,7 +193,7 @@ def test_stale_template_waits_for_its_group() -> None:
     fleet.report(1)
     node = poll(fleet, pool(1)).nodes[0]
     assert (node.outcome, node.settled) == ("refused", False)
-    assert "version 2, but the group's current version is 3" in node.reason
+    assert "launch template version 2, but the current one of the Auto Scaling group is 3" in node.reason
 
 
 def test_evidence_from_before_the_launch() -> None:
@@ -252,7 +253,7 @@ def test_number_is_not_reused_after_its_instance_is_gone() -> None:
     names = poll(fleet).names
     fleet.members_.pop()
     between = poll(fleet, names=names)
-    kept = wire.outputs_of(Outcome(verdict=between, ready=False, ended="once", seconds=0), "")
+    kept = wire.outputs_of(Outcome(verdict=between, ready=False, ended=WaitEnd.ONCE, seconds=0), (), "")
     fleet.launch(3)
     after = poll(fleet, names=wire.names_of(kept))
     assert [n.label for n in after.nodes] == ["gpu-1", "gpu-3"]
@@ -294,7 +295,7 @@ def test_outdated_nodes_without_replacement_are_reported_early() -> None:
     assert outcome.ended == "stale"
     assert outcome.seconds < 1400
     assert any("gpu-2 runs an outdated launch template" in line and "instance refresh" in line for line in lines)
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert "outdated nodes are not being replaced" in text
     assert "start an instance refresh" in text
 
@@ -356,7 +357,7 @@ def test_a_failed_canary_stops_the_replacement() -> None:
     outcome, _ = _wait(fleet)
     assert outcome.ended == "canary"
     assert fleet.proceeded == []
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert "the first node of a replacement failed, so the other nodes keep the previous template" in text
     assert "gpu-1" in text
 
@@ -407,7 +408,7 @@ def test_watch_ends_when_every_node_has_reported() -> None:
     fleet.report(2, gpus=7)
     outcome, _ = waited(fleet, Wait(deadline_s=60))
     assert (outcome.ended, outcome.ready) == ("settled", False)
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert f"gpu-2 ({instance(2)})" in text
     assert "what to do: replace the node" in text
 
@@ -419,7 +420,7 @@ def test_node_that_never_reports_ends_at_the_deadline_with_its_console() -> None
     fleet.consoles[instance(2)] = [f"line {n}" for n in range(40)]
     outcome, _ = waited(fleet, Wait(deadline_s=0.3))
     assert outcome.ended == "deadline"
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert f"gpu-2 ({instance(2)}): never reported" in text
     assert "| line 39" in text
     assert "| line 20" not in text
@@ -430,7 +431,7 @@ def test_hint_for_an_empty_console_does_not_refer_to_it() -> None:
     fleet = healthy(1)
     fleet.launch(2)
     outcome, _ = waited(fleet, Wait(deadline_s=0.3))
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert "its console log is empty" in text
     assert "read the end of the node's console log" not in text
     assert "what to do: the node may not have booted yet; set a longer deadline" in text
@@ -443,13 +444,15 @@ def test_stock_out_is_reported_early() -> None:
     """A group without capacity is reported at once in the cloud's words and ends the wait before the deadline."""
     fleet = healthy(1)
     fleet.problems_ = [
-        GroupProblem(group="asg-1", kind="stock-out", message="We currently do not have sufficient capacity")
+        GroupProblem(
+            group="asg-1", cause=CapacityCause.STOCK_OUT, message="We currently do not have sufficient capacity"
+        )
     ]
     outcome, lines = waited(fleet, Wait(deadline_s=2))
     assert outcome.ended == "stock-out"
     assert outcome.seconds < 2
     assert "asg-1: We currently do not have sufficient capacity" in lines
-    text = "\n".join(reasons(outcome))
+    text = "\n".join(reasons(outcome, "aws"))
     assert "1 node never launched: We currently do not have sufficient capacity" in text
     assert "zones or capacity kinds" in text
 
@@ -458,7 +461,9 @@ def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
     """While the previous node of a full reservation ends, the group cannot launch its replacement, and the wait goes on."""
     fleet = healthy(1)
     fleet.launch(2, leaving=True)
-    fleet.problems_ = [GroupProblem(group="asg-1", kind="reservation", message="ReservationCapacityExceeded")]
+    fleet.problems_ = [
+        GroupProblem(group="asg-1", cause=CapacityCause.RESERVATION, message="ReservationCapacityExceeded")
+    ]
     seconds = iter(range(0, 10_000, 60))
     outcome = watch(
         Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
@@ -481,11 +486,11 @@ def test_each_group_shows_its_own_problem() -> None:
     )
     fleet = Fleet()
     fleet.problems_ = [
-        GroupProblem(group="asg-reserved-0", kind="permission", message="You are not authorized"),
-        GroupProblem(group="asg-spot-0", kind="stock-out", message="There is no Spot capacity"),
+        GroupProblem(group="asg-reserved-0", cause=CapacityCause.PERMISSION, message="You are not authorized"),
+        GroupProblem(group="asg-spot-0", cause=CapacityCause.STOCK_OUT, message="There is no Spot capacity"),
     ]
     outcome, _ = waited(fleet, Wait(deadline_s=0.3), pool(groups=groups))
-    texts = {text.partition(":")[0]: text for text in reasons(outcome)[1:]}
+    texts = {text.partition(":")[0]: text for text in reasons(outcome, "aws")[1:]}
     assert "not authorized" in texts["gpu-reserved-0"]
     assert "role or key policy" in texts["gpu-reserved-0"]
     assert "no Spot capacity" in texts["gpu-spot-0"]
@@ -573,9 +578,9 @@ def test_stopped_upgrade_is_reported() -> None:
     """Outdated nodes whose group shows an error are reported with the cloud's text, even if no node is missing."""
     fleet = healthy(2)
     fleet.members_[1] = replace(fleet.members_[1], template_version="older than 3")
-    fleet.problems_ = [GroupProblem(group="asg-1", kind="unknown", message="Rolling Upgrade failed")]
+    fleet.problems_ = [GroupProblem(group="asg-1", cause=CapacityCause.UNKNOWN, message="Rolling Upgrade failed")]
     outcome, lines = waited(fleet, Wait(deadline_s=0.4))
     assert "asg-1: Rolling Upgrade failed" in lines
     assert "gpu-reserved-0: its outdated nodes are not being replaced: Rolling Upgrade failed" in "\n".join(
-        reasons(outcome)
+        reasons(outcome, "aws")
     )

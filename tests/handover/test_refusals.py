@@ -13,9 +13,10 @@ import pytest
 from gpuinfra.clouds.aws.handover import ports as aws
 from gpuinfra.clouds.azure.handover import ports as azure
 from gpuinfra.clouds.gcp.handover import ports as gcp
+from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause, WaitEnd
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind, Refusals, summary
+from gpuinfra.handover.refusals import HINTS, Refusals, summary
 from gpuinfra.handover.watch import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
@@ -48,7 +49,7 @@ def alternatives(pattern: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("cloud", TABLES)
-def test_recorded_messages_have_the_kind_of_their_row(cloud: str) -> None:
+def test_recorded_messages_have_the_cause_of_their_row(cloud: str) -> None:
     """Each recorded message, also with other zones, ids, machine types and numbers, is classified by its own row."""
     table = TABLES[cloud][1]
     wrong = []
@@ -59,8 +60,8 @@ def test_recorded_messages_have_the_kind_of_their_row(cloud: str) -> None:
                 varied = re.sub(pattern, other, varied)
             for text in (one.text, varied, f"error: 1 error occurred: * {one.text.upper()}"):
                 found = table.of(text)
-                if (found.kind, found.hint) != (row.kind, row.hint or HINTS[row.kind]):
-                    wrong.append(f"{found.kind} instead of {row.kind}: {text}")
+                if (found.cause, found.hint) != (row.cause, row.hint or HINTS[row.cause]):
+                    wrong.append(f"{found.cause} instead of {row.cause}: {text}")
     assert wrong == []
 
 
@@ -79,43 +80,47 @@ def test_each_wording_has_a_source(cloud: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", TABLES)
-def test_each_kind_selects_a_recorded_message(cloud: str) -> None:
-    """Each kind of a table selects the first recorded message of this kind, and its code selects a message with the same code."""
+def test_each_cause_selects_a_recorded_message(cloud: str) -> None:
+    """Each cause in a table selects the first recorded message of this cause, and its code selects a message with the same code."""
     table = TABLES[cloud][1]
     for row in table.rows:
-        found = table.recorded(row.kind)
+        found = table.recorded(row.cause)
         assert found is not None
         code, message = found
-        assert table.of(f"{code}: {message}" if code else message).kind == row.kind
+        assert table.of(f"{code}: {message}" if code else message).cause == row.cause
         again = table.recorded(code) if code else None
         assert again is None or again[0] == code
-    assert table.recorded("no-such-kind") is None
+    assert table.recorded("no-such-cause") is None
 
 
-def test_tables_cover_the_kinds() -> None:
-    """The tables contain at least 60 recorded messages. Each cloud has each kind, except prices on Google Cloud, where no bids exist."""
+def test_tables_cover_the_causes() -> None:
+    """The tables contain at least 60 recorded messages. Each cloud has each cause, except prices on Google Cloud, where no bids exist."""
     assert sum(len(row.texts) for _, table in TABLES.values() for row in table.rows) >= 60
     for cloud, (_, table) in TABLES.items():
-        missing = set(Kind) - {row.kind for row in table.rows} - {Kind.UNKNOWN, Kind.NO_MESSAGE}
-        assert missing == ({Kind.PRICE} if cloud == "gcp" else set()), cloud
+        missing = (
+            set(CapacityCause) - {row.cause for row in table.rows} - {CapacityCause.UNKNOWN, CapacityCause.NO_MESSAGE}
+        )
+        assert missing == ({CapacityCause.PRICE} if cloud == "gcp" else set()), cloud
 
 
 @pytest.mark.parametrize("cloud", TABLES)
 def test_an_unknown_message_is_shown_unmodified(cloud: str) -> None:
-    """A message that no row matches is of kind unknown, and the explanation of the handover contains it."""
+    """A message that no row matches has the cause `unknown`, and the explanation of the handover contains it."""
     message = "FluxCapacitorMissing: the flux of zone q-9 is below 1.21 GW " + "x" * 900
     problem = TABLES[cloud][1].problem("asg-1", message, datetime(2026, 11, 23, tzinfo=UTC))
-    assert (problem.kind, problem.hint) == (Kind.UNKNOWN, HINTS[Kind.UNKNOWN])
+    assert (problem.cause, problem.hint) == (CapacityCause.UNKNOWN, HINTS[CapacityCause.UNKNOWN])
     verdict = FleetVerdict(nodes=(), missing={"asg-1": 2})
     outcome = Outcome(
-        verdict=verdict, ready=False, ended="stock-out", seconds=300.0, problems=(replace(problem, name="asg-1"),)
+        verdict=verdict, ready=False, ended=WaitEnd.STOCK_OUT, seconds=300.0, problems=(replace(problem, name="asg-1"),)
     )
-    assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[Kind.UNKNOWN]}" in reasons(outcome)
-    assert "see its message" in reasons(outcome)[0]
+    assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[CapacityCause.UNKNOWN]}" in reasons(
+        outcome, "aws"
+    )
+    assert "see its message" in reasons(outcome, "aws")[0]
 
 
 def test_the_reason_names_what_is_wrong() -> None:
-    """The summary states missing capacity only if all messages do; other kinds are listed."""
+    """The summary states missing capacity only if all messages do; other causes are listed."""
     assert summary(["stock-out", "price"]) == "the cloud has no capacity for the missing nodes"
     assert summary(["stock-out", "quota"]) == "the cloud does not launch the missing nodes: quota, stock-out"
 
@@ -127,8 +132,8 @@ def test_a_row_can_have_its_own_hint() -> None:
 
 def page() -> str:
     """The table for the page."""
-    lines = ["| kind | another zone or a later retry can help | what to do |", "| --- | --- | --- |"]
-    lines += [f"| `{kind}` | {'yes' if kind in NO_CAPACITY else 'no'} | {HINTS[kind]} |" for kind in Kind]
+    lines = ["| cause | another zone or a later retry can help | what to do |", "| --- | --- | --- |"]
+    lines += [f"| `{cause}` | {'yes' if cause in NO_CAPACITY else 'no'} | {HINTS[cause]} |" for cause in CapacityCause]
     return "\n".join(lines)
 
 

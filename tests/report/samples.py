@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from typing import Any
 
+from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.report.document import totals
 
@@ -19,13 +20,22 @@ def check(**more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+CAUSES = {
+    "verified": None,
+    "failed": NodeCause.CHECKS_FAILED,
+    "refused": NodeCause.IDENTITY,
+    "waiting": NodeCause.NO_EVIDENCE,
+}
+
+
 def node(**more: Any) -> NodeVerdict:
     """One node's verdict."""
     given: dict[str, Any] = {
-        "label": "gpu-1", "pool": "gpu", "group": "gpu-spot-0", "instance_id": "i-0abc", "outcome": "verified", "reason": "",
+        "label": "gpu-1", "cloud": "aws", "pool": "gpu", "group": "gpu-spot-0", "instance_id": "i-0abc", "outcome": "verified", "reason": "",
         "settled": True, "gpus_expected": 8, "checks": (check(),), "gpus": ({"index": 0, "uuid": "GPU-1"},),
     }  # fmt: skip
-    return NodeVerdict(**{**given, **more})
+    given |= more
+    return NodeVerdict(**{"cause": CAUSES[given["outcome"]], **given})
 
 
 def report(nodes: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

@@ -166,11 +166,14 @@ def test_text_of_a_declaration_stays_text() -> None:
 
 
 def test_page_contains_the_diagram_without_styles_of_its_own(tmp_path: Path) -> None:
-    """The page has the image, whose colors come from the stylesheet, because the policy of the page allows no other style."""
+    """The page has a wide and a narrow image with the same boxes. Their colors come from the stylesheet, because the policy of the
+    page allows no other style."""
     text = page(plan_report(find_stack("aws-p4d"), TODAY))
-    image, chart = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
+    image, narrow, chart = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert "gpu-reserved-0" in image
-    assert "style" not in image + chart
+    assert sorted(re.findall(r">([^<]+)</text>", image)) == sorted(re.findall(r">([^<]+)</text>", narrow))
+    assert [int(re.findall(r'viewBox="0 0 (\d+)', one)[0]) < 450 for one in (image, narrow)] == [False, True]
+    assert "style" not in image + narrow + chart
     kinds = set(re.findall(r'<rect[^>]* class="(\w+)"', image))
     style = text.partition("</style>")[0]
     assert kinds == {"network", "subnet", "nodes", "node", "storage", "audit", "traffic"}

@@ -1,10 +1,9 @@
-"""Why nodes are missing: the errors of the engine and the messages of the groups, on each cloud."""
+"""Why nodes are missing: the errors of the engine and the state, on each cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +12,12 @@ import pytest
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import ports_of
-from gpuinfra.handover.explain import reasons
-from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
-from gpuinfra.handover.ports import GroupExpected, GroupProblem, Member
-from gpuinfra.handover.watch import DEADLINE_TEXT, Outcome
+from gpuinfra.handover.ports import GroupExpected, Member
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
 from gpuinfra.search import outcome
-from gpuinfra.search.outcome import group_types, groups_in, running_groups, shortage, summary
+from gpuinfra.search.outcome import group_types, groups_in, missing_nodes, running_groups, summary
 from tests.rules.cases import TODAY
 
 from .world import QUOTA, STOCK_OUT, problem
@@ -62,10 +58,10 @@ def test_refused_group_is_a_shortage_only_without_capacity(stack: str) -> None:
     assert group_types(plan.cloud) == {GROUPS[stack]}
     capacity, quota = MESSAGES[stack]
     for message, final in ((capacity, False), (quota, True), ("The moon is full.", True)):
-        found = shortage(plan, [], [Failure(urn=urn(stack, f"{plan.name}-{group.name}"), message=message)])
+        found = missing_nodes(plan, [], [Failure(urn=urn(stack, f"{plan.name}-{group.name}"), message=message)])
         assert found is not None
         assert (found.pools, bool(found.final)) == ((plan.pools[0].name,), final), message
-        assert found.problems[0].name == group.name
+        assert found.shortages[0].group == group.name
 
 
 def test_other_error_of_the_engine_is_no_shortage() -> None:
@@ -74,102 +70,52 @@ def test_other_error_of_the_engine_is_no_shortage() -> None:
     refused = Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)
     other = Failure(urn=urn("aws-p4d", "train-scratch", "aws:fsx/lustreFileSystem:LustreFileSystem"), message="no")
     stack = Failure(urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="update failed")
-    assert shortage(plan, [], [refused, other]) is None
-    assert shortage(plan, [], [refused, stack, Failure(urn="", message="update failed")]) is not None
+    assert missing_nodes(plan, [], [refused, other]) is None
+    assert missing_nodes(plan, [], [refused, stack, Failure(urn="", message="update failed")]) is not None
 
 
-def node(result: str, *, settled: bool = True, instance_id: str = "i-1", needs_partner: bool = False) -> NodeVerdict:
-    """A node of pool `gpu` with this outcome."""
-    found = object.__new__(NodeVerdict)
-    for name, value in (
-        ("outcome", result),
-        ("settled", settled),
-        ("instance_id", instance_id),
-        ("pool", "gpu"),
-        ("untested", needs_partner),
-    ):
-        object.__setattr__(found, name, value)
-    return found
+READY = [Failure(urn=urn("aws-p4d", "train-ready", wire.TYPE), message="0 of 4 nodes verified", saved=True)]
 
 
-@pytest.fixture
-def handover(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The nodes and the messages that the groups report."""
-    said: dict[str, Any] = {"nodes": (), "missing": {"gpu-spot-0": 2}, "problems": []}
-
-    class Gatherer:
-        def problems(self, missing: dict[str, int]) -> list[GroupProblem]:
-            return [one for one in said["problems"] if one.name in missing]
-
-    class Poll:
-        gatherer = Gatherer()
-
-        @property
-        def verdict(self) -> FleetVerdict:
-            return FleetVerdict(nodes=said["nodes"], missing=said["missing"])
-
-    monkeypatch.setattr(outcome, "polled", lambda resources: (Poll(),))
-    return said
+def handover(message: str = STOCK_OUT, *nodes: str) -> dict[str, Any]:
+    """A handover in the state, with the message about a group, and nodes with these outcomes."""
+    found = problem("gpu-spot-0", message)
+    return {
+        "type": wire.TYPE, "urn": READY[0].urn,
+        "outputs": {
+            "nodes": [{"instanceId": f"i-{number}", "outcome": outcome} for number, outcome in enumerate(nodes)],
+            "shortages": [
+                {
+                    "pool": "gpu", "group": "gpu-spot-0", "kind": "spot", "zone": "use1-az4", "missing": 2,
+                    "cause": found.cause.value, "message": message, "hint": found.hint,
+                }
+            ],
+        },
+    }  # fmt: skip
 
 
-READY = [Failure(urn=urn("aws-p4d", "train-ready", wire.TYPE), message="0 of 4 nodes verified")]
-
-
-def at(second: int) -> datetime:
-    """A time."""
-    return datetime(2026, 11, 23, 6, 0, second, tzinfo=UTC)
-
-
-def test_latest_message_of_a_group_counts(handover: dict[str, Any]) -> None:
-    """A quota that was raised since does not end the search, and throttling is not a reason."""
+def test_the_shortages_are_those_in_the_state() -> None:
+    """The cause, the zone and the message come from the state. A quota is final, and a node that failed its checks stops the search."""
     plan = plan_of("aws-p4d")
-    handover["problems"] = [
-        replace(problem("gpu-spot-0", "RequestLimitExceeded: Request limit exceeded."), at=at(9)),
-        replace(problem("gpu-spot-0", STOCK_OUT), at=at(5)),
-        replace(problem("gpu-spot-0", QUOTA), at=at(1)),
+    found = missing_nodes(plan, [handover()], READY)
+    assert found is not None
+    assert [(one.group, one.zone, one.cause.value, one.message) for one in found.shortages] == [
+        ("gpu-spot-0", "use1-az4", "stock-out", STOCK_OUT)
     ]
-    found = shortage(plan, [], READY)
-    assert found is not None
-    assert [one.message for one in found.problems] == [STOCK_OUT]
     assert (found.final, found.pools) == ((), ("gpu",))
-
-
-def test_failed_node_is_no_shortage(handover: dict[str, Any]) -> None:
-    """If a node failed its checks, another placement is not tried."""
-    plan = plan_of("aws-p4d")
-    handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
-    assert shortage(plan, [], READY) is not None
-    handover["nodes"] = (node("failed"),)
-    assert shortage(plan, [], READY) is None
-
-
-LATE = [replace(READY[0], message="0 of 4 nodes verified after 3600 s (the deadline passed)")]
-
-
-def test_silent_group_is_a_shortage_after_the_deadline(handover: dict[str, Any]) -> None:
-    """A group without a message is a shortage only if the deadline passed, and only if no launched node has still to report."""
-    plan = plan_of("aws-p4d")
-    assert shortage(plan, [], READY) is None
-    found = shortage(plan, [], LATE)
+    found = missing_nodes(plan, [handover(QUOTA)], READY)
     assert found is not None
-    assert [(one.kind, one.name) for one in found.problems] == [("no-message", "gpu-spot-0")]
-    assert (found.final, found.pools) == ((), ("gpu",))
-    assert found.problems[0].message == "2 nodes not launched before the deadline, and the cloud reported no reason"
-    handover["nodes"] = (node("verified"),)
-    assert shortage(plan, [], LATE) is not None
-    handover["nodes"] = (node("verified"), node("waiting", settled=False))
-    assert shortage(plan, [], LATE) is None
-    handover["nodes"], handover["problems"] = (), [problem("gpu-spot-0", QUOTA)]
-    found = shortage(plan, [], LATE)
-    assert found is not None
-    assert [one.kind for one in found.final] == ["quota"]
+    assert [one.cause.value for one in found.final] == ["quota"]
+    assert missing_nodes(plan, [handover(STOCK_OUT, "verified", "waiting")], READY) is not None
+    assert missing_nodes(plan, [handover(STOCK_OUT, "verified", "failed")], READY) is None
 
 
-def test_the_error_of_the_handover_states_that_the_deadline_passed() -> None:
-    """The search recognizes the deadline in the text that the handover writes."""
-    late = Outcome(verdict=FleetVerdict(nodes=(), missing={"gpu-spot-0": 2}), ready=False, ended="deadline", seconds=9)
-    full = replace(late, ended="stock-out", problems=(problem("gpu-spot-0", STOCK_OUT),))
-    assert [DEADLINE_TEXT in "\n".join(reasons(one)) for one in (late, full)] == [True, False]
+def test_only_the_state_of_this_deployment_counts() -> None:
+    """If the handover failed before it wrote its state, the shortages of an earlier deployment are no reason to search."""
+    plan = plan_of("aws-p4d")
+    assert missing_nodes(plan, [handover()], [replace(READY[0], saved=False)]) is None
+    other = {**handover(), "urn": urn("aws-p4d", "other-ready", wire.TYPE)}
+    assert missing_nodes(plan, [other], READY) is None
 
 
 def in_state(name: str, id: str = "asg-1") -> dict[str, str]:
@@ -201,7 +147,6 @@ def member(group: str, *, leaving: bool = False) -> Member:
     [((), ()), (("train-other-0",), ()), (("train-gpu-spot-0",), ("gpu",)), (None, ("gpu",))],
 )
 def test_groups_with_nodes_from_before_the_run_are_found(
-    handover: dict[str, Any],
     members: list[Member],
     before: tuple[str, ...] | None,
     running: tuple[str, ...],
@@ -209,19 +154,18 @@ def test_groups_with_nodes_from_before_the_run_are_found(
 ) -> None:
     """A pool that had nodes before the run and has nodes now cannot move, even if its group replaced them. A pool without nodes can."""
     plan = plan_of("aws-p4d")
-    handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
     failures = [Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)] if refused else READY
-    resources = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2")]
+    resources = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2"), handover()]
     members.append(member("asg-2"))
-    found = shortage(plan, resources, failures, before)
+    found = missing_nodes(plan, resources, failures, before)
     assert found is not None
     assert found.running == ()
     members.append(member("asg-1", leaving=True))
-    found = shortage(plan, resources, failures, before)
+    found = missing_nodes(plan, resources, failures, before)
     assert found is not None
     assert found.running == ()
     members.append(member("asg-1"))
-    found = shortage(plan, resources, failures, before)
+    found = missing_nodes(plan, resources, failures, before)
     assert found is not None
     assert found.running == running
 
@@ -242,16 +186,15 @@ def test_members_are_read_without_a_bucket(cloud: str, monkeypatch: pytest.Monke
     assert ports_of(cloud, region="us-east-1", evidence_bucket="", evidence_prefix="").membership.members([]) == []
 
 
-def test_failure_that_is_not_about_a_resource_is_no_shortage(handover: dict[str, Any]) -> None:
+def test_failure_that_is_not_about_a_resource_is_no_shortage() -> None:
     """A lock, or an error of the program, does not start a search, even if a group reports missing capacity."""
     plan = plan_of("aws-p4d")
-    handover["problems"] = [problem("gpu-spot-0", STOCK_OUT)]
-    assert shortage(plan, [], []) is None
+    assert missing_nodes(plan, [handover()], []) is None
     stack = Failure(
         urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="the stack is currently locked by 1 lock(s)"
     )
-    assert shortage(plan, [], [stack]) is None
-    assert shortage(plan, [], READY) is not None
+    assert missing_nodes(plan, [handover()], [stack]) is None
+    assert missing_nodes(plan, [handover()], READY) is not None
 
 
 def test_groups_of_a_pool_are_found_in_the_state() -> None:

@@ -13,7 +13,7 @@ from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import Journal
-from gpuinfra.search.outcome import Resources, Shortage, shortage
+from gpuinfra.search.outcome import MissingNodes, Resources, missing_nodes
 from gpuinfra.search.run import Search
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
@@ -120,9 +120,9 @@ class World:
         """Return the state."""
         return [{"urn": urn, "type": "aws:autoscaling/group:Group"} for urn in self.groups]
 
-    def shortage(self, plan: Plan, resources: Resources, failures: Sequence[Failure]) -> Shortage | None:
+    def missing_nodes(self, plan: Plan, resources: Resources, failures: Sequence[Failure]) -> MissingNodes | None:
         """Return why nodes are missing."""
-        found = shortage(plan, resources, failures)
+        found = missing_nodes(plan, resources, failures)
         return found and replace(found, running=tuple(pool for pool in found.pools if pool in self.running))
 
     def search(self, journal: Journal, *, searches: bool = True) -> Search:
@@ -138,7 +138,7 @@ class World:
             remove=self.remove,
             settle=self.settle,
             state=self.state,
-            shortage=self.shortage,
+            missing_nodes=self.missing_nodes,
             say=self.lines.append,
             over_limit=lambda loaded: self.over.get(str(loaded.spec.pools[0].zone), ""),
             searches=searches,
@@ -149,4 +149,4 @@ class World:
 def problem(name: str, message: str) -> GroupProblem:
     """A classified message of AWS."""
     found = REFUSALS.problem(name, message, None)
-    return GroupProblem(group=name, kind=found.kind, message=message, hint=found.hint, name=name)
+    return GroupProblem(group=name, cause=found.cause, message=message, hint=found.hint, name=name)

@@ -17,6 +17,7 @@ from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.cli import replace as cli
 from gpuinfra.cli import stack_context
 from gpuinfra.cli.stacks import Stacks
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
@@ -153,7 +154,9 @@ def test_missing_replacement_has_the_reason_of_the_group(fleet: Fleet, monkeypat
     """If the group cannot launch an instance before the deadline, the message contains the cloud's reason."""
     monkeypatch.setattr(replacement, "limit_of", lambda _: 0.0)
     fleet.on_replace = lambda id: fleet.members_.pop(0) and None
-    fleet.problems_ = [GroupProblem(group="asg-1", kind="capacity", message="InsufficientInstanceCapacity: none left")]
+    fleet.problems_ = [
+        GroupProblem(group="asg-1", cause=CapacityCause.STOCK_OUT, message="InsufficientInstanceCapacity: none left")
+    ]
     done = run("gpu-1", "--yes")
     assert f"gpu-1 ({instance(1)}) has no replacement yet: gpu-reserved-0: InsufficientInstanceCapacity" in str(done.exception)  # fmt: skip
 

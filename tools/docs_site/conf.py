@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import mermaid
 
 project = "gpuinfra"
+copyright = "the gpuinfra authors"
 extensions = ["myst_parser", "mermaid", "sphinx_copybutton"]
 root_doc = "index"
 html_theme = "furo"
@@ -19,6 +20,7 @@ html_use_index = False  # the pages define no index terms
 templates_path = []
 html_static_path = ["static", str(mermaid.fetch())]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4  # links to headings, with the same anchors as on GitHub
 myst_fence_as_directive = ["mermaid"]

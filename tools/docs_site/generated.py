@@ -74,7 +74,7 @@ def pages() -> dict[str, str]:
         ),
         "refusals.md": page(
             "Messages of the clouds",
-            "A cloud returns these messages if it does not launch nodes. [Cloud error messages](../docs/reference/refusals.md) describes each kind.",
+            "A cloud returns these messages if it does not launch nodes. [Cloud error messages](../docs/reference/refusals.md) describes each cause.",
             refusals(),
         ),
         "commands.md": page(
@@ -146,14 +146,14 @@ def entry_lines(title: str, entry: Entry) -> Iterator[str]:
 def refusals() -> Iterator[str]:
     """Yield a table of the recorded messages for each cloud, with the source of each."""
     for cloud in CLOUDS:
-        yield from [f"## {profile_of(cloud).title}", "", "| kind | message | source, date |", "| --- | --- | --- |"]
+        yield from [f"## {profile_of(cloud).title}", "", "| cause | message | source, date |", "| --- | --- | --- |"]
         table = json.loads((folder_of(cloud) / "handover" / "refusals.json").read_text(encoding="utf-8"))
         for row in table:
             for sighting in row["texts"]:
                 text = sighting["text"] if len(sighting["text"]) <= LONGEST else f"{sighting['text'][:LONGEST]}..."
                 where = sighting["source"].removeprefix("https://github.com/")
                 quoted = MARKUP.sub(r"\\\1", text)
-                yield f"| `{row['kind']}` | {quoted} | [{where}]({sighting['source']}), {sighting['date']} |"
+                yield f"| `{row['cause']}` | {quoted} | [{where}]({sighting['source']}), {sighting['date']} |"
         yield ""
 
 

@@ -15,7 +15,9 @@ from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
 from gpuinfra.clouds.region.failover import Failover, ReadOnlyReplicas, label
 from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.engine.up import UpFailed
 from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.inventory import shortages_of
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.region.clone.storage import with_bucket
@@ -242,7 +244,14 @@ def _open_replicas(one: Failing, cloud: ReadOnlyReplicas) -> str:
 
 
 def _up(one: Failing, name: str, again: bool) -> str:
-    one.deploy(name, again)
+    try:
+        one.deploy(name, again)
+    except UpFailed as problem:
+        judged = {failure.urn for failure in problem.failures if failure.saved}
+        short = shortages_of(
+            resource for resource in (one.state(name) if judged else ()) if resource.get("urn") in judged
+        )
+        raise DeploymentError("\n".join([str(problem), *(shortage.text for shortage in short)])) from None
     return f"{name} is deployed"
 
 

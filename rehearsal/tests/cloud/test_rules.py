@@ -24,7 +24,6 @@ POLICY = json.dumps({"Statement": []})
     [
         ("aws:s3/bucket:Bucket", {"bucket": "mine-000000000000"}, "BucketAlreadyOwnedByYou"),
         ("aws:iam/role:Role", {"name": "mine", "assumeRolePolicy": POLICY}, "EntityAlreadyExists"),
-        ("aws:iam/policy:Policy", {"name": "mine", "policy": POLICY}, "EntityAlreadyExists"),
         ("aws:cloudwatch/logGroup:LogGroup", {"name": "/mine"}, "ResourceAlreadyExistsException"),
         ("aws:ec2/launchTemplate:LaunchTemplate", {"name": "mine"}, "InvalidLaunchTemplateName.AlreadyExistsException"),
         ("aws:budgets/budget:Budget", {"name": "mine", "budgetType": "COST", "timeUnit": "MONTHLY"}, "DuplicateRecordException"),

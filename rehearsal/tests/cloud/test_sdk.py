@@ -24,7 +24,7 @@ NEEDS_OTHERS = {
     # Types that a cloud refuses without the resources that they refer to, or without a value of a list.
     "aws:autoscaling/group:Group", "aws:ec2/subnet:Subnet", "aws:ec2/route:Route", "aws:ec2/routeTable:RouteTable",
     "aws:ec2/routeTableAssociation:RouteTableAssociation", "aws:ec2/vpcEndpoint:VpcEndpoint", "aws:cloudtrail/trail:Trail",
-    "aws:iam/instanceProfile:InstanceProfile", "aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy", "aws:iam/role:Role",
+    "aws:iam/instanceProfile:InstanceProfile", "aws:iam/rolePolicy:RolePolicy", "aws:iam/role:Role",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment", "aws:kms/alias:Alias", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
     "aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
         "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",

@@ -54,13 +54,3 @@ def test_a_component_alone_is_a_short_program(index: int, expected: dict[str, in
 def test_all_programs_are_tested() -> None:
     """The page has no program without a test. `test_recovery.py` tests the program with a second region."""
     assert len(PROGRAMS) == len(EXPECTED)
-
-
-def test_the_page_lists_all_components() -> None:
-    """The table has each component that a program can import."""
-    from gpuinfra.clouds import gcp
-
-    page = PAGE.read_text()
-    components = [name for name in gcp.__all__ if f"{name}Args" in gcp.__all__]
-    assert len(components) > 12
-    assert [name for name in components if f"`{name}`" not in page] == []

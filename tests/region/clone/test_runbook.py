@@ -69,6 +69,8 @@ RUNBOOKS = {
 }  # fmt: skip
 VERIFIED = NodeVerdict(
     label="gpu-1",
+    cloud="aws",
+    cause=None,
     instance_id="i-1",
     pool="gpu",
     group="gpu",

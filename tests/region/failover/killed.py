@@ -18,7 +18,8 @@ from gpuinfra.cli import main
 from gpuinfra.engine.find import Engine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 
-VERIFIED = NodeVerdict(label="gpu-1", instance_id="1", pool="gpu", group="gpu", machine="m", outcome="verified", reason="", settled=True)  # fmt: skip
+VERIFIED = NodeVerdict(label="gpu-1", cloud="aws", cause=None, instance_id="1", pool="gpu", group="gpu", machine="m", outcome="verified", reason="",
+    settled=True)  # fmt: skip
 
 
 def run(given: dict[str, Any]) -> int:

@@ -12,6 +12,8 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region import readiness
 from gpuinfra.clouds.region.failover import Pair
 from gpuinfra.clouds.region.readiness import FAIL, UNREAD, Line
+from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.handover.wire import TYPE
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, Journal
 from gpuinfra.region.failover.run import Result, probe_of, run_steps
@@ -112,6 +114,28 @@ def test_a_region_that_is_not_ready_changes_nothing(tmp_path: Path) -> None:
     assert states(result)["check"] == FAILED
     assert run(world, tmp_path, ignore="bundle").ok is False
     assert run(world, tmp_path, ignore="lag").ok
+
+
+def test_a_failed_deployment_states_why_nodes_are_missing(tmp_path: Path) -> None:
+    """The error contains the shortages in the state that the failed deployment wrote, and no shortage of an earlier deployment."""
+    world = World()
+    shortage = {
+        "pool": "gpu", "group": "gpu-spot-0", "kind": "spot", "zone": "usw2-az1", "missing": 2, "cause": "stock-out",
+        "message": "There is no Spot capacity", "hint": "wait",
+    }  # fmt: skip
+    state = [{"type": TYPE, "urn": "urn:ready", "outputs": {"ended": "stock-out", "shortages": [shortage]}}]
+    for saved in (True, False):
+        failure = Failure(urn="urn:ready", message="0 of 2 nodes verified", saved=saved)
+
+        def deploy(name: str, again: bool, failure: Failure = failure) -> None:
+            raise UpFailed("`pulumi up` exited with code 255", [failure])
+
+        failing = replace(world.failing(), deploy=deploy, state=lambda name: state)
+        (step,) = (one for one in steps(failing) if one.name.startswith("up "))
+        with pytest.raises(DeploymentError) as caught:
+            step.run(False)
+        more = "\n  gpu-spot-0: There is no Spot capacity\n  what to do: wait" if saved else ""
+        assert str(caught.value) == f"`pulumi up` exited with code 255{more}"
 
 
 def test_unanswered_checks_do_not_stop_a_failover(tmp_path: Path) -> None:
@@ -237,12 +261,11 @@ def test_document_has_each_step(tmp_path: Path) -> None:
 
 def test_every_topic_can_be_ignored() -> None:
     """The option `--ignore` accepts each topic that the modules with the checks use, except those that cannot fail."""
-    folder = Path(readiness.__file__).parents[1]
+    package = Path(readiness.__file__).parents[2]
     files = [
-        folder / "clone" / "readiness.py",
-        folder / "clouds" / "dns.py",
-        *folder.glob("clouds/readiness.py"),
-        *folder.glob("clouds/*/readiness.py"),
+        package / "region" / "readiness.py",
+        *package.glob("clouds/region/*.py"),
+        *package.glob("clouds/*/region/readiness.py"),
     ]
     used = {topic for file in files for topic in re.findall(r'topic="([a-z ]+)"', file.read_text())}
     assert (used - {"permissions", "drill", "login"}) | set(readiness.PREFLIGHT) == set(readiness.TOPICS)

@@ -108,8 +108,8 @@ class World:
 
     def _verdicts(self, resources: Sequence[Any]) -> list[FleetVerdict]:
         nodes = tuple(
-            NodeVerdict(label=f"gpu-{number}", instance_id=f"i-{number}", pool="gpu", group="gpu-0", machine="m", outcome=outcome, reason="",
-                settled=True, private_ip=f"10.1.0.{number}")
+            NodeVerdict(label=f"gpu-{number}", cloud="aws", cause=None, instance_id=f"i-{number}", pool="gpu", group="gpu-0", machine="m", outcome=outcome,
+                reason="", settled=True, private_ip=f"10.1.0.{number}")
             for number, outcome in enumerate(self.outcomes, 1)
         )  # fmt: skip
         return [FleetVerdict(nodes=nodes)]

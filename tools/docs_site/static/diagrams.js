@@ -4,7 +4,9 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const diagrams = [...document.querySelectorAll("pre.mermaid")];
 // Mermaid reads labels as Markdown, in which __init__ is bold. As entities, the characters are text.
 const plain = (label) => label.replace(/[*_]/g, (one) => `#${one.charCodeAt(0)};`);
-const code = diagrams.map((one) => one.textContent.replace(/"[^"]*"/g, plain));
+// On a phone, a diagram from left to right is drawn from top to bottom.
+const turned = (text) => (window.innerWidth < 600 ? text.replace(/^(\s*flowchart )LR/, "$1TD") : text);
+const code = diagrams.map((one) => turned(one.textContent.replace(/"[^"]*"/g, plain)));
 
 async function draw() {
   const chosen = document.body.dataset.theme; // of Furo: light, dark or auto

@@ -20,6 +20,7 @@ from gpuinfra.base.safe_text import MAX_LINE, printable
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
+    CloudTerms,
     EvidenceRef,
     GroupExpected,
     GroupProblem,
@@ -58,6 +59,13 @@ _STS = "{https://sts.amazonaws.com/doc/2011-06-15/}"
 
 NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
+TERMS = CloudTerms(
+    group="Auto Scaling group",
+    template="launch template version",
+    update="start an instance refresh for the Auto Scaling group, or terminate the instance so that the group replaces it",
+    replace="terminate the instance so that the Auto Scaling group replaces it",
+    activities="read the scaling activities of the Auto Scaling group",
+)
 REFUSALS = Refusals(Path(__file__).with_name("refusals.json"))
 
 

@@ -23,6 +23,7 @@ from gpuinfra.clouds.azure.rest import THROTTLED_S, Refused, Rest, raise_for
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
+    CloudTerms,
     EvidenceRef,
     GroupExpected,
     GroupProblem,
@@ -47,6 +48,14 @@ TEMPLATE_TAG = "gpuinfra:template"
 CONSOLE_LIMIT = 256 * 1024
 ACTIVITY_WINDOW = timedelta(hours=2)
 
+TERMS = CloudTerms(
+    group="scale set",
+    template="model",
+    update="check the rolling upgrade of the scale set (`az vmss rolling-upgrade get-latest`)",
+    # A deletion would decrease the capacity of the scale set.
+    replace="redeploy the instance so that the scale set moves it to a different host",
+    activities="read the activity log of the scale set",
+)
 REFUSALS = Refusals(Path(__file__).with_name("refusals.json"))
 
 

@@ -31,6 +31,7 @@ from gpuinfra.clouds.gcp.handover.identity import GoogleIdentity
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
+    CloudTerms,
     EvidenceRef,
     GroupExpected,
     GroupProblem,
@@ -59,6 +60,13 @@ ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROV
 LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
 """Actions that leave a group without an instance if they fail."""
 
+TERMS = CloudTerms(
+    group="managed instance group",
+    template="instance template",
+    update="start a rolling replacement in the managed instance group (`gcloud compute instance-groups managed rolling-action replace`)",
+    replace="recreate the instance in the managed instance group",
+    activities="read the errors of the managed instance group (`gcloud compute instance-groups managed list-errors`)",
+)
 REFUSALS = Refusals(Path(__file__).with_name("refusals.json"))
 
 GROUP = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceGroupManagers/(?P<name>[^/]+)")

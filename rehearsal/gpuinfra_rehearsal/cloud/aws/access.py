@@ -15,19 +15,11 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud, Rights
     from gpuinfra_rehearsal.cloud.core.store import Resource, Store, StoredObject
 
-BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
+BUCKET = "aws:s3/bucket:Bucket"
 _ROLE = "aws:iam/role:Role"
 _POLICY = "aws:s3/bucketPolicy:BucketPolicy"
-_LOCKS = (
-    "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
-    "aws:s3/bucketObjectLockConfigurationV2:BucketObjectLockConfigurationV2",
-)
-
-_ENCRYPTIONS = (
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
-    "aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
-)
-
+_LOCK = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"
+_ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 _EVERYTHING = '{"Statement": [{"Sid": "Everything", "Effect": "Allow", "Action": "*", "Resource": "*"}]}'
 _MANAGED = {
     "AdministratorAccess": _EVERYTHING,
@@ -39,11 +31,11 @@ _MANAGED = {
 
 
 def buckets(store: Store) -> list[str]:
-    return sorted(one.id for kind in BUCKETS for one in store.list(kind))
+    return sorted(one.id for one in store.list(BUCKET))
 
 
 def bucket(store: Store, name: str) -> Resource | None:
-    return next((found for kind in BUCKETS if (found := store.find(kind, name))), None)
+    return store.find(BUCKET, name)
 
 
 def exists(store: Store, name: str) -> bool:
@@ -137,14 +129,13 @@ def _right(role: str, sid: str, action: str) -> str:
 
 def key_of(store: Store, bucket_name: str) -> str | None:
     """Return the ARN of the customer managed key that encrypts a bucket's objects, or None."""
-    for kind in _ENCRYPTIONS:
-        for one in store.list(kind):
-            plain = one.plain
-            if plain.get("bucket") == bucket_name:
-                for rule in plain.get("rules") or []:
-                    default = rule.get("applyServerSideEncryptionByDefault") or {}
-                    if str(default.get("kmsMasterKeyId") or "").startswith("arn:"):
-                        return str(default["kmsMasterKeyId"])
+    for configuration in store.list(_ENCRYPTION):
+        plain = configuration.plain
+        if plain.get("bucket") == bucket_name:
+            for rule in plain.get("rules") or []:
+                default = rule.get("applyServerSideEncryptionByDefault") or {}
+                if str(default.get("kmsMasterKeyId") or "").startswith("arn:"):
+                    return str(default["kmsMasterKeyId"])
     return None
 
 
@@ -161,9 +152,7 @@ def role_policies(store: Store, role: str) -> Iterator[str]:
     attached = store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
     arns += [str(one.plain["policyArn"]) for one in attached]
     for arn in arns:
-        if made := store.find("aws:iam/policy:Policy", arn):
-            yield str(made.plain["policy"])
-        elif arn.startswith("arn:aws:iam::aws:") and (text := _MANAGED.get(arn.rsplit("/", 1)[-1])):
+        if arn.startswith("arn:aws:iam::aws:") and (text := _MANAGED.get(arn.rsplit("/", 1)[-1])):
             yield text
 
 
@@ -180,12 +169,11 @@ def put_context(headers: Mapping[str, str]) -> dict[str, str]:
 
 def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
     """Return (mode, seconds) of a bucket's default retention."""
-    for kind in _LOCKS:
-        for one in store.list(kind):
-            if one.id.split(",")[0] == bucket_name:
-                rule = (one.plain.get("rule") or {}).get("defaultRetention") or {}
-                days = int(rule.get("days") or 0) + 365 * int(rule.get("years") or 0)
-                return (str(rule.get("mode") or ""), days * 86400.0) if days else None
+    for configuration in store.list(_LOCK):
+        if configuration.id.split(",")[0] == bucket_name:
+            rule = (configuration.plain.get("rule") or {}).get("defaultRetention") or {}
+            days = int(rule.get("days") or 0) + 365 * int(rule.get("years") or 0)
+            return (str(rule.get("mode") or ""), days * 86400.0) if days else None
     return None
 
 

@@ -15,39 +15,28 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.aws.resources import RESOURCES
 from gpuinfra_rehearsal.cloud.core.sdk import Sdk, sdk
 
 TABLE = Path(__file__).parent / "replacements.json"
 
-_SERVICES = {
-    "vpc": "ec2",
-    "ebs": "ec2",
-    "cfg": "config",
-    "lb": "elasticloadbalancingv2",
-    "ec2transitgateway": "ec2",
-    "sfn": "stepfunctions",
-}
-
 _TYPES = {
     "aws:autoscaling/group:Group": "AWS::AutoScaling::AutoScalingGroup",
-    "aws:autoscaling/lifecycleHook:LifecycleHook": "AWS::AutoScaling::LifecycleHook",
     "aws:cloudwatch/logGroup:LogGroup": "AWS::Logs::LogGroup",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "AWS::CloudWatch::Alarm",
     "aws:ec2/internetGateway:InternetGateway": "AWS::EC2::InternetGateway",
     "aws:ec2/routeTableAssociation:RouteTableAssociation": "AWS::EC2::SubnetRouteTableAssociation",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "AWS::FSx::FileSystem",
-    "aws:iam/policy:Policy": "AWS::IAM::ManagedPolicy",
-    "aws:resourcegroups/group:Group": "AWS::ResourceGroups::Group",
     "aws:sns/topicSubscription:TopicSubscription": "AWS::SNS::Subscription",
 }
 
 
 def derive() -> dict[str, Any]:
-    """Return the inputs that force replacement, keyed by type."""
+    """Return the inputs that force replacement, keyed by type. Only types that gpuinfra creates are in the table."""
     schemas = _schemas()
     aws = sdk("aws")
     table = {}
-    for token in sorted(aws.tokens):
+    for token in sorted({row.type for row in RESOURCES if row.type in aws.tokens}):
         if (schema := schemas.get(_counterpart(token).lower())) and (found := _properties(aws, token, schema)):
             table[token] = found
     return {
@@ -61,8 +50,7 @@ def _counterpart(token: str) -> str:
     if token in _TYPES:
         return _TYPES[token]
     _, middle, name = token.split(":")
-    service = middle.split("/")[0]
-    return f"AWS::{_SERVICES.get(service, service)}::{name}"
+    return f"AWS::{middle.split('/')[0]}::{name}"
 
 
 def _root() -> Path:

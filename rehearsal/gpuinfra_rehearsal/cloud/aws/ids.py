@@ -19,40 +19,22 @@ PREFIXES = {
     "aws:ec2/routeTable:RouteTable": "rtb",
     "aws:ec2/routeTableAssociation:RouteTableAssociation": "rtbassoc",
     "aws:ec2/internetGateway:InternetGateway": "igw",
-    "aws:ec2/egressOnlyInternetGateway:EgressOnlyInternetGateway": "eigw",
     "aws:ec2/natGateway:NatGateway": "nat",
     "aws:ec2/eip:Eip": "eipalloc",
     "aws:ec2/securityGroup:SecurityGroup": "sg",
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "sg",
-    "aws:ec2/securityGroupRule:SecurityGroupRule": "sgrule",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "sgr",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "sgr",
     "aws:ec2/vpcEndpoint:VpcEndpoint": "vpce",
     "aws:ec2/flowLog:FlowLog": "fl",
-    "aws:ec2/networkInterface:NetworkInterface": "eni",
-    "aws:ec2/networkAcl:NetworkAcl": "acl",
-    "aws:ec2/vpcDhcpOptions:VpcDhcpOptions": "dopt",
-    "aws:ec2/vpcPeeringConnection:VpcPeeringConnection": "pcx",
-    "aws:ec2/managedPrefixList:ManagedPrefixList": "pl",
     "aws:ec2/launchTemplate:LaunchTemplate": "lt",
-    "aws:ec2/instance:Instance": "i",
-    "aws:ec2/spotInstanceRequest:SpotInstanceRequest": "sir",
     "aws:ec2/capacityReservation:CapacityReservation": "cr",
-    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": "cr",
-    "aws:ec2/ami:Ami": "ami",
     "aws:ec2/amiCopy:AmiCopy": "ami",
-    "aws:ec2/amiFromInstance:AmiFromInstance": "ami",
-    "aws:ebs/volume:Volume": "vol",
-    "aws:ebs/snapshot:Snapshot": "snap",
-    "aws:ec2/fleet:Fleet": "fleet",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
     "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "fs",
-    "aws:fsx/backup:Backup": "backup",
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": "dra",
     "aws:efs/fileSystem:FileSystem": "fs",
     "aws:efs/mountTarget:MountTarget": "fsmt",
-    "aws:efs/accessPoint:AccessPoint": "fsap",
-    "aws:ec2transitgateway/transitGateway:TransitGateway": "tgw",
 }
 
 # Types whose ID in pulumi_aws is one of their inputs, such as the name of a bucket or a role. From the "Import" section
@@ -60,46 +42,24 @@ PREFIXES = {
 NAMED = {
     "aws:autoscaling/group:Group": "name",
     "aws:ec2/placementGroup:PlacementGroup": "name",
-    "aws:ec2/keyPair:KeyPair": "keyName",
     "aws:iam/role:Role": "name",
-    "aws:iam/user:User": "name",
-    "aws:iam/group:Group": "name",
     "aws:iam/instanceProfile:InstanceProfile": "name",
     "aws:cloudwatch/logGroup:LogGroup": "name",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "name",
     "aws:kms/alias:Alias": "name",
     "aws:s3/bucket:Bucket": "bucket",
-    "aws:s3/bucketV2:BucketV2": "bucket",
     "aws:ssm/parameter:Parameter": "name",
-    "aws:resourcegroups/group:Group": "name",
-    "aws:cfg/recorder:Recorder": "name",
-    "aws:cfg/deliveryChannel:DeliveryChannel": "name",
-    "aws:cfg/rule:Rule": "name",
-    "aws:backup/vault:Vault": "name",
-    "aws:eks/cluster:Cluster": "name",
-    "aws:ecs/cluster:Cluster": "name",
-    "aws:lambda/function:Function": "name",
-    "aws:dynamodb/table:Table": "name",
 }
 
 # Types whose ID is composed of inputs ({} = an input), such as the ID of the parent resource. Same source.
 PARTS = {
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
-    "aws:iam/userPolicyAttachment:UserPolicyAttachment": "{user}/{policyArn}",
     "aws:ec2/route:Route": "r-{routeTableId}{destinationCidrBlock}{destinationIpv6CidrBlock}{destinationPrefixListId}",
-    "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation": "rtbassoc-{vpcId}",
-    "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation": "a-{vpcEndpointId}{routeTableId}",
-    "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": "{vpcEndpointId}",
-    "aws:kms/keyPolicy:KeyPolicy": "{keyId}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
     "aws:budgets/budget:Budget": ACCOUNT + ":{name}",
     # The names are unique only in their group. This is the format of their import IDs.
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
-    "aws:autoscaling/lifecycleHook:LifecycleHook": "{autoscalingGroupName}/{name}",
-    "aws:cfg/recorderStatus:RecorderStatus": "{name}",
-    "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock": ACCOUNT,
-    "aws:ebs/encryptionByDefault:EncryptionByDefault": ACCOUNT,
 }
 
 # ARN by type: service and resource part. {id} is the ID and {name} an input. Region and account are added
@@ -107,21 +67,15 @@ PARTS = {
 # retrieved 2026-11-21.
 _ARNS = {
     "aws:s3/bucket:Bucket": ("s3", "{id}", "b"),
-    "aws:s3/bucketV2:BucketV2": ("s3", "{id}", "b"),
-    "aws:s3/bucketObject:BucketObject": ("s3", "{bucket}/{key}", "b"),
     "aws:s3/bucketObjectv2:BucketObjectv2": ("s3", "{bucket}/{key}", "b"),
     "aws:iam/role:Role": ("iam", "role{path}{id}", "g"),
-    "aws:iam/policy:Policy": ("iam", "policy{path}{name}", "g"),
-    "aws:iam/user:User": ("iam", "user{path}{id}", "g"),
     "aws:iam/instanceProfile:InstanceProfile": ("iam", "instance-profile{path}{id}", "g"),
     "aws:cloudwatch/logGroup:LogGroup": ("logs", "log-group:{id}", ""),
     "aws:cloudwatch/metricAlarm:MetricAlarm": ("cloudwatch", "alarm:{id}", ""),
     "aws:cloudtrail/trail:Trail": ("cloudtrail", "trail/{name}", ""),
     "aws:kms/key:Key": ("kms", "key/{id}", ""),
     "aws:kms/alias:Alias": ("kms", "{id}", ""),
-    "aws:kms/replicaKey:ReplicaKey": ("kms", "key/{id}", ""),
     "aws:sns/topic:Topic": ("sns", "{name}", ""),
-    "aws:sqs/queue:Queue": ("sqs", "{name}", ""),
     "aws:ssm/parameter:Parameter": ("ssm", "parameter{id}", ""),
     "aws:budgets/budget:Budget": ("budgets", "budget/{name}", "g"),
     "aws:fsx/lustreFileSystem:LustreFileSystem": ("fsx", "file-system/{id}", ""),
@@ -133,17 +87,11 @@ _ARNS = {
     "aws:ec2/flowLog:FlowLog": ("ec2", "vpc-flow-log/{id}", ""),
     "aws:ec2/natGateway:NatGateway": ("ec2", "natgateway/{id}", ""),
     "aws:ec2/eip:Eip": ("ec2", "elastic-ip/{id}", ""),
-    "aws:lambda/function:Function": ("lambda", "function:{id}", ""),
 }
 
-_ARN_IDS = frozenset({
-    "aws:cloudtrail/trail:Trail", "aws:sns/topic:Topic", "aws:iam/policy:Policy", "aws:cfg/organizationManagedRule:OrganizationManagedRule",
-    "aws:autoscaling/notification:Notification", "aws:secretsmanager/secret:Secret", "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
-    "aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup", "aws:lb/listener:Listener", "aws:sns/topicSubscription:TopicSubscription",
-})  # fmt: skip
+_ARN_IDS = ("aws:cloudtrail/trail:Trail", "aws:sns/topic:Topic", "aws:sns/topicSubscription:TopicSubscription")
 """Types whose ID is their ARN."""
-
-_UUIDS = frozenset({"aws:kms/key:Key", "aws:kms/replicaKey:ReplicaKey"})
+_KEY = "aws:kms/key:Key"
 
 
 def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
@@ -152,9 +100,9 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count:
         return f"{prefix}-{hexa(count(prefix), 17)}"
     if (key := NAMED.get(token)) and isinstance(inputs.get(key), str):
         return inputs[key]
-    if token in _UUIDS:
+    if token == _KEY:
         number = count("uuid")
-        return f"mrk-{number:032x}" if inputs.get("multiRegion") or "replica" in token else uuid(number)
+        return f"mrk-{number:032x}" if inputs.get("multiRegion") else uuid(number)
     if shape := PARTS.get(token):
         return fill(shape, inputs)
     if module(token) == "s3" and isinstance(inputs.get("bucket"), str):

@@ -43,9 +43,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:iam/instanceProfile:InstanceProfile": ("namePrefix",),
     "aws:iam/rolePolicy:RolePolicy": ("name", "namePrefix", "role"),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": ("role", "policyArn"),
-    "aws:iam/policy:Policy": ("name", "namePrefix", "path", "description"),
     "aws:s3/bucket:Bucket": ("bucket", "bucketPrefix", "objectLockEnabled"),
-    "aws:s3/bucketObject:BucketObject": ("bucket", "key"),
     "aws:s3/bucketObjectv2:BucketObjectv2": ("bucket", "key"),
     **dict.fromkeys((
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "aws:s3/bucketLogging:BucketLogging",

@@ -26,7 +26,6 @@ _FORCED: dict[str, tuple[str, ...]] = {
     ),
     "azure-native:netapp:CapacityPool": ("serviceLevel", "encryptionType"),
     "azure-native:netapp:CapacityPoolVolume": ("creationToken", "subnetId"),
-    "azure-native:compute:Disk": ("creationData", "zones", "osType"),
     "azure-native:network:PublicIPAddress": ("sku", "zones", "publicIPAddressVersion"),
     "azure-native:network:NatGateway": ("zones",),
 }

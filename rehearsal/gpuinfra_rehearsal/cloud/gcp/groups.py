@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Resource, Store
 
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
-TEMPLATES = (
-    "gcp:compute/instanceTemplate:InstanceTemplate",
-    "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate",
-)
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 RESERVATION = "gcp:compute/reservation:Reservation"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 NOTICE_S = 30.0
@@ -47,8 +44,7 @@ SERIES = 1_000_000_000_000_000_000
 
 def template_of(store: Store, link: str) -> Resource | None:
     """Return the template for a link."""
-    path = path_of(link)
-    return next((found for kind in TEMPLATES if (found := store.find(kind, path))), None)
+    return store.find(TEMPLATE, path_of(link))
 
 
 def versions_of(group: Resource) -> list[dict[str, Any]]:

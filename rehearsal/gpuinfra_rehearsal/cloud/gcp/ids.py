@@ -83,7 +83,6 @@ _SHAPES = {
     "gcp:projects/iAMCustomRole:IAMCustomRole": "projects/{project}/roles/{roleId}",
     "gcp:kms/cryptoKey:CryptoKey": "{keyRing}/cryptoKeys/{name}",
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": "{cryptoKeyId}/{role}/{member}",
-    "gcp:serviceaccount/iAMMember:IAMMember": "{serviceAccountId}/{role}/{member}",
     "gcp:logging/projectSink:ProjectSink": "projects/{project}/sinks/{name}",
     "gcp:logging/projectBucketConfig:ProjectBucketConfig": "projects/{project}/locations/{location}/buckets/{bucketId}",
 }
@@ -97,9 +96,5 @@ def _tail(key: str, value: Any) -> Any:
 
 _COLLECTIONS = {
     "gcp:compute/subnetwork:Subnetwork": "subnetworks",
-    "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager": "instanceGroupManagers",
     "gcp:serviceaccount/account:Account": "serviceAccounts",
-    "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate": "instanceTemplates",
-    "gcp:compute/regionNetworkFirewallPolicy:RegionNetworkFirewallPolicy": "firewallPolicies",
-    "gcp:compute/networkFirewallPolicy:NetworkFirewallPolicy": "firewallPolicies",
 }

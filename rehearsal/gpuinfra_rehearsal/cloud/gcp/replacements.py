@@ -10,17 +10,13 @@ from gpuinfra_rehearsal.cloud.core.sdk import Property
 # Types without a method that patches them. Compute API discovery document, retrieved 2026-11-21.
 # Other inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, retrieved 2026-11-22,
 # and the recorded responses in tests/providers/recordings/gcp.
-_IMMUTABLE = frozenset(
-    {"gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"}
-)
+_IMMUTABLE = "gcp:compute/instanceTemplate:InstanceTemplate"
 
 _FORCED: dict[str, tuple[str, ...]] = {
     "gcp:compute/network:Network": ("autoCreateSubnetworks", "description", "internalIpv6Range", "networkProfile"),
     "gcp:compute/firewall:Firewall": ("direction",),
     "gcp:dns/managedZone:ManagedZone": ("dnsName", "reverseLookup", "serviceDirectoryConfig", "visibility"),
     "gcp:dns/recordSet:RecordSet": ("managedZone",),
-    "gcp:compute/disk:Disk": ("type", "image", "snapshot"),
-    "gcp:compute/instance:Instance": ("bootDisk.initializeParams",),
     "gcp:storage/bucket:Bucket": ("location", "customPlacementConfig"),
     "gcp:filestore/instance:Instance": ("tier", "networks", "protocol"),
     "gcp:lustre/instance:Instance": ("instanceId", "filesystem", "perUnitStorageThroughput", "kmsKey", "gkeSupportEnabled", "placementPolicy"),
@@ -38,7 +34,6 @@ _FORCED: dict[str, tuple[str, ...]] = {
     ),
     "gcp:projects/iAMCustomRole:IAMCustomRole": ("roleId",),
     "gcp:storage/transferJob:TransferJob": ("project",),
-    "gcp:artifactregistry/repository:Repository": ("repositoryId", "format", "kmsKeyName", "mode"),
 }  # fmt: skip
 _WHOLE = re.compile(
     r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"
@@ -48,5 +43,5 @@ _WHOLE = re.compile(
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
     """Return the inputs of a type whose change replaces the resource."""
-    whole = token in _IMMUTABLE or _WHOLE.search(token)
+    whole = token == _IMMUTABLE or _WHOLE.search(token)
     return {*_FORCED.get(token, ()), *(inputs if whole else ())} - {"deletionPolicy"}

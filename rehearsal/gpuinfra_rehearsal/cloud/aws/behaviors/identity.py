@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROLE = "aws:iam/role:Role"
 PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
-_DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy", "aws:iam/policy:Policy": "policy"}
+_DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy"}
 
 
 def _document(call: Call) -> Iterator[Failure]:
@@ -102,25 +102,8 @@ class RolePart(Behavior):
 
 
 @behaves
-class Policy(Behavior):
-    types = ("aws:iam/policy:Policy",)
-    taken = _taken("A policy", "CreatePolicy")
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        return _document(call)
-
-    def identify(self, cloud: Cloud, call: Call) -> str | None:
-        return arn_of(call.token, "", call.plain, call.region)
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if cloud.store.where(ATTACHMENT, policyArn=resource.id):
-            text = "Cannot delete a policy attached to entities."
-            raise CloudError("DeleteConflict", text, "IAM: DeletePolicy", status=409)
-
-
-@behaves
 class Key(Behavior):
-    types = ("aws:kms/key:Key", "aws:kms/replicaKey:ReplicaKey")
+    types = ("aws:kms/key:Key",)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"keyId": call.id}

@@ -26,13 +26,12 @@ HOME_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
 _S3_PARTS = (
     "BucketPolicy", "BucketVersioning", "BucketServerSideEncryptionConfiguration", "BucketPublicAccessBlock", "BucketLogging",
     "BucketLifecycleConfiguration", "BucketObjectLockConfiguration", "BucketReplicationConfig", "BucketOwnershipControls",
-    "BucketNotification", "BucketCorsConfiguration", "BucketAccelerateConfiguration", "BucketRequestPaymentConfiguration",
 )  # fmt: skip
 
 
 @behaves
 class Bucket(Behavior):
-    types = access.BUCKETS
+    types = (access.BUCKET,)
     shapes = {
         "bucket": (
             r"^(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z",
@@ -140,7 +139,7 @@ def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
 class BucketObject(Behavior):
     """An object with content from an asset or a string. Nodes can download it."""
 
-    types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
+    types = ("aws:s3/bucketObjectv2:BucketObjectv2",)
     volatile = ("etag", "versionId")
     taken = CloudError("PreconditionFailed", "the object {id} is managed by another resource", status=412)
 

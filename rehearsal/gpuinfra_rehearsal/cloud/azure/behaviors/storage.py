@@ -10,7 +10,6 @@ from gpuinfra_rehearsal.cloud.azure.behaviors.compute import RESOURCE_GROUP, may
 from gpuinfra_rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra_rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK, SHARE
-from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra_rehearsal.cloud.core.check import Failure
 
@@ -163,37 +162,6 @@ class Lock(Behavior):
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"state": "Unlocked"}
-
-
-@behaves
-class Blob(Behavior):
-    """The provider uploads with the account key."""
-
-    types = ("azure-native:storage:Blob",)
-
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        found = stores.account(cloud.store, str(call.plain.get("accountName")))
-        if found and found.plain.get("allowSharedKeyAccess") is False:
-            raise AzureError(
-                "KeyBasedAuthenticationNotPermitted",
-                "Key based authentication is not permitted on this storage account.",
-                status=403,
-            )
-
-    def created(self, cloud: Cloud, call: Call) -> None:
-        plain = call.plain
-        try:
-            body = wire.asset_bytes(plain["source"]) if plain.get("source") else b""
-        except ValueError as error:
-            raise AzureError("InvalidInput", str(error)) from error
-        bucket = stores.bucket(str(plain["accountName"]), str(plain["containerName"]))
-        name = str(plain.get("blobName") or call.name)
-        cloud.store.put_object(
-            bucket, name, body, {"content-type": str(plain.get("contentType") or "application/octet-stream")}
-        )
-        call.outputs |= {"url": f"https://{plain['accountName']}.blob.core.windows.net/{plain['containerName']}/{name}"}
-
-    updated = created
 
 
 @behaves

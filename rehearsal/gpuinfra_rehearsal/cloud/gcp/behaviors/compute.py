@@ -12,7 +12,7 @@ from gpuinfra_rehearsal.cloud.core.check import Failure
 from gpuinfra_rehearsal.cloud.core.errors import CreatedButFailed
 from gpuinfra_rehearsal.cloud.gcp.behaviors.network import NETWORK, SUBNET, exists
 from gpuinfra_rehearsal.cloud.gcp.errors import in_use, invalid, missing
-from gpuinfra_rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATES, data_of, size_of, template_of, versions_of
+from gpuinfra_rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATE, data_of, size_of, template_of, versions_of
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, last, link, new_id, path_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, retrieve
 class InstanceTemplate(Behavior):
     """An instance template. It is immutable."""
 
-    types = TEMPLATES
+    types = (TEMPLATE,)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         plain = call.plain

@@ -22,7 +22,6 @@ GRANTS = (
     "gcp:storage/bucketIAMMember:BucketIAMMember",
     "gcp:projects/iAMMember:IAMMember",
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
-    "gcp:serviceaccount/iAMMember:IAMMember",
 )
 KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")
 
