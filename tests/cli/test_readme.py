@@ -43,7 +43,7 @@ def test_readme_is_short_and_states_what_is_not_proven() -> None:
 
 def blocks(text: str, language: str) -> list[str]:
     """The code blocks of a page in a language."""
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    return re.findall(rf"```{language}[^\n]*\n(.*?)```", text, flags=re.DOTALL)
 
 
 def test_project_of_the_library_page_is_an_example() -> None:

@@ -13,6 +13,7 @@ pool, lustre = plan.pools[0], plan.file_systems[0]
 foundation = aws.Foundation("train-foundation", aws.FoundationArgs(scope=scope, plan=plan))
 network = aws.Network("train-network", aws.NetworkArgs(scope=scope, plan=plan))
 security = aws.SecurityGroups("train-security", aws.SecurityGroupsArgs(scope=scope, plan=plan, vpc_id=network.vpc_id))
+assert security.storage_group_id is not None  # The plan has a Lustre file system.
 scratch = aws.SharedFilesystem(
     "train-scratch",
     aws.SharedFilesystemArgs(
