@@ -99,7 +99,7 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
     headings = set(re.findall(r"^### `(.*)`$", text, re.M))
     for cloud in CLOUDS:
         package = (ROOT / "gpuinfra" / "clouds" / cloud / "__init__.py").read_text(encoding="utf-8")
-        names = set(re.findall(r'^    "(\w+)",$', package.partition("__all__")[2], re.M))
+        names = set(re.findall(r'^    "([A-Z]\w+)",$', package.partition("__all__")[2], re.M))
         documented = {heading.partition(".")[2] for heading in headings if heading.startswith(f"{cloud}.")}
         args = {f"{name}Args" for name in documented}
         assert names - args == documented, cloud

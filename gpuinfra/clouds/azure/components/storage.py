@@ -17,6 +17,7 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
 from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
+from gpuinfra.clouds.azure.components.keys import Key
 from gpuinfra.clouds.azure.components.propagation import after_importer_roles, importer_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
@@ -55,7 +56,7 @@ class SharedFilesystemArgs:
     plan: FileSystemPlan
     subnet_id: pulumi.Input[str]
     """Dedicated subnet for this file system, with enough addresses for its capacity."""
-    key: FileSystemKey | None = None
+    key: FileSystemKey | Key | None = None
     """Key that encrypts the file system. If unset, Azure uses a Microsoft-managed key."""
     endpoint: DataEndpoint | None = None
     """Private endpoint of the container's account. If unset, none is created, and you must provide network access to the account yourself."""
