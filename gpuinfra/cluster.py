@@ -11,10 +11,11 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.base.registry import module_of
+from gpuinfra.base.registry import cloud_as
 from gpuinfra.checked_plan import make_plan, parsed_spec
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
+from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.clouds.existing import Existing
 from gpuinfra.spec import ClusterSpec
 
@@ -46,9 +47,8 @@ class GpuCluster(pulumi.ComponentResource):
         self.plan = make_plan(spec, component=self)
         """The plan, which is created before any resource."""
         self.kept = [asdict(one) for one in self.plan.kept]
-        cloud = module_of(spec.cloud, "components.cluster")
         built = build(
-            cloud.Builder,
+            cloud_as(spec.cloud, BuiltCloud).builder,
             self,
             self.plan,
             existing,

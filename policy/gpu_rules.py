@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 
 
 @dataclass(eq=False)
@@ -39,7 +39,6 @@ AWS_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 AWS_GROUP = "aws:autoscaling/group:Group"
 AZURE_SET = "azure-native:compute:VirtualMachineScaleSet"
 GCP_INSTANCE = "gcp:compute/instance:Instance"
-GCP_TEMPLATES = ("gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate")  # fmt: skip
 GCP_GROUPS = ("gcp:compute/instanceGroupManager:InstanceGroupManager", "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager")  # fmt: skip
 
 _GPU_MACHINES = {

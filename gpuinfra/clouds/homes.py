@@ -11,8 +11,8 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.model import FileSystemPlan, PoolPlan
+from gpuinfra.plan.profile import profile_of
 
 FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 """File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""

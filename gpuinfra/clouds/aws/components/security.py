@@ -23,9 +23,9 @@ from gpuinfra.clouds.aws.instances import (
     declared_rules,
     existing_rules,
 )
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import retained_subnets
 
 
 @dataclass(frozen=True, kw_only=True)

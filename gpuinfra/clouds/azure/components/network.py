@@ -18,8 +18,8 @@ from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import Plan, Subnet
+from gpuinfra.plan.planned import retained_subnets
 
 WATCHER_GROUP = "NetworkWatcherRG"
 """The resource group in which Azure creates the Network Watcher for each region of a subscription."""

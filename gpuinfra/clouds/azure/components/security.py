@@ -17,8 +17,8 @@ from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.connections import HTTPS, LUSTRE_PORTS, NETAPP_PORTS, NFS, SSH, WEB_PORTS
 from gpuinfra.clouds.azure.instances import NETAPP, NETAPP_SUBNET, retains_storage_group
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import NetworkPlan, Plan
+from gpuinfra.plan.planned import retained_subnets
 
 LAST = 4096
 """Priority of the rules that deny all other traffic. This is the highest number that Azure accepts."""
