@@ -57,7 +57,7 @@ def deployed(nodes: int) -> dict[str, Any]:
     """The handover of a stack that expects this number of nodes."""
     group = {"name": "gpu-block-0", "group": "burst-gpu-block-0-abc", "count": nodes}
     pool = {"name": "gpu", "machine": "p5.48xlarge", "expectation": {}, "groups": [group]}
-    return {"type": TYPE, "custom": True, "outputs": {"pools": [pool]}}
+    return {"type": TYPE, "custom": True, "outputs": {"cloud": "aws", "pools": [pool]}}
 
 
 def run(*words: str) -> Result:
