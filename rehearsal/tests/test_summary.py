@@ -159,7 +159,7 @@ def test_the_line_of_a_node_states_how_many_gpus_answer(tmp_path: Path) -> None:
 def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
     """A Capacity Block before its window succeeds, and the last lines give the reason for zero nodes."""
     report = {
-        "stack": "try", "action": "up", "ok": True, "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
+        "stack": "try", "action": "up", "ok": True, "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "not_due": True,
         "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
     }  # fmt: skip
     assert NOT_DUE_TEXT in summary_lines(report, tmp_path)
