@@ -39,7 +39,6 @@ AWS_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 AWS_GROUP = "aws:autoscaling/group:Group"
 AZURE_SET = "azure-native:compute:VirtualMachineScaleSet"
 GCP_INSTANCE = "gcp:compute/instance:Instance"
-GCP_TEMPLATES = ("gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate")  # fmt: skip
 GCP_GROUPS = ("gcp:compute/instanceGroupManager:InstanceGroupManager", "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager")  # fmt: skip
 
 _GPU_MACHINES = {

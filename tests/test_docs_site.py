@@ -137,6 +137,37 @@ def build(sources: Path, target: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([python, *words], capture_output=True, text=True, timeout=600)
 
 
+SEARCHES = {
+    "add nodes": "docs/guides/add-nodes",
+    "change driver": "docs/guides/change-software",
+    "node fails": "docs/guides/failed-node",
+    "existing network": "docs/guides/existing-network",
+    "own image": "docs/guides/own-images",
+    "cost": "docs/guides/cost",
+    "slurm": "docs/guides/schedulers",
+    "first cluster": "docs/start/first-cluster",
+    "fail over": "docs/guides/failover",
+}
+"""Words of a reader, and the page that must be among the first results."""
+
+
+def searched(browser: str, site: Path, words: str) -> list[str]:
+    """The pages that the search of the site lists, without a repetition, in the order of the results."""
+    address = f"{(site / 'search.html').as_uri()}?q={words.replace(' ', '+')}"
+    options = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=15000",
+    )
+    done = subprocess.run(
+        [browser, *options, "--dump-dom", address], capture_output=True, text=True, timeout=300, check=True
+    )
+    results = done.stdout.partition('id="search-results"')[2].partition("</ul>")[0]
+    return list(dict.fromkeys(re.findall(r'<a href="([^"?#]+)\.html', results)))
+
+
 @pytest.mark.long
 def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_path: Path) -> None:
     """The strict build succeeds, diagrams and tables are marked up, and a link to a missing heading fails the build."""
@@ -146,6 +177,12 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     home = (tmp_path / "first" / "index.html").read_text(encoding="utf-8")
     assert '<pre class="mermaid" tabindex="0">flowchart' in home
     assert loaded_from_other_hosts(tmp_path / "first") == []
+    assert "the gpuinfra authors" in home
+    if browser := shutil.which("chromium") or shutil.which("google-chrome"):
+        for words, page in SEARCHES.items():
+            results = searched(browser, tmp_path / "first", words)
+            assert page in results[:3], (words, results)
+            assert not {"CHANGELOG", "reference/refusals"} & set(results[:5]), (words, results)
     assert "<table" in home
     page = sources / "docs" / "start" / "first-rehearsal.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](../guides/deploying.md#gone)\n", encoding="utf-8")

@@ -17,7 +17,7 @@ import pytest
 from gpuinfra.base.shipped import shipped
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
-from tests.conftest import DAY
+from tests.clouds.stacks import TODAY as DAY
 
 from .conftest import Finished, Rehearse, command, run
 

@@ -19,7 +19,7 @@ import yaml
 from gpuinfra.base.day import today
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.up import remove
-from gpuinfra.handover.refusals import Kind
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.inventory import nodes_of
 from gpuinfra.node.journal import write_whole
 from gpuinfra.plan.make import make_plan
@@ -212,7 +212,7 @@ def tried(one: Scenario, run: Run, text: str, attempts: list[dict[str, Any]]) ->
             Tried(
                 plan=make_plan(stack.spec, today()),
                 waited=waited,
-                silent=any(row["kind"] == Kind.NO_MESSAGE for row in attempt["problems"]),
+                silent=any(row["kind"] == CapacityCause.NO_MESSAGE for row in attempt["problems"]),
                 launched=attempt["result"] == READY or (waited and "partial" in one.title),
             )
         )

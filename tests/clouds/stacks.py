@@ -16,7 +16,7 @@ from gpuinfra.spec.policy import Use
 from tests.clouds.recorder import Recording, record
 
 TODAY = date(2026, 11, 21)
-"""The date of every test; `tests/conftest.py` sets the same date for programs, so that time windows do not expire."""
+"""The date of every test; `conftest.py` sets the same date for programs, so that time windows do not expire."""
 
 
 def shipped_stacks(cloud: str) -> list[str]:

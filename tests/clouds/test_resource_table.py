@@ -54,17 +54,22 @@ ROWS = [pytest.param(row, id=f"{cloud} {row.type.rpartition(':')[2]} {row.name}"
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_a_price_or_a_reason(row: ResourceKind) -> None:
-    """Each resource is counted by a price item, or the row states why the price does not count it."""
-    assert isinstance(row.price, Price)
-    assert row.price.item in ITEMS if row.price.item else row.price.reason
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_resource_that_is_billed_by_usage_names_its_price(row: ResourceKind) -> None:
-    """A row whose reason is usage names the price of that usage, and each named price is one that a plan lists."""
-    assert bool(row.price.rate) == ("by usage" in row.price.reason) or row.price.item
-    assert not row.price.rate or row.price.rate in USAGE
+def test_a_row_is_complete(row: ResourceKind) -> None:
+    """A row has a price item or states why the price does not count it, permissions to create and read it, and a lifetime with its reason."""
+    billed = row.price
+    assert isinstance(billed, Price)
+    assert billed.item in ITEMS if billed.item else billed.reason
+    # A row whose reason is usage names the price of that usage, and each named price is one that a plan lists.
+    assert bool(billed.rate) == ("by usage" in billed.reason) or billed.item
+    assert not billed.rate or billed.rate in USAGE
+    # No resource that is billed by hour, month or capacity is left out of the price.
+    assert not re.search(r"month|hour|capacity|no price", billed.reason)
+    if not row.type.startswith("gpuinfra:"):
+        assert row.actions.create.strip()
+        assert row.actions.read.strip()
+    assert isinstance(row.lifetime, Lifetime)
+    assert row.lifetime.retained is None or len(row.lifetime.retained) > 4
+    assert not row.lifetime.with_data or row.lifetime.retained
 
 
 @pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
@@ -80,28 +85,6 @@ def test_a_plan_lists_the_price_of_each_usage(path: str | Path) -> None:
             assert found.read
             assert found.source
             assert str(found) in cost.unknown
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_resource_with_a_fixed_price_is_counted(row: ResourceKind) -> None:
-    """No resource that is billed by hour, month or capacity is left out of the price."""
-    assert not re.search(r"month|hour|capacity|no price", row.price.reason)
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_permissions(row: ResourceKind) -> None:
-    """Each resource of a cloud needs a permission to create and to read it."""
-    if not row.type.startswith("gpuinfra:"):
-        assert row.actions.create.strip()
-        assert row.actions.read.strip()
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_a_lifetime(row: ResourceKind) -> None:
-    """Each resource is removed, or retained with a reason."""
-    assert isinstance(row.lifetime, Lifetime)
-    assert row.lifetime.retained is None or len(row.lifetime.retained) > 4
-    assert not row.lifetime.with_data or row.lifetime.retained
 
 
 @pytest.mark.parametrize("cloud", TABLES)

@@ -2,62 +2,90 @@ from __future__ import annotations
 
 import copy
 import inspect
+from functools import cache
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gpuinfra.base.findings import Finding, Level
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules import check
 from gpuinfra.rules.run import COMMON, all_rules, cloud_rules
-from gpuinfra.spec import parse_spec
+from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration
-
-
-def _of(rule: str, case: Case) -> list[Finding]:
-    spec = parse_spec(declaration(case))
-    return [one for function in _rules(spec.cloud) if function.__name__ == rule for one in function(spec, TODAY)]
 
 
 def _rules(cloud: str) -> tuple[Rule, ...]:
     return (*COMMON, *cloud_rules(cloud))
 
 
-def _ids(cases: dict[str, list[Case]]) -> list[tuple[str, Case]]:
-    return [(rule, case) for rule, listed in cases.items() for case in listed]
+def _of(rule: str, spec: ClusterSpec) -> list[Finding]:
+    return [one for function in _rules(spec.cloud) if function.__name__ == rule for one in function(spec, TODAY)]
 
 
-@pytest.mark.parametrize(("rule", "case"), _ids(ACCEPTED), ids=lambda value: value if isinstance(value, str) else "")
+def _each(cases: dict[str, list[Case]]) -> list[ParameterSet]:
+    return [
+        pytest.param(rule, case, id=f"{rule} {number}")
+        for rule, listed in cases.items()
+        for number, case in enumerate(listed)
+    ]
+
+
+def _one_for_each_cloud() -> list[ParameterSet]:
+    """The case of each rule and cloud with the most fields: one that the rule accepts, if there is one."""
+    chosen: dict[tuple[str, str], Case] = {}
+    for cases in (REJECTED, ACCEPTED):
+        for rule, listed in cases.items():
+            for case in sorted(listed, key=lambda case: len(case[1])):
+                chosen[rule, case[0]] = case
+    return [pytest.param(rule, case, id=f"{rule} {cloud}") for (rule, cloud), case in sorted(chosen.items())]
+
+
+@cache
+def _usual(cloud: str) -> set[tuple[str, str]]:
+    """Rule and path of the findings about a cloud's usual declaration."""
+    return {(one.rule, one.path) for one in check(parse_spec(declaration((cloud, {}))), TODAY)}
+
+
+@pytest.mark.parametrize(("rule", "case"), _each(ACCEPTED))
 def test_rule_accepts_valid_declarations(rule: str, case: Case) -> None:
     """A valid declaration gets no finding of the rule."""
-    assert [str(finding) for finding in _of(rule, case)] == []
+    assert [str(finding) for finding in _of(rule, parse_spec(declaration(case)))] == []
 
 
-@pytest.mark.parametrize(("rule", "case"), _ids(REJECTED), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("rule", "case"), _each(REJECTED))
 def test_rule_rejects_invalid_declarations(rule: str, case: Case) -> None:
-    """An invalid declaration gets a finding of the rule with a path, a message and a hint."""
-    found = _of(rule, case)
-    assert found, f"{rule} is silent"
-    for finding in found:
+    """A declaration with one mistake gets a finding of the rule with a path, a message and a hint, one error, and no warning or note about the same field."""
+    spec = parse_spec(declaration(case))
+    told = _of(rule, spec)
+    assert told, f"{rule} is silent"
+    for finding in told:
         assert finding.path
         assert finding.message
         assert finding.hint or finding.level == "info"
+    new = [one for one in check(spec, TODAY) if (one.rule, one.path) not in _usual(case[0])]
+    errors = [one for one in new if one.level is Level.ERROR]
+    assert len(errors) <= 1, "\n".join(map(str, errors))
+    if errors:
+        (wrong,) = errors
+        same = [str(one) for one in new if one.path == wrong.path and one is not wrong]
+        assert not same, same
 
 
-@pytest.mark.parametrize("field", ["region", "machine"])
-@pytest.mark.parametrize(("rule", "case"), [*_ids(ACCEPTED), *_ids(REJECTED)], ids=str)
-def test_misspelled_value_gives_one_finding(rule: str, case: Case, field: str) -> None:
+@pytest.mark.parametrize(("rule", "case"), _one_for_each_cloud())
+def test_misspelled_value_gives_one_finding(rule: str, case: Case) -> None:
     """An unknown region or machine type gives findings of one rule only."""
     right = declaration(case)
-    wrong = copy.deepcopy(right)
-    if field == "region":
-        wrong["where"]["region"] = "nowhere-1"
-    else:
-        for pool in wrong.get("pools", []):
-            pool["machine"] = "nothing.48xlarge"
     spec = parse_spec(right)
     told = {(rule.__name__, finding.path) for rule in _rules(spec.cloud) for finding in rule(spec, TODAY)}
-    more = {(finding.rule, finding.path) for finding in check(parse_spec(wrong), TODAY)} - told
-    assert {name for name, _ in more} <= {f"{field}_is_known"}
+    for field in ("region", "machine"):
+        wrong = copy.deepcopy(right)
+        if field == "region":
+            wrong["where"]["region"] = "nowhere-1"
+        for pool in wrong.get("pools", []) if field == "machine" else ():
+            pool["machine"] = "nothing.48xlarge"
+        more = {(finding.rule, finding.path) for finding in check(parse_spec(wrong), TODAY)} - told
+        assert {name for name, _ in more} <= {f"{field}_is_known"}
 
 
 @pytest.mark.parametrize(
@@ -118,12 +146,3 @@ def test_all_findings_are_returned_errors_first() -> None:
     }
     levels = [finding.level.value for finding in found]
     assert levels == sorted(levels, key=["error", "warn", "info"].index)
-
-
-@pytest.mark.parametrize(("rule", "case"), _ids(REJECTED), ids=lambda value: value if isinstance(value, str) else "")
-def test_one_mistake_gives_one_finding(rule: str, case: Case) -> None:
-    """A declaration with one mistake gets one error, and no warning or note about the same field."""
-    usual = {(one.rule, one.path) for one in check(parse_spec(declaration((case[0], {}))), TODAY)}
-    found = [one for one in check(parse_spec(declaration(case)), TODAY) if (one.rule, one.path) not in usual]
-    errors = [one for one in found if one.level is Level.ERROR]
-    assert len(errors) <= 1, "\n".join(map(str, errors))

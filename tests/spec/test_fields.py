@@ -48,20 +48,19 @@ def _scalars(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_field_has_a_meaning_of_at_least_one_sentence(field: str) -> None:
-    """The description begins with a capital letter, has four words or more and ends with a period."""
-    text = FIELDS[field].get("description", "")
+def test_field_has_a_meaning_a_unit_and_valid_examples(field: str) -> None:
+    """The description is at least one sentence of four words, numbers have an `x-unit`, and each example is valid for the field."""
+    schema = FIELDS[field]
+    text = schema.get("description", "")
     assert re.match(r"[A-Z`]", text), text
     assert text.endswith("."), text
-    assert len(text.split(".")[0].split()) >= 4 or FIELDS[field].get("const"), text
-
-
-@pytest.mark.parametrize("field", FIELDS)
-def test_numeric_field_has_a_unit(field: str) -> None:
-    """Numbers, and fields whose name ends in a unit, have an `x-unit` in the schema."""
-    for scalar in _scalars(FIELDS[field]):
+    assert len(text.split(".")[0].split()) >= 4 or schema.get("const"), text
+    for scalar in _scalars(schema):
         if scalar.get("type") in ("integer", "number") or field.endswith(UNITS):
             assert scalar.get("type") == "null" or scalar.get("x-unit"), scalar
+    validator = jsonschema.Draft202012Validator({**schema, "$defs": SCHEMA["$defs"]})
+    for example in schema.get("examples", ()):
+        assert not list(validator.iter_errors(example)), example
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -70,27 +69,19 @@ def test_model_has_a_description(model: str) -> None:
     assert MODELS[model].get("description", "").endswith("."), model
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_declared_examples_are_valid(field: str) -> None:
-    """Each example in the schema is valid for its field."""
-    validator = jsonschema.Draft202012Validator({**FIELDS[field], "$defs": SCHEMA["$defs"]})
-    for example in FIELDS[field].get("examples", ()):
-        assert not list(validator.iter_errors(example)), example
-
-
-@pytest.mark.parametrize("path", list(all_fields()))
-def test_explain_shows_meaning_unit_limits_default_and_example(path: str) -> None:
+def test_explain_shows_meaning_unit_limits_default_and_example() -> None:
     """Each kind that has the field gets its own text with five filled rows, and the example is YAML for that field."""
-    text = explain(path)
-    for field in all_fields()[path]:
-        shown = next(one for one in text.split("\n\n") if one == "\n".join(field.lines()))
-        for row in ROWS:
-            assert re.search(rf"^  {row} +\S", shown, re.MULTILINE), f"{row} is missing in:\n{shown}"
-        name = path.rsplit(".", 1)[-1]
-        value = parse(field.example, "example").value
-        assert isinstance(value, dict), field.example
-        assert list(value) == [name]
-        assert value[name] not in (None, [], {}, [None]), field.example
+    for path, fields in all_fields().items():
+        texts = explain(path).split("\n\n")
+        for field in fields:
+            shown = next(one for one in texts if one == "\n".join(field.lines()))
+            for row in ROWS:
+                assert re.search(rf"^  {row} +\S", shown, re.MULTILINE), f"{row} is missing in:\n{shown}"
+            name = path.rsplit(".", 1)[-1]
+            value = parse(field.example, "example").value
+            assert isinstance(value, dict), field.example
+            assert list(value) == [name]
+            assert value[name] not in (None, [], {}, [None]), field.example
 
 
 def test_every_field_of_every_model_is_explained() -> None:

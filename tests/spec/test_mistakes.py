@@ -35,7 +35,7 @@ KINDS: dict[str, type[Any]] = {
 
 
 def _title(one: Mistake) -> str:
-    return f"{one.cloud}: {one.right} -> {one.wrong}".replace("\n", "~")
+    return f"{one.cloud}: {one.right} -> {one.wrong}".replace("\n", "~")[:100]
 
 
 def _of_file(path: Path) -> tuple[Finding, ...]:

@@ -4,6 +4,7 @@ const WEIGHTS = [
   [/^docs\/(start|guides)\//, 2],
   [/^docs\/internals\//, 0.5],
   [/^(CHANGELOG|reference\/refusals)$/, 0.2],
+  [/^reference\//, 0.7], // generated: every name of the code is a heading
 ];
 var Scorer = {
   score: ([page, , , , score]) => score * (WEIGHTS.find(([pages]) => pages.test(page)) ?? [null, 1])[1],

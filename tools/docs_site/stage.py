@@ -62,13 +62,13 @@ def _as_bash(block: re.Match[str]) -> str:
 
 
 def sections_of(page: str) -> dict[str, list[str]]:
-    """Return the pages that the tables of a page link to, by the heading above the table."""
+    """Return the pages that the lists and tables of a page link to, by the heading above them."""
     sections: dict[str, list[str]] = {}
     title = ""
     for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             title = line.lstrip("# ")
-        elif line.startswith("|") and (listed := LINK.findall(line)):
+        elif line.startswith(("|", "- [")) and (listed := LINK.findall(line)):
             sections.setdefault(title, []).extend(listed)
     return sections
 

@@ -1,7 +1,7 @@
 """The protections of a second region, and how the tests break each of them on each cloud.
 
 A break changes the stand-in cloud or the stack files as an operator or the cloud can change them. It returns the topic of the line that
-must fail, and a part of its name. Its docstring is a cell of the table in docs/reference/ready.md.
+must fail, and a part of its name. Its docstring describes the defect.
 """
 
 from __future__ import annotations
@@ -330,11 +330,3 @@ TOPICS = {
     "bundle missing": "bundle", "expired reservation": "reservation",
 }  # fmt: skip
 """Maps a protection to the topic of the line that must fail."""
-
-
-def table() -> list[str]:
-    """The rows of the table in docs/reference/ready.md."""
-    return [
-        f"| {name} | `{TOPICS[name]}` | {' | '.join(str(breaks[cloud].__doc__) for cloud in ('aws', 'azure', 'gcp'))} |"
-        for name, breaks in PROTECTIONS.items()
-    ]

@@ -20,7 +20,7 @@ from gpuinfra.region.clone.model import Request
 from gpuinfra.spec.load import read_stack
 from tests.clouds.stacks import TODAY
 from tests.region.clone.deployed import Deployed
-from tests.region.clone.protections import PROTECTIONS, SECOND, TOPICS, Break, Broken, table
+from tests.region.clone.protections import PROTECTIONS, SECOND, TOPICS, Break, Broken
 
 Lines = dict[tuple[str, str], dict[str, str]]
 
@@ -106,10 +106,3 @@ def test_broken_protection_is_named(protection: str, broken: Broken, monkeypatch
     assert line["reason"]
     assert line["fix"]
     assert "unread" not in {one["state"] for one in lines.values()}
-
-
-def test_table_of_protections_is_documented() -> None:
-    """The page lists each protection with its topic, and the change that the test makes on each cloud."""
-    page = (Path(__file__).parents[3] / "docs/reference/ready.md").read_text(encoding="utf-8")
-    rows = page.partition("## Broken protections\n")[2].partition("\n## ")[0].splitlines()
-    assert [row for row in rows if row.startswith("| ")][2:] == table()

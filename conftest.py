@@ -12,6 +12,8 @@ from gpuinfra.base.day import VARIABLE
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 - hooks
 
 DAY = "2026-11-21"
+LONGEST_ID = 120
+"""Maximum length of the part of a test's ID that its parameters make."""
 
 # The speed of the machine is not under test.
 settings.register_profile("any-pace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,6 +30,24 @@ def _the_day() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, DAY)
         yield
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Return the start of a long text. Other values have the IDs of pytest."""
+    text = val.decode("latin-1") if isinstance(val, bytes) else val
+    if not isinstance(text, str) or len(text) <= 40:
+        return None
+    return f"{text[:36]}...".encode("unicode_escape").decode("ascii")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Reject IDs that nobody can read."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and len(item.callspec.id) > LONGEST_ID:
+            raise pytest.UsageError(
+                f"the ID of {item.nodeid[:200]} has {len(item.callspec.id)} characters after the name of the test; "
+                f"pass `ids` to parametrize that are shorter than {LONGEST_ID} characters"
+            )
 
 
 def pytest_collection_finish() -> None:
