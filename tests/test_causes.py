@@ -31,8 +31,80 @@ _WORDS = re.compile(r"[^\W\d_]\w*[^\w\n]*\s[^\w\n]*\w+")
 HOLE = "\0"
 """Stands for a value in an f-string."""
 
-OTHERS: dict[tuple[str, str], str] = {}
-"""The conditions that search a text of others: file and condition -> who writes the text."""
+OTHERS: dict[tuple[str, str], str] = {
+    ("gpuinfra/cli/__init__.py", "str(problem).startswith('Symlink loop from ')"): "Python: pathlib",
+    ("gpuinfra/cli/stacks.py", "NO_PROJECT in reason"): "the Pulumi CLI",
+    ("gpuinfra/cli/stacks.py", "NO_STACK in done.stderr"): "the Pulumi CLI",
+    ("gpuinfra/clouds/already_exists.py", "word in error"): "the clouds, through the providers of Pulumi",
+    (
+        "gpuinfra/clouds/gcp/preflight.py",
+        "re.search(\"'([a-z]+\\.[A-Za-z]+\\.[A-Za-z]+)'\", message)",
+    ): "Google Cloud: denied permission",
+    (
+        "gpuinfra/clouds/gcp/public_prices.py",
+        "DESCRIPTION.fullmatch(str(sku.get('description', '')))",
+    ): "Google Cloud: price list",
+    ("gpuinfra/clouds/gcp/public_prices.py", "match['part'] not in WANTED"): "Google Cloud: price list",
+    ("gpuinfra/doctor/state.py", "re.search(NO_LOGIN, said)"): "the Pulumi CLI",
+    ("gpuinfra/engine/locked.py", "_CONFLICT not in errors"): "the Pulumi CLI",
+    ("gpuinfra/engine/locked.py", "_LOCKED.search(errors)"): "the Pulumi CLI",
+    ("gpuinfra/engine/locked.py", "_LOCK.finditer(errors, found.end())"): "the Pulumi CLI",
+    ("gpuinfra/engine/up.py", "NO_STACK in found.stderr"): "the Pulumi CLI",
+    ("gpuinfra/handover/refusals.py", "_CODE.fullmatch(one.text)"): "the clouds: recorded messages",
+    ("gpuinfra/node/checks/burn_in.py", "one.status.lower() not in ('skip', 'not run', 'notrun')"): "DCGM",
+    ("gpuinfra/node/checks/containers.py", "'runtime nvidia' not in found['docker']"): "Docker",
+    (
+        "gpuinfra/node/checks/containers.py",
+        "'No such file or directory' in answers.raw('metadata-guard').stderr",
+    ): "the C library",
+    ("gpuinfra/node/checks/driver.py", "'No such file or directory' in answer.stderr"): "the C library",
+    ("gpuinfra/node/checks/driver.py", "_MODULE.search(answers.text('driver-version'))"): "the NVIDIA driver",
+    ("gpuinfra/node/checks/driver.py", "'Kernel Module' not in match.group(1)"): "the NVIDIA driver",
+    ("gpuinfra/node/checks/driver.py", "'Open Kernel Module' in match.group(1)"): "the NVIDIA driver",
+    ("gpuinfra/node/checks/fabric.py", "_GPU_LINE.match(text)"): "nvidia-smi",
+    ("gpuinfra/node/checks/fabric.py", "name in _ERRORS"): "nvidia-smi",
+    ("gpuinfra/node/checks/fabric.py", "_INFORMATION.match(name)"): "nvidia-smi",
+    ("gpuinfra/node/checks/kernel_log.py", "'Linux version' in line"): "the kernel",
+    ("gpuinfra/node/checks/kernel_log.py", "'NVRM: Xid' not in line"): "the NVIDIA driver",
+    ("gpuinfra/node/checks/platform.py", "'no such file' in text"): "the C library",
+    ("gpuinfra/node/checks/ports.py", "_LOST.search(line)"): "the kernel",
+    ("gpuinfra/node/checks/ports.py", "_DEVICE.search(line)"): "the kernel",
+    ("gpuinfra/node/checks/speed.py", "_EXPLAINS.search(line)"): "NCCL",
+    (
+        "gpuinfra/node/nccl.py",
+        "re.findall('NCCL INFO (?:\\[\\d+\\] )?Using network (.+?)\\s*$', log, re.MULTILINE)",
+    ): "NCCL",
+    ("gpuinfra/node/nccl.py", "_OFI.findall(log)"): "aws-ofi-nccl",
+    ("gpuinfra/node/nccl.py", "_ABOUT_NETWORK.search(text)"): "NCCL",
+    ("gpuinfra/node/table.py", "pci not in ABSENT"): "nvidia-smi",
+    ("gpuinfra/node/table.py", "serial not in ABSENT"): "nvidia-smi",
+    ("gpuinfra/node/table.py", "FAILURE.search(serial)"): "nvidia-smi",
+    ("gpuinfra/node/table.py", "cell.strip() in ABSENT"): "nvidia-smi",
+    ("gpuinfra/node/table.py", "FAILURE.search(cell.strip())"): "nvidia-smi",
+    ("gpuinfra/node/table.py", "cell.strip().strip('[]') == 'Insufficient Permissions'"): "nvidia-smi",
+    ("gpuinfra/remote/connection.py", "'timeout' in str(error).lower()"): "paramiko",
+    ("gpuinfra/remote/connection.py", "'timed out' not in text.lower()"): "paramiko",
+    ("gpuinfra/remote/keys.py", "'passphrase' in str(error).lower()"): "paramiko",
+    ("gpuinfra/remote/keys.py", "'password' in str(error).lower()"): "paramiko",
+    ("gpuinfra/spec/shown.py", "_KEY.search(text)"): "OpenSSL and OpenSSH: private keys",
+    (
+        "rehearsal/gpuinfra_rehearsal/cloud/azure/http/arm.py",
+        "re.search(\"resourceUri eq '([^']+)'\", wanted)",
+    ): "the request of a client of Azure",
+    (
+        "rehearsal/gpuinfra_rehearsal/cloud/azure/http/offers.py",
+        "re.search(\"location eq '([^']+)'\", query.get('$filter', ''))",
+    ): "the request of a client of Azure",
+    (
+        "rehearsal/gpuinfra_rehearsal/cloud/core/replace.py",
+        "_SENTENCE.search(one)",
+    ): "the schemas of the providers of Pulumi",
+    (
+        "rehearsal/gpuinfra_rehearsal/retry_hints.py",
+        "_TRANSIENT.search(error)",
+    ): "the clouds, through the providers of Pulumi",
+}
+"""The conditions that search a text of others: file and condition -> who writes the text. Constants cite the source beside their text."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +205,8 @@ def constants(every: Iterable[Module]) -> dict[str, Names]:
     for module in every:
         names = Names(dict(own[module.path].strings))
         for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                package = module.name.rsplit(".", node.level)[0] + "." if node.level else ""
-                source = f"{package}{node.module}"
+            if isinstance(node, ast.ImportFrom):
+                source = _source(module, node)
                 for alias in node.names:
                     local = alias.asname or alias.name
                     if source in by_name and alias.name in by_name[source].strings:
@@ -144,6 +215,17 @@ def constants(every: Iterable[Module]) -> dict[str, Names]:
                         names.strings[f"{local}.{name}"] = texts
         found[module.path] = names
     return found
+
+
+def _source(module: Module, node: ast.ImportFrom) -> str:
+    """The module or package from which a statement imports."""
+    if not node.level:
+        return str(node.module)
+    up = node.level - module.path.endswith("__init__.py")
+    package = (
+        module.name.removeprefix("rehearsal.").rsplit(".", up)[0] if up else module.name.removeprefix("rehearsal.")
+    )
+    return f"{package}.{node.module}" if node.module else package
 
 
 class Finder(ast.NodeVisitor):
@@ -333,3 +415,91 @@ def test_no_condition_searches_a_text_of_this_project() -> None:
     wrong = [f"{path}:{found[path, code]}: {code}" for path, code in found.keys() - OTHERS.keys()]
     assert not wrong, "compare a cause instead of a text:\n" + "\n".join(sorted(wrong))
     assert not OTHERS.keys() - found.keys(), "these conditions no longer exist"
+
+
+def module(text: str, path: str = "gpuinfra/one.py") -> Module:
+    """A module with this text."""
+    return Module(path, ast.parse(text))
+
+
+WRITER = module(
+    """
+REASON = "its group has not upgraded it yet"
+LATE, EARLY = "the deadline passed", "too early"
+def why(hours, version):
+    return f"the evidence is {hours} hours old, so its GPUs are no longer verified"
+def outdated(version):
+    return "runs launch template version %s" % version
+def other():
+    return f"the node was set up before; {REASON}"
+""",
+    "gpuinfra/handover/texts.py",
+)
+IMPORTS = "from gpuinfra.handover import texts\nfrom gpuinfra.handover.texts import LATE, REASON\nimport re\n"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        '"launch template" in node.text',
+        '"Launch Template" not in words',
+        '"any" in node.reason',
+        'node.reason == "verified"',
+        'check["hint"] == "x"',
+        'check.get("reason") == "x"',
+        'str(check.get("reason") or "").startswith("x")',
+        "REASON in text",
+        "text == REASON",
+        "texts.REASON in text",
+        "LATE in text",
+        'text.startswith("its group has")',
+        'text.endswith("no longer verified")',
+        'text in ("no longer verified", "other")',
+        're.search(r"launch template version (\\d+)", text)',
+        're.search("GPUs are no longer", text)',
+        'any(word in text for word in ("unrelated", "has not upgraded"))',
+        'f"{count} hours old" in text',
+    ],
+)
+def test_a_search_of_a_text_of_this_project_is_found(condition: str) -> None:
+    """Literals, constants, f-strings, regular expressions and comparisons with the fields of messages are found."""
+    reader = module(
+        f"{IMPORTS}def decide(node, check, text, words, count):\n    return {condition}\n", "gpuinfra/cli/decide.py"
+    )
+    assert [one.path for one in searches([WRITER, reader])] == [reader.path]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        run()\n    except ValueError as error:\n        return 'gone' in str(error)",
+        "text = check.get('reason')\n    return text == 'x'",
+        "match text:\n        case 'no longer verified':\n            return 1",
+    ],
+)
+def test_a_text_in_a_variable_is_found(body: str) -> None:
+    """The text of an exception, a name for a message and the cases of a `match` are found."""
+    reader = module(f"def decide(check, text):\n    {body}\n", "rehearsal/gpuinfra_rehearsal/decide.py")
+    assert [one.path for one in searches([WRITER, reader])] == [reader.path]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "node.cause is Cause.OUTDATED",
+        'node.outcome == "verified"',
+        'node.reason == ""',
+        "node.reason",
+        "text == LATE",
+        '"site" in layers',
+        '"No space left on device" in text',
+        'text.startswith("https://")',
+        "first.reason == second.reason",
+    ],
+)
+def test_a_comparison_of_values_is_allowed(condition: str) -> None:
+    """Causes, tokens, values that one statement enumerates, and texts that this project does not write are not reported."""
+    reader = module(
+        f"{IMPORTS}def decide(node, text, layers, first, second):\n    return {condition}\n", "gpuinfra/cli/decide.py"
+    )
+    assert searches([WRITER, reader]) == []
