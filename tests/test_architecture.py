@@ -255,3 +255,15 @@ def test_a_plan_imports_only_what_it_needs() -> None:
     own = ("engine", "handover", "node", "reference", "remote", "verification")
     unneeded = {*slow, "gpuinfra_rehearsal", *(f"gpuinfra.{name}" for name in own)}
     assert sorted(name for name in imported if any(name == one or name.startswith(f"{one}.") for one in unneeded)) == []
+
+
+IMPORTED_BY = {"tests": [*PACKAGES, ROOT / "plugin", ROOT / "tools"], "rehearsal.tests": [*PACKAGES, ROOT / "tests"]}
+"""Tests -> folders whose modules do not import them. The tests of the rehearsal use helpers of the tests of gpuinfra."""
+
+
+@pytest.mark.parametrize("package", IMPORTED_BY)
+def test_tests_are_not_imported(package: str) -> None:
+    """No module outside the tests imports them, and the tests of gpuinfra import none of the rehearsal."""
+    form = re.compile(rf"^\s*(?:from|import) {re.escape(package)}\b", re.M)
+    files = [path for folder in IMPORTED_BY[package] for path in folder.rglob("*.py")]
+    assert [str(path.relative_to(ROOT)) for path in files if form.search(path.read_text(encoding="utf-8"))] == []

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_both_packages_are_installed_without_an_index(checkout):
     (call,) = [line for line in calls if "--editable" in line]
     assert call.endswith(f"--editable={checkout} --editable={checkout}/rehearsal")
     assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(call.split())
+
+
+@pytest.mark.parametrize("folder", [".", "rehearsal"])
+def test_an_editable_install_needs_only_hatchling(tmp_path: Path, folder: str) -> None:
+    """The build of an editable install uses no other package than hatchling, because the environment has no other build tool."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
+    program = (
+        "import sys; from hatchling.builders.wheel import WheelBuilder\n"
+        "sys.modules['editables'] = None\n"
+        "print(next(WheelBuilder(sys.argv[1]).build(directory=sys.argv[2], versions=['editable'])))"
+    )
+    words = [sys.executable, "-c", program, ROOT / folder, tmp_path]
+    made = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    (name,) = [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".pth")]
+    assert zipfile.ZipFile(made).read(name).decode().strip() == str((ROOT / folder).resolve())
 
 
 def test_failed_install_is_never_used(checkout):

@@ -11,9 +11,9 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.azure.names import storage_account
 from gpuinfra.report.document import report_schema
 from gpuinfra_rehearsal.object_stores import pattern_of
+from tests.report.validate import violations
 
 from .conftest import Rehearse
-from .validate import violations
 
 ZONE = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/dns/providers/Microsoft.Network/privateDnsZones/example.internal"
 FILE = shipped("stacks") / "Pulumi.azure-recovery.yaml"

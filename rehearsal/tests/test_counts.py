@@ -13,10 +13,10 @@ from gpuinfra.clouds.planned import is_counted
 from gpuinfra.report.document import report_schema
 from gpuinfra_rehearsal.events import Progress
 from tests.clouds.stacks import plan_of
+from tests.report.validate import violations
 from tests.upgrade.states import EXPORTS, STACKS
 
 from .conftest import Rehearse
-from .validate import violations
 
 ADDED = {"gcp-a3high": ["gcp:storage/bucketIAMMember:BucketIAMMember"]}
 """Stack -> types of the resources that versions after the export add: the grant for the fabric test, which CHANGELOG.md announces."""

@@ -16,9 +16,9 @@ from gpuinfra_rehearsal.actions import Result, perform
 from gpuinfra_rehearsal.drill import run_drill
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
+from tests.report.validate import violations
 
 from .conftest import Finished, Rehearse
-from .validate import violations
 
 FILE, GOOGLE = (shipped("stacks") / f"Pulumi.{name}-recovery.yaml" for name in ("aws", "gcp"))
 

@@ -10,10 +10,10 @@ import pytest
 
 from gpuinfra.report.document import report_schema
 from tests.oracle.claims import oracle, problems
+from tests.report.validate import violations
 
 from .commands import assert_commands_work
 from .conftest import Finished, Rehearse, cloud_resources
-from .validate import violations
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 

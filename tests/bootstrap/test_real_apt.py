@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuinfra.plan.model import Step
-from rehearsal.tests.nodes.machines import with_steps
+from tests.plan.pools import with_steps
 
 from .private_root.bench import KERNEL, Bench, compare
 from .private_root.clouds import publish_clouds

@@ -26,10 +26,10 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from rehearsal.tests.nodes.every_machine import planned
 from tests.bootstrap.private_root.debs import Deb
 from tests.bootstrap.private_root.root import PRETTY
 from tests.bootstrap.test_boot_mounts import options
+from tests.plan.pools import planned
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpuinfra.plan.model import Step
-from rehearsal.tests.nodes.machines import with_steps
+from tests.plan.pools import with_steps
 
 from .private_root.bench import Bench
 from .private_root.root import PrivateRoot

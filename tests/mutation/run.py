@@ -53,7 +53,7 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.clouds.gcp.public_prices": Target(("tests/cost/test_public.py",), 10),
     "gpuinfra.plan.zones": Target(("tests/plan/test_zones.py",), 10),
     "gpuinfra.clouds.aws.handover.ports": Target(
-        ("tests/clouds/aws/test_handover_ports.py", "tests/providers/test_answers.py"), 12
+        ("tests/clouds/aws/test_handover_ports.py", "rehearsal/tests/cloud/test_recorded_answers.py"), 12
     ),
     "gpuinfra.clouds.aws.profile": Target(_ADDRESSES, 6, ("network", "_subnets")),
     "gpuinfra.clouds.azure.profile": Target(_ADDRESSES, 5, ("network", "small_ranges", "file_system_limit")),

@@ -14,8 +14,8 @@ from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import PROBES
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
-from rehearsal.tests.nodes.every_machine import CAPACITY, REGIONS, TODAY, declared, machines, planned
 from tests.node.healthy import JOURNAL, machine, probes, state
+from tests.plan.pools import CAPACITY, REGIONS, TODAY, declared, machines, planned
 
 CLOUDS = ("aws", "azure", "gcp")
 SPEEDS = {"N5", "B2", "B3", "B5"}

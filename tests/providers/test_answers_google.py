@@ -1,5 +1,5 @@
 """Answers of Compute Engine (`answers/gcp.json`): our code reads them.
-`tests/clouds/gcp/test_handover_ports.py` compares the answers of the stand-in with Google's discovery documents."""
+`rehearsal/tests/cloud/test_gcp_handover_ports.py` compares the answers of the stand-in with Google's discovery documents."""
 
 from __future__ import annotations
 

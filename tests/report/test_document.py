@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from gpuinfra.report.document import node_entry, report_schema, totals
 from gpuinfra.report.nodes import checks_text
-from rehearsal.tests.validate import violations
 from tests.report.samples import check, node, report
+from tests.report.validate import violations
 
 
 def test_document_matches_the_published_schema() -> None:

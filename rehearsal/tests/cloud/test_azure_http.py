@@ -33,7 +33,7 @@ from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import microsoft
 from rehearsal.tests.cloud.conftest import Client, Made
 from rehearsal.tests.cloud.microsoft import URL
-from tests.providers.test_answers import paths
+from rehearsal.tests.cloud.test_recorded_answers import paths
 from tests.providers.test_answers_azure import EXAMPLES
 
 BOOT = "0a0a0a0a-0000-4000-8000-000000000001"

@@ -7,7 +7,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -179,11 +179,6 @@ class Machine:
             "modules": sorted(standin["modules"]),
             "mounts": sorted(f"{item['source']} {item['target']} {item['type']}" for item in standin["mounts"]),
         }
-
-
-def with_steps(pool: PoolPlan, *steps: str) -> PoolPlan:
-    """The pool with those of its steps that have one of these ids, in the order of the pool."""
-    return replace(pool, steps=tuple(step for step in pool.steps if step.id in steps))
 
 
 def pool_of(

@@ -11,7 +11,8 @@ import pytest
 
 from gpuinfra_rehearsal.nodes import NodeHost
 from rehearsal.tests.nodes.conftest import wait_for
-from rehearsal.tests.nodes.machines import GOLDEN, LONG, Machine, Metadata, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import GOLDEN, LONG, Machine, Metadata, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra_rehearsal.nodes import NodeHost
-from rehearsal.tests.nodes.machines import Machine, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import Machine, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from gpuinfra_rehearsal.nodes import NodeHost
-from rehearsal.tests.nodes.machines import NAME, Machine, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import NAME, Machine, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuinfra_rehearsal.nodes import NodeHost
-from rehearsal.tests.nodes.every_machine import IMAGES, becomes_verified, machines
+from rehearsal.tests.nodes.every_machine import IMAGES, becomes_verified
 from rehearsal.tests.nodes.machines import host, metadata
+from tests.plan.pools import machines
 
 __all__ = ["host", "metadata"]
 

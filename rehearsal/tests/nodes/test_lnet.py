@@ -7,7 +7,8 @@ import json
 import pytest
 
 from gpuinfra_rehearsal.nodes import NodeHost
-from rehearsal.tests.nodes.machines import Machine, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import Machine, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

@@ -12,7 +12,8 @@ from gpuinfra.node.measure import WITH_PROFILE, in_fabric_environment
 from gpuinfra.node.probe import PROBE_LIMIT_S, run
 from gpuinfra.node.probes import PROBES
 from gpuinfra_rehearsal.nodes import NodeHost
-from rehearsal.tests.nodes.machines import LONG, Machine, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import LONG, Machine, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

@@ -11,7 +11,8 @@ import pytest
 from gpuinfra.base.shipped import shipped
 from gpuinfra_rehearsal.nodes import NodeHost
 from gpuinfra_rehearsal.tools.unitfile import TYPES
-from rehearsal.tests.nodes.machines import NAME, Machine, host, metadata, pool_of, with_steps
+from rehearsal.tests.nodes.machines import NAME, Machine, host, metadata, pool_of
+from tests.plan.pools import with_steps
 
 __all__ = ["host", "metadata"]
 

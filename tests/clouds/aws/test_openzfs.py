@@ -16,10 +16,9 @@ from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
-from rehearsal.tests.nodes.machines import TODAY
 from tests.clouds.aws.reach import Out, holes, outwards
 from tests.clouds.recorder import Recording, Registered
-from tests.clouds.stacks import recording_of_spec
+from tests.clouds.stacks import TODAY, recording_of_spec
 from tests.oracle.claims import group
 from tests.rules.cases import declaration
 

@@ -17,8 +17,7 @@ from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import FileSystemPlan, Plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
-from rehearsal.tests.nodes.machines import TODAY
-from tests.clouds.stacks import recording_of_spec
+from tests.clouds.stacks import TODAY, recording_of_spec
 from tests.rules.cases import declaration, lustre
 
 BACKUP = "backup-0123456789abcdef0"

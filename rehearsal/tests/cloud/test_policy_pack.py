@@ -14,7 +14,7 @@ import pytest
 from gpuinfra.engine import find_engine
 from rehearsal.tests.cloud.test_engine import Rehearsal
 
-POLICY = Path(__file__).parents[2] / "policy"
+POLICY = Path(__file__).parents[3] / "policy"
 
 PROGRAM = """
 import pulumi_aws as aws

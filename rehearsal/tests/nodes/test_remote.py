@@ -21,10 +21,10 @@ from gpuinfra.remote.verify import Verify
 from gpuinfra.rules import load_stack
 from gpuinfra.verification.judged import judge_all
 from gpuinfra.verification.over_ssh import found_of
-from rehearsal.tests.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401
+from rehearsal.tests.nodes.conftest import Nodes
 from rehearsal.tests.nodes.test_ssh_ports import key_of
-
-from .servers import needed
+from rehearsal.tests.nodes.test_steps import STACK
+from tests.remote.servers import needed
 
 pytestmark = needed()
 NAME = "i-00000000000000001"
@@ -38,13 +38,13 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def node(nodes: Nodes) -> tuple[Nodes, Host]:  # noqa: F811
+def node(nodes: Nodes) -> tuple[Nodes, Host]:
     """A stand-in node without user data, as its operator reaches it."""
     nodes.launch(cloud="aws")
     return nodes, host_of(nodes)
 
 
-def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
+def host_of(nodes: Nodes, name: str = NAME) -> Host:
     """A host with the host keys that the node puts into its evidence."""
     keys = sorted(nodes.host._nodes[name].root.glob("etc/ssh/ssh_host_*_key.pub"))
     return Host(
@@ -98,7 +98,7 @@ def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[
     assert len([check for check in judged.checks if check["outcome"] == "pass"]) > 30
 
 
-def test_fault_of_a_node_is_found_over_ssh(nodes: Nodes, plan: Plan) -> None:  # noqa: F811
+def test_fault_of_a_node_is_found_over_ssh(nodes: Nodes, plan: Plan) -> None:
     """Evidence that is collected over SSH shows the fault."""
     nodes.launch(cloud="aws", faults=("gpu-missing",))
     host, expected = host_of(nodes), plan.pools[0].expectation
@@ -124,10 +124,8 @@ def test_node_with_an_untrusted_host_key_is_absent(node: tuple[Nodes, Host], pla
 
 
 @pytest.mark.long
-def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:  # noqa: F811
+def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:
     """The node reboots into the requested kernel under its systemd, and the same run follows it to the end."""
-    from rehearsal.tests.nodes.test_steps import STACK
-
     today = date(2026, 11, 21)
     file = tmp_path / "Pulumi.plain.yaml"
     file.write_text(STACK.format(software="{os: ubuntu-22.04, image: plain, kernel: 6.8.0-1044-aws}"))

@@ -17,6 +17,7 @@ import botocore
 import pytest
 from botocore.awsrequest import AWSResponse
 
+import tests.providers
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.handover.ports import AutoScalingMembership, Ec2Console, parse_caller, stopped_at_canary
 from gpuinfra.handover.ports import GroupExpected, IdentityRefused
@@ -25,12 +26,12 @@ from gpuinfra_rehearsal.cloud.aws import credentials, refreshes
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.server import Server
 from rehearsal.tests.cloud import stacks
-from rehearsal.tests.cloud.conftest import Client, cloud, connect
-
-__all__ = ["cloud", "connect"]
+from rehearsal.tests.cloud.conftest import Client
 
 RECORDED: dict[str, list[dict[str, Any]]] = {}
-for _one in json.loads((Path(__file__).parent / "answers" / "aws.json").read_text(encoding="utf-8"))["answers"]:
+for _one in json.loads((Path(tests.providers.__file__).parent / "answers" / "aws.json").read_text(encoding="utf-8"))[
+    "answers"
+]:
     RECORDED.setdefault(_one["operation"], []).append(_one["answer"])
 
 
