@@ -38,7 +38,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/clouds/already_exists.py", "word in error"): "the clouds, through the providers of Pulumi",
     (
         "gpuinfra/clouds/gcp/preflight.py",
-        "re.search(\"'([a-z]+\\.[A-Za-z]+\\.[A-Za-z]+)'\", message)",
+        "re.search(\"'([a-z]+\\\\.[A-Za-z]+\\\\.[A-Za-z]+)'\", message)",
     ): "Google Cloud: denied permission",
     (
         "gpuinfra/clouds/gcp/public_prices.py",
@@ -72,7 +72,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/node/checks/speed.py", "_EXPLAINS.search(line)"): "NCCL",
     (
         "gpuinfra/node/nccl.py",
-        "re.findall('NCCL INFO (?:\\[\\d+\\] )?Using network (.+?)\\s*$', log, re.MULTILINE)",
+        "re.findall('NCCL INFO (?:\\\\[\\\\d+\\\\] )?Using network (.+?)\\\\s*$', log, re.MULTILINE)",
     ): "NCCL",
     ("gpuinfra/node/nccl.py", "_OFI.findall(log)"): "aws-ofi-nccl",
     ("gpuinfra/node/nccl.py", "_ABOUT_NETWORK.search(text)"): "NCCL",
