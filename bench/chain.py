@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from gpuinfra.base.day import VARIABLE  # noqa: E402
 from gpuinfra.base.registry import CLOUDS  # noqa: E402
+from gpuinfra.clouds.cloud import cloud_of  # noqa: E402
 from gpuinfra.clouds.timing import ready_time  # noqa: E402
 from tests.clouds.engine_time import both  # noqa: E402
 from tests.clouds.stacks import TODAY, plan_of, shipped_stacks  # noqa: E402
@@ -33,7 +34,8 @@ def main() -> None:
             if asked and stack not in asked:
                 continue
             total, required = both(cloud, stack)
-            time = ready_time(plan_of(stack))
+            plan = plan_of(stack)
+            time = ready_time(plan, cloud_of(plan.cloud).timing)
             words = time.in_words if time else "no known durations"
             print(f"{stack:24}{total / 60:9.1f}{required / 60:12.1f}{total / required:7.2f}  {words}", flush=True)
 

@@ -52,14 +52,7 @@ __all__ = [
     "make_plan",
 ]
 
-_HOMES = {
-    **dict.fromkeys(__all__, "gpuinfra.spec"),
-    "GpuCluster": "gpuinfra.cluster",
-    "check": "gpuinfra.rules",
-    "load_stack": "gpuinfra.rules",
-    "make_plan": "gpuinfra.plan.make",
-}
-__getattr__ = lazy_exports(__name__, _HOMES)
+__getattr__ = lazy_exports(__name__, __file__, __all__)
 
 
 def __dir__() -> list[str]:

@@ -24,10 +24,10 @@ from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.file_errors import naming
 from gpuinfra.base.registry import folder_of
 from gpuinfra.base.shipped import shipped
-from gpuinfra.clouds import profile_of
 from gpuinfra.engine.entries import prune_bundles
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.plan.model import OwnStep, PoolPlan, Step
+from gpuinfra.plan.profile import profile_of
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.service"})
 """Units that are installed only if the cloud's profile lists them."""

@@ -14,11 +14,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
 from gpuinfra.base.words import counted
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.idle import PoolUse, hours_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Group
+from gpuinfra.plan.profile import CloudProfile, profile_of
 from gpuinfra.plan.window import moment
 from gpuinfra.spec.model import ClusterSpec
 

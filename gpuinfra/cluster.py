@@ -15,9 +15,10 @@ import pulumi
 from gpuinfra.base.day import now, today
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Level
-from gpuinfra.base.registry import module_of
+from gpuinfra.base.registry import cloud_as
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
+from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.clouds.existing import Existing
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
@@ -53,9 +54,8 @@ class GpuCluster(pulumi.ComponentResource):
         self.plan = _planned(spec, day, self)
         """The plan, which is created before any resource."""
         self.kept = [asdict(one) for one in self.plan.kept]
-        cloud = module_of(spec.cloud, "components.cluster")
         built = build(
-            cloud.Builder,
+            cloud_as(spec.cloud, BuiltCloud).builder,
             self,
             self.plan,
             existing,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pulumi
 
 from gpuinfra.base.errors import GpuinfraError
-from gpuinfra.clouds import profile_of, why_not_here
+from gpuinfra.clouds import why_not_here
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.preflight import missing_credentials
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import read
 
@@ -38,7 +40,8 @@ def parsed(value: object) -> ClusterSpec:
     except GpuinfraError as problem:
         raise pulumi.RunError(str(problem)) from None
     # Without credentials, the first request of the program fails with a traceback, after an error for each provider.
-    if why_not_here(spec.cloud) is None and (reason := missing_credentials(spec.cloud, spec.where.region, _setting)):
+    preflight = cloud_of(spec.cloud).preflight if why_not_here(spec.cloud) is None else None
+    if preflight and (reason := missing_credentials(preflight, spec.where.region, _setting)):
         title = profile_of(spec.cloud).title
         raise pulumi.RunError(
             f"{title}: {reason}; to try the stack without an account, run `gpuinfra rehearse up {pulumi.get_stack()}`"

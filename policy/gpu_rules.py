@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 
 
 @dataclass(eq=False)

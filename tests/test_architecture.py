@@ -125,6 +125,16 @@ def cycles(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
     return found
 
 
+def packages(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Part of the package directly below its root -> the other parts that it imports. A part is a folder or a module."""
+    found: dict[str, set[str]] = {}
+    for module, others in graph.items():
+        part = module.split(".")[1] if "." in module else module
+        used = {other.split(".")[1] for other in others if "." in other}
+        found.setdefault(part, set()).update(used - {part})
+    return found
+
+
 def problems(picture: Picture, graph: Mapping[str, set[str]]) -> list[str]:
     """Where the imports and the picture differ."""
     found = [f"the picture has a cycle: {sorted(group)}" for group in cycles(picture.arrows)]
@@ -161,6 +171,19 @@ def test_imports_follow_the_picture(folder: Path) -> None:
     """Every module is in one box, and a box imports only boxes that its arrows reach."""
     picture = dict(zip(PACKAGES, pictures(PAGE.read_text(encoding="utf-8")), strict=True))[folder]
     assert problems(Picture.read(picture), imports(folder)) == []
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)
+def test_no_package_is_in_an_import_cycle(folder: Path) -> None:
+    """No two folders of a package import each other, directly or through others."""
+    assert cycles(packages(imports(folder))) == []
+
+
+def test_a_cycle_of_packages_is_found() -> None:
+    """Folders that import each other are a cycle, even if none of their modules is in one."""
+    graph = {"gpuinfra.plan.make": {"gpuinfra.cost.price"}, "gpuinfra.cost.price": {"gpuinfra.plan.model"}}
+    assert cycles(graph) == []
+    assert cycles(packages(graph)) == [{"plan", "cost"}]
 
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)

@@ -13,7 +13,7 @@ import pulumi
 import pytest
 
 from gpuinfra import stack
-from gpuinfra.base.registry import module_of
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.preflight import missing_credentials
 
 CLOUDS = {
@@ -70,15 +70,16 @@ def test_a_program_without_credentials_ends_with_one_message(cloud: str, monkeyp
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_credentials_of_the_provider_are_not_judged(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable or a provider setting that selects credentials ends the check, because the provider reports problems with them."""
-    module = module_of(cloud, "preflight")
-    assert missing_credentials(cloud, "", lambda _: None)
+    module = cloud_of(cloud).preflight
+    assert module is not None
+    assert missing_credentials(module, "", lambda _: None)
     for name, selects in module.SETTINGS.items():
-        found = missing_credentials(cloud, "", lambda one, name=name: "x" if one == name else None)
+        found = missing_credentials(module, "", lambda one, name=name: "x" if one == name else None)
         assert (found is None) is selects, name
     for name in module.CREDENTIALS:
         with monkeypatch.context() as changed:
             changed.setenv(name, "x")
-            assert missing_credentials(cloud, "", lambda _: None) is None, name
+            assert missing_credentials(module, "", lambda _: None) is None, name
 
 
 def config(declared: dict[str, Any]) -> type:

@@ -1,6 +1,6 @@
 """The clouds that gpuinfra supports. This is the only table of clouds.
 
-Each cloud is a package. Its pure modules (`profile`, `catalog`, `rules`, ...) do not import an SDK. Its Pulumi components are in `components`.
+Each cloud is a package whose module `cloud` lists its capabilities (`gpuinfra.clouds.cloud.Cloud`).
 To add a cloud, add a package, a line here, an extra in `pyproject.toml`, and a stack (docs/internals/adding-a-cloud.md).
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from gpuinfra.base.errors import UsageError
+
+C = TypeVar("C")
 
 CLOUDS = {"aws": "gpuinfra.clouds.aws", "azure": "gpuinfra.clouds.azure", "gcp": "gpuinfra.clouds.gcp"}
 """Cloud name in the spec -> package."""
@@ -33,14 +35,12 @@ def folder_of(cloud: str) -> Path:
     return Path(spec.origin).parent
 
 
-def has_module(cloud: str, name: str) -> bool:
-    """Return whether the package of a cloud contains a module. This imports the package but not the module."""
-    try:
-        return importlib.util.find_spec(f"{package_of(cloud)}.{name}") is not None
-    except ModuleNotFoundError:  # the parent package of a dotted name
-        return False
+def cloud_as(cloud: str, kind: type[C]) -> C:
+    """Return a cloud as the class that the calling package needs, without importing an SDK.
 
-
-def module_of(cloud: str, name: str) -> Any:
-    """Import and return a module of a cloud's package."""
-    return importlib.import_module(f"{package_of(cloud)}.{name}")
+    `gpuinfra.spec.kinds.DeclaredCloud`, `gpuinfra.plan.profile.PlannedCloud`, `gpuinfra.handover.connect.HandoverCloud` and
+    `gpuinfra.clouds.cloud.Cloud`, which derives from all of them, are such classes. Lower packages thus use a cloud without importing it.
+    """
+    found = importlib.import_module(f"{package_of(cloud)}.cloud").CLOUD
+    assert isinstance(found, kind)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Protocol, TextIO
 
 from gpuinfra.catalog.records import CapacityKind
 
@@ -29,6 +30,23 @@ class PublicFile:
 
 class NotUsable(Exception):
     """A file of a known form that contains no usable prices. The arguments are the message and the hint of the finding."""
+
+
+class PublicPrices(Protocol):
+    """The module `public_prices` of a cloud. Both functions raise `NotUsable`."""
+
+    @property
+    def FORM(self) -> str:
+        """Description of the files, for messages."""
+        ...
+
+    def table(self, file: TextIO) -> PublicFile | None:
+        """Read a table. Return None if the file has another form."""
+        ...
+
+    def document(self, value: object, today: date) -> PublicFile | None:
+        """Read the value of a JSON file. `today` is used if the file has no date. Return None if the file has another form."""
+        ...
 
 
 def number(value: object) -> float | None:

@@ -227,3 +227,15 @@ class ServicePrice:
     certain: bool = True
     """False for an estimate, and for a price that does not come from a primary source."""
     note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransferPrice:
+    """Price of data that leaves a region."""
+
+    usd_per_gb: float | None
+    """Price per GB, or None if no source lists it."""
+    read: date
+    source: str
+    certain: bool = True
+    """False if the price does not come from a primary source."""

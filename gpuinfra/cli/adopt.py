@@ -40,7 +40,8 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     from gpuinfra.base.day import today
     from gpuinfra.base.errors import UsageError
     from gpuinfra.cli.judgement import write_file
-    from gpuinfra.clouds.adopt import find_retained, import_file, urns_in
+    from gpuinfra.clouds.adopt import import_file, retained, urns_in
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
 
@@ -51,8 +52,8 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
         known = urns_in(parsed(state.read_text(encoding="utf-8"))) if state else {}
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UsageError(f"--state {state} is not the output of `pulumi stack export`") from None
-    found = find_retained(plan, naming.stack_token(organization, project, loaded.name, plan.name), profile)
-    document = import_file(found, known)
+    token = naming.stack_token(organization, project, loaded.name, plan.name)
+    document = import_file(retained(cloud_of(plan.cloud).retained(plan, token, profile)), known)
     count = sum(not row.get("component") for row in document["resources"])
     if not count:
         click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")

@@ -218,14 +218,13 @@ def _read(
 
 def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
     """Read the number of nodes that a state expects in each group, its groups with scheduled actions, and the flex-start nodes that exist."""
-    from gpuinfra.base.registry import has_module, module_of
     from gpuinfra.calendar import Running, groups_at
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.handover import wire
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.inventory import handovers_of, nodes_of
 
-    cloud = loaded.spec.cloud
-    actions = module_of(cloud, "schedules").scheduled(resources) if has_module(cloud, "schedules") else frozenset()
+    actions = cloud_of(loaded.spec.cloud).scheduled(resources)
     flex = {group.name for group in groups_at(loaded.spec, now.date(), now) if group.kind == "flex"}
     known = {node.id for node in nodes_of(resources)}
     found.deployed = {}
@@ -352,20 +351,18 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
 
 def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
     """Search for the next Capacity Blocks of a stack."""
-    from gpuinfra.base.registry import has_module, module_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.preflight import Unanswered
     from gpuinfra.plan.make import make_plan
 
     name = loaded.spec.cloud
-    if not has_module(name, "offerings"):
+    search = cloud_of(name).offerings(loaded.spec.where.region, loaded.config)
+    if search is None:
         raise UsageError(f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {name}; omit --offers")
-    search = module_of(name, "offerings").search
-    cloud = module_of(name, "preflight").Preflight(loaded.spec.where.region, loaded.config)
     for one in wanted(make_plan(loaded.spec, now.date(), now), loaded, days):
         offers: list[Offering] = []
         try:
-            cloud.find_credentials()
-            for offer in search(cloud, one, now):
+            for offer in search(one, now):
                 offers.append(offer)
         except Unanswered as problem:
             found.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"

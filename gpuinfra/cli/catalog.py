@@ -11,7 +11,7 @@ import click
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.words import numbers
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Column, Table
 
@@ -82,7 +82,7 @@ def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: st
 
 
 def _no_match(machine: str | None, gpu: str | None, arch: str | None, region: str | None, clouds: list[str]) -> str:
-    from gpuinfra.clouds.machines import similar
+    from gpuinfra.plan.machines import similar
     from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
 

@@ -119,9 +119,9 @@ def _clouds(ctx: click.Context) -> Iterator[str]:
 
 
 def _machines(cloud: str) -> Any:
-    from gpuinfra.base.registry import module_of
+    from gpuinfra.plan.profile import profile_of
 
-    return module_of(cloud, "catalog").MACHINES
+    return profile_of(cloud).machines
 
 
 def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:

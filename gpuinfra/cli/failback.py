@@ -48,7 +48,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
     The exit code is 0 if all steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.region.failover import failback_of, failover_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
     from gpuinfra.region.failover.journal import FailbackJournal, Journal
@@ -58,8 +58,8 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     with opened(declared(stack), stacks_of({})) as found:
         plan, name, region = found.plan, found.loaded.name, found.plan.region
-        forward = failback_of(plan.cloud, region, found.recovery.region, found.loaded.config)
-        back = failover_of(plan.cloud, found.recovery.region, region, found.loaded.config)
+        forward = cloud_of(plan.cloud).failback(region, found.recovery.region, found.loaded.config)
+        back = cloud_of(plan.cloud).failover(found.recovery.region, region, found.loaded.config)
         if forward is None or back is None:
             raise UsageError(
                 f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"

@@ -69,7 +69,7 @@ def command(
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.region.failover import failover_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.journal import Journal
     from gpuinfra.region.failover.run import probe_of, run_steps
@@ -84,7 +84,7 @@ def command(
         )
     with opened(given, stacks_of({})) as found:
         plan = found.plan
-        cloud = failover_of(plan.cloud, plan.region, region, found.loaded.config)
+        cloud = cloud_of(plan.cloud).failover(plan.region, region, found.loaded.config)
         if cloud is None:
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
@@ -139,12 +139,12 @@ def _failing(found: Paired, cloud: Failover, journal: Journal, ignore: tuple[str
 
 def names_in(found: Declared) -> Names | None:
     """Return the DNS names of a stack."""
-    from gpuinfra.clouds.region.dns import dns_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.region.failover.steps import Names
 
     planned = found.recovery.names
-    dns = dns_of(found.plan.cloud, found.plan.region, found.loaded.config) if planned else None
-    return Names(plan=planned, dns=dns) if planned and dns else None
+    dns = cloud_of(found.plan.cloud).dns
+    return Names(plan=planned, dns=dns.connect(found.plan.region, found.loaded.config)) if planned and dns else None
 
 
 def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip

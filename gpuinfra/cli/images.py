@@ -32,9 +32,9 @@ def command(stack: str, live: bool, as_json: bool) -> int:
     images it could not check.
     """
     from gpuinfra.base.day import today
-    from gpuinfra.clouds import profile_of
     from gpuinfra.doctor.cloud import newest_images
     from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.profile import profile_of
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 

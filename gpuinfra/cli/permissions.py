@@ -23,14 +23,14 @@ def command(stack: str, read_only: bool, as_json: bool) -> int:
     go to stderr.
     """
     from gpuinfra.base.day import today
-    from gpuinfra.clouds.permissions import permissions_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    found = permissions_of(make_plan(loaded.spec, day), read_only=read_only)
+    found = cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day), read_only=read_only)
     if as_json:
         click.echo(json.dumps(found.as_dict(loaded.name), indent=2))
         return 0

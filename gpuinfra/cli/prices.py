@@ -83,7 +83,7 @@ def _update(files: Sequence[str], region: str | None, output: Path | None) -> in
 def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
     """Return cloud and record of each machine type, or nothing if none of the names is a machine type."""
     from gpuinfra.base.registry import CLOUDS
-    from gpuinfra.clouds import profile_of
+    from gpuinfra.plan.profile import profile_of
 
     known = {record.name.lower(): (cloud, record) for cloud in CLOUDS for record in profile_of(cloud).machines.values()}
     wrong = [name for name in names if name.lower() not in known]
@@ -92,7 +92,7 @@ def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
     problem = _stack_problem(names[0])
     if len(names) == 1 and not problem:
         return []
-    from gpuinfra.clouds.machines import similar
+    from gpuinfra.plan.machines import similar
     from gpuinfra.spec.shown import shown
 
     near = similar(wrong[0], {record.name: record for _, record in known.values()})

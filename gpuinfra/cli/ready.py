@@ -109,10 +109,10 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends."""
     from gpuinfra.base.day import today
     from gpuinfra.clouds.region import dns
-    from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
+    from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, of_preflight
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.region.clone.replicas import image_lines, replicas_of
-    from gpuinfra.region.readiness import data, deployed_role, not_read, second_of
+    from gpuinfra.region.readiness import data, deployed_role, not_read, of_cloud, of_names, second_of
     from gpuinfra.remote import drills
     from gpuinfra.spec.load import project_name
 
@@ -147,7 +147,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 *deployed_role(loaded, second, partial(exported, project=project)),
             ]
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
-            found += [*look(plan.cloud, question), *dns.look(plan.cloud, question)]
+            found += [*of_cloud(plan.cloud, question), *of_names(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
             fixes = {
                 "": restore,

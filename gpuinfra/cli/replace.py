@@ -63,14 +63,14 @@ def command(
     The exit code is 0 if each replacement is verified. It is 1 if a replacement is not verified, or if it has the GPUs of
     the node that it replaces.
     """
-    from gpuinfra.clouds.vendor import vendor_of
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.verification.replacement import Replaced, Replacement, limit_of, targets, write_report
     from gpuinfra.verification.store import polled
 
     _refuse_unused(report_only=report_only, dry_run=dry_run, no_wait=no_wait, yes=yes, direct=direct, save=save)
     plan = plan_of(stack)
-    vendor = vendor_of(plan.cloud)
+    vendor = cloud_of(plan.cloud).vendor
     short = short_name(stack)
     folder = save or Path(f"replace-{short}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     with active_stack(stack, stacks) as active:

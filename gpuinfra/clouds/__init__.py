@@ -1,30 +1,21 @@
 """One package per cloud, and the modules that all clouds share.
 
-`gpuinfra/base/registry.py` lists the clouds. `profile.py` defines the protocol that each cloud's profile implements.
+`gpuinfra/base/registry.py` lists the clouds. `cloud.py` defines what gpuinfra can do on a cloud.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from gpuinfra.base.registry import CLOUDS, has_module, module_of
-
-if TYPE_CHECKING:
-    from gpuinfra.clouds.profile import CloudProfile
-
-
-def profile_of(cloud: str) -> CloudProfile:
-    """Return the profile of a cloud without importing an SDK. Raises `UsageError` if gpuinfra does not support the cloud."""
-    profile: CloudProfile = module_of(cloud, "profile").PROFILE
-    return profile
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import BuiltCloud, cloud_of
 
 
 def why_not_built(cloud: str) -> str | None:
     """Return an error message if the cloud has no components, or None if it has components."""
-    if has_module(cloud, "components"):
+    built = [name for name in CLOUDS if isinstance(cloud_of(name), BuiltCloud)]
+    if cloud in built:
         return None
-    built = [name for name in CLOUDS if has_module(name, "components")]
     return (
         f"where.cloud is {cloud}, which has no components yet: `gpuinfra plan` works, but `pulumi up` does not; "
         f"allowed for deployments and rehearsals: {', '.join(built)}"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from gpuinfra.base.errors import UsageError
-from gpuinfra.base.registry import CLOUDS, has_module, module_of
-from gpuinfra.plan.model import Plan
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.plan.planned import Found
 
 Key = tuple[str, str]
 """Type and logical name of a resource, which identify it within a stack."""
@@ -31,14 +31,7 @@ class Retained:
     """ID that the engine uses to import the resource."""
 
 
-def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:
-    """Return the retained resources of the stack that exist in the account. `token` is the stack's `naming.stack_token`."""
-    if not has_module(plan.cloud, "adopt"):
-        raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
-    return retained(module_of(plan.cloud, "adopt").look(plan, token, profile))
-
-
-def retained(found: Iterable[Any]) -> list[Retained]:
+def retained(found: Iterable[Found[Any]]) -> list[Retained]:
     """Convert the results of a cloud's `adopt` module to rows for `import_file`."""
     return [
         Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
@@ -48,10 +41,7 @@ def retained(found: Iterable[Any]) -> list[Retained]:
 
 def is_imported(type_: str) -> bool:
     """Return whether `adopt` imports resources of this type. The other resources are created again, which does not change anything in the account."""
-    rows = [
-        row for cloud in CLOUDS if has_module(cloud, "resources") for row in module_of(cloud, "resources").RESOURCES
-    ]
-    lookups = [row.lookup for row in rows if row.type == type_]
+    lookups = [row.lookup for cloud in CLOUDS for row in cloud_of(cloud).resource_kinds if row.type == type_]
     return any(lookups) or not lookups
 
 

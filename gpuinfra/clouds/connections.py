@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuinfra.base.registry import has_module, module_of
-from gpuinfra.plan.model import NetworkPlan, Plan
+from gpuinfra.plan.model import NetworkPlan
 
 NODES, INTERNET = "nodes", "internet"
 ALL = "all"
@@ -36,13 +35,6 @@ class Connection:
         if self.protocol == ALL:
             return "all traffic"
         return f"{self.protocol.upper()} {', '.join(self.ports)}".strip()
-
-
-def connections(plan: Plan) -> tuple[Connection, ...]:
-    """Return the traffic that the rules of a plan allow. Empty if another stack creates the rules, or if the cloud does not list them."""
-    if not has_module(plan.cloud, "connections"):
-        return ()
-    return tuple(dict.fromkeys(module_of(plan.cloud, "connections").connections(plan)))
 
 
 def declared(network: NetworkPlan | None) -> Iterator[Connection]:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.profile import profile_of
 
 FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 """File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuinfra.base import naming
-from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Plan
+from gpuinfra.plan.planned import Instance
 
 AUDIT = "audit records must be readable after the cluster is deleted"
 EVIDENCE = "the evidence of a node is needed long after the node is deleted"

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from gpuinfra.base.errors import DeploymentError, EnvironmentMissing
 from gpuinfra.base.safe_text import one_line
+from gpuinfra.inventory import Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,20 @@ class Login:
     """Private keys. If empty, the keys in your SSH agent and in ~/.ssh are used."""
     key_lifetime: str = ""
     """How long the cloud accepts the key, such as `3h`. Empty if it does not expire, or if each connection sends it again."""
+
+
+class Tunnel(Protocol):
+    """The module `tunnel` of a cloud. `resources` are those in the stack's state."""
+
+    def login(self, folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
+        """Return the login for one command. `folder` receives its key."""
+        ...
+
+    def proxy_command(
+        self, node: Node, login: Login, region: str, resources: Sequence[Mapping[str, Any]], *, direct: bool
+    ) -> list[str]:
+        """Return the proxy command of SSH for a node, or an empty list if SSH connects directly."""
+        ...
 
 
 def new_key(folder: Path) -> Path:

@@ -5,6 +5,7 @@ The `offerings` module in a cloud's package searches for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,3 +42,7 @@ class Offering:
     currency: str
     command: str
     """The command that buys the capacity. gpuinfra does not run it."""
+
+
+Search = Callable[[Wanted, datetime], Iterable[Offering]]
+"""Searches for capacity with the operator's credentials. Raises `gpuinfra.clouds.preflight.Unanswered`."""

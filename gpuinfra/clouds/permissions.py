@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.base.errors import UsageError
-from gpuinfra.base.registry import has_module, module_of
-from gpuinfra.clouds.planned import Actions, PlannedResource
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import Actions, PlannedResource
 
 SCHEMA = "gpuinfra.permissions/1"
 
@@ -100,18 +97,6 @@ def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str])
         for action, needed in uses.items()
     }
     return {action: needed for action, needed in found.items() if needed}
-
-
-def permissions_of(plan: Plan, *, read_only: bool = False) -> Permissions:
-    """Return the minimum permissions for a plan, or with `read_only` only those that `pulumi preview`, `gpuinfra drift`, `nodes` and `verify` require.
-
-    Raises `UsageError` if the cloud has no `permissions` module.
-    """
-    if not has_module(plan.cloud, "permissions"):
-        raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no permission list")
-    found = module_of(plan.cloud, "permissions").permissions(plan, read_only=read_only)
-    assert isinstance(found, Permissions)
-    return found
 
 
 def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:

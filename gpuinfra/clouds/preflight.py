@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.software.images import ImageFamily
 
 T = TypeVar("T")
 
@@ -112,21 +112,17 @@ def no_credentials(why: str, login: str) -> Unanswered:
     return Unanswered(f"no credentials: {why}", needed, login, state=State.ERROR)
 
 
-def missing_credentials(cloud: str, region: str, setting: Callable[[str], str | None]) -> str | None:
+def missing_credentials(cloud: CloudPreflight, region: str, setting: Callable[[str], str | None]) -> str | None:
     """Return the message if this machine has no credentials for a cloud, or None. Sends no request to the cloud's API.
 
-    `setting` returns a provider setting of the stack, such as `aws:profile`. The result is None if a variable or a setting in the
-    module's `CREDENTIALS` or `SETTINGS` selects credentials: the provider reads them itself and reports if they are not accepted.
+    `setting` returns a provider setting of the stack, such as `aws:profile`. The result is None if a variable or a setting
+    selects credentials: the provider reads them itself and reports if they are not accepted.
     """
-    if not has_module(cloud, "preflight"):
-        return None
-    module = module_of(cloud, "preflight")
-    selected: Mapping[str, bool] = module.SETTINGS
-    given = {name: value for name in selected if (value := setting(name))}
-    if any(selected[name] for name in given) or any(os.environ.get(name) for name in module.CREDENTIALS):
+    given = {name: value for name in cloud.SETTINGS if (value := setting(name))}
+    if any(cloud.SETTINGS[name] for name in given) or any(os.environ.get(name) for name in cloud.CREDENTIALS):
         return None
     try:
-        module.Preflight(region, given).find_credentials()
+        cloud.Preflight(region, given).find_credentials()
     except Unanswered as error:
         return f"{error.found}; to get them, {error.fix}"
     return None
@@ -310,6 +306,57 @@ def quota_needs(
             for quota, amount in of_node(pool, CapacityKind(group.kind)):
                 needs[quota][group.kind] += group.max_count * amount
     return needs
+
+
+class Requests(Protocol):
+    """Read-only requests to a cloud in one region, with the operator's credentials. Raises `Unanswered`."""
+
+    @property
+    def region(self) -> str: ...
+
+    def find_credentials(self) -> object:
+        """Find the credentials on this machine. Sends no request to the cloud's API."""
+        ...
+
+    def identity(self) -> Iterable[Row]:
+        """Return the row about the identity that deploys."""
+        ...
+
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterable[Question]:
+        """Return the questions about what a plan requires. `token` returns the token in the names of the stack's resources."""
+        ...
+
+    def newest_image(self, family: ImageFamily) -> str | None:
+        """Return the newest image of a family, or None if the region has none."""
+        ...
+
+
+class CloudPreflight(Protocol):
+    """The module `preflight` of a cloud."""
+
+    @property
+    def TOPICS(self) -> tuple[str, ...]:
+        """The topics of the questions about a plan. Empty if there are none."""
+        ...
+
+    @property
+    def CREDENTIALS(self) -> tuple[str, ...]:
+        """Environment variables that select credentials."""
+        ...
+
+    @property
+    def SETTINGS(self) -> Mapping[str, bool]:
+        """Provider setting that `Preflight` reads -> whether it selects credentials that only the provider reads."""
+        ...
+
+    @property
+    def READS(self) -> Mapping[str, tuple[str, ...]]:
+        """Topic -> the permissions of its requests."""
+        ...
+
+    def Preflight(self, region: str, config: Mapping[str, object]) -> Requests:
+        """Return the requests to a region. `config` contains the provider settings."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import pulumi
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.already_exists import explains_existing
-from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.planned import ResourceKind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,9 @@ from itertools import takewhile
 from typing import Any
 
 from gpuinfra.base import naming
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.planned import ResourceKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,25 +144,11 @@ def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def timing_of(cloud: str) -> Timing:
-    """Return the durations and the order of a cloud."""
-    timing: Timing = module_of(cloud, "timing").TIMING
-    return timing
-
-
-def lustre_duration(cloud: str) -> Duration | None:
-    """Return how long a Lustre file system takes, or None if the cloud has no durations."""
-    if not has_module(cloud, "timing"):
+def ready_time(plan: Plan, timing: Timing | None) -> ReadyTime | None:
+    """Return the longest chain of a plan, or None if none of its resources has a duration. `timing` is that of the plan's cloud."""
+    if timing is None:
         return None
-    timing = timing_of(cloud)
-    return timing.durations.get(timing.lustre.type)
-
-
-def ready_time(plan: Plan) -> ReadyTime | None:
-    """Return the longest chain of a plan, or None if none of its resources has a duration."""
-    if not has_module(plan.cloud, "timing"):
-        return None
-    estimate = _Estimate(plan, timing_of(plan.cloud))
+    estimate = _Estimate(plan, timing)
     chain = estimate.longest()
     if not chain:
         return None

@@ -1,13 +1,10 @@
-"""The report about a faulty node for the cloud provider. Each cloud has a `vendor` module with `files`, `ACTION` and `SAME_HOST`. Pure."""
+"""The report about a faulty node for the cloud provider. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-from gpuinfra.base.errors import UsageError
-from gpuinfra.base.registry import has_module, module_of
 
 MISSING_GPU, LINKS = frozenset({"P1", "G1"}), frozenset({"F2", "F3", "F4", "F5", "X2"})
 """Checks that a missing GPU fails, and checks of NVLink and NVSwitch. docs/reference/checks.md lists the names of all checks."""
@@ -70,21 +67,18 @@ class Faulty:
 
 
 class Vendor(Protocol):
-    """The report of one cloud."""
+    """The module `vendor` of a cloud: its report for the provider."""
 
-    ACTION: str
-    """What a replacement does."""
-    SAME_HOST: str
-    """What to do if a replacement has the GPUs of the replaced node. `{instance}`, `{group}` and `{region}` are placeholders."""
+    @property
+    def ACTION(self) -> str:
+        """What a replacement does."""
+        ...
+
+    @property
+    def SAME_HOST(self) -> str:
+        """What to do if a replacement has the GPUs of the replaced node. `{instance}`, `{group}` and `{region}` are placeholders."""
+        ...
 
     def files(self, node: Faulty) -> Mapping[str, str]:
         """Return the files of a report: name -> content."""
         ...
-
-
-def vendor_of(cloud: str) -> Vendor:
-    """Return the report of a cloud. Raises `UsageError` if its package has no module `vendor`."""
-    if not has_module(cloud, "vendor"):
-        raise UsageError(f"where.cloud is {cloud}, for which gpuinfra has no report for the provider")
-    found: Vendor = module_of(cloud, "vendor")
-    return found

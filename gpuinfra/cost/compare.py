@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, Price
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.profile import profile_of
 
 _BILLED_IN_FULL = (CapacityKind.RESERVED, CapacityKind.BLOCK)
 

@@ -8,15 +8,13 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.planned import PlannedResource
-from gpuinfra.clouds.planned import Price as Counted
-from gpuinfra.clouds.region.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line, Rate
 from gpuinfra.cost.usage import rates
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
+from gpuinfra.plan.planned import PlannedResource
+from gpuinfra.plan.planned import Price as Counted
+from gpuinfra.plan.profile import planned_cloud, profile_of
 
 if TYPE_CHECKING:
     from gpuinfra.cost.file import PriceFile
@@ -32,7 +30,7 @@ REPLICATED = (
 
 def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
     """Return the price of a plan. `prices` is your own price file."""
-    resources = _resources(plan)
+    resources = planned_cloud(plan.cloud).resources(plan)
     lines = tuple(_lines(plan, resources, prices))
     dates = [line.read for line in lines if line.read]
     usage = tuple(_rates(plan, resources, prices))
@@ -57,13 +55,6 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 def _rates(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Rate]:
     known = profile_of(plan.cloud).service_prices
     return rates(plan, resources, lambda key: _service(key, plan, known, prices))
-
-
-def _resources(plan: Plan) -> tuple[PlannedResource, ...]:
-    if not has_module(plan.cloud, "resources"):
-        return ()
-    found: tuple[PlannedResource, ...] = tuple(module_of(plan.cloud, "resources").resources(plan))
-    return found
 
 
 def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Line]:
@@ -245,8 +236,7 @@ def _image_copies(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile
 
 
 def _transfer(plan: Plan, target: str) -> Iterator[ServicePrice]:
-    facts = second_region_of(plan.cloud)
-    price = facts.transfer(plan.region, target) if facts else None
+    price = planned_cloud(plan.cloud).transfer_price(plan.region, target)
     if price and price.usd_per_gb is not None:
         yield ServicePrice(
             key="replication_gb",

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import ModuleType
 from typing import TextIO
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import error
-from gpuinfra.base.registry import CLOUDS, has_module, module_of
-from gpuinfra.catalog.public import NotUsable, PublicFile
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.catalog.public import NotUsable, PublicFile, PublicPrices
+from gpuinfra.plan.profile import planned_cloud
 
 
 def read_public(path: Path, today: date) -> PublicFile:
@@ -55,7 +55,7 @@ def _read(file: TextIO, today: date) -> PublicFile:
     for module in _modules():
         file.seek(0)
         if found := module.table(file):
-            return found  # type: ignore[no-any-return]
+            return found
     file.seek(0)
     try:
         value = json.load(file)
@@ -63,12 +63,12 @@ def _read(file: TextIO, today: date) -> PublicFile:
         value = None
     for module in _modules():
         if found := module.document(value, today):
-            return found  # type: ignore[no-any-return]
+            return found
     raise NotUsable(f"is not a known price file; allowed: {_forms()}", "download the file again")
 
 
-def _modules() -> Iterator[ModuleType]:
-    return (module_of(cloud, "public_prices") for cloud in CLOUDS if has_module(cloud, "public_prices"))
+def _modules() -> Iterator[PublicPrices]:
+    return filter(None, (planned_cloud(cloud).public_prices for cloud in CLOUDS))
 
 
 def _forms() -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpuinfra.catalog.records import ServicePrice
-from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.cost.model import Rate
 from gpuinfra.plan.model import FileSystemPlan, Plan
+from gpuinfra.plan.planned import PlannedResource
 
 USAGE = {
     "log_gb": ("logs, flow logs and audit records", "GB"),

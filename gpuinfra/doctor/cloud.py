@@ -6,16 +6,27 @@ import functools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpuinfra.base import naming
 from gpuinfra.base.day import now, today
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.base.stack_files import project_folder
-from gpuinfra.clouds import installed_version, profile_of, requirements_of
-from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, answers, not_asked, skipped, together
+from gpuinfra.clouds import installed_version, requirements_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.preflight import (
+    CloudPreflight,
+    Question,
+    Requests,
+    Row,
+    State,
+    Unanswered,
+    answers,
+    not_asked,
+    skipped,
+    together,
+)
 from gpuinfra.doctor import state
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack, project_name
 
@@ -32,23 +43,25 @@ def identities(clouds: Iterable[str]) -> Iterator[Question]:
 
 
 def _identity(cloud: str) -> Iterator[Row]:
-    title = profile_of(cloud).title
-    if why := _why_not(cloud):
-        yield skipped("identity", title, why)
+    title, preflight = profile_of(cloud).title, _preflight(cloud)
+    if isinstance(preflight, str):
+        yield skipped("identity", title, preflight)
         return
     try:
-        yield from module_of(cloud, "preflight").Preflight("", {}).identity()
+        yield from preflight.Preflight("", {}).identity()
     except Unanswered as error:
         if error.state is not State.ERROR:
             raise
         yield skipped("identity", title, f"{error.found}; a rehearsal requires none", error.fix)
 
 
-def _why_not(cloud: str) -> str | None:
-    if not has_module(cloud, "preflight"):
+def _preflight(cloud: str) -> CloudPreflight | str:
+    """Return the questions of a cloud, or the reason why they cannot be asked."""
+    preflight = cloud_of(cloud).preflight
+    if preflight is None:
         return "gpuinfra has no checks for this cloud"
     absent = [name for name, _ in requirements_of(cloud) if installed_version(name) is None]
-    return f"not checked without {', '.join(absent)}" if absent else None
+    return f"not checked without {', '.join(absent)}" if absent else preflight
 
 
 def questions(stack: LoadedStack) -> Iterator[Question]:
@@ -63,9 +76,9 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
     """
     name = stack.spec.cloud
     title = profile_of(name).title
-    if why := _why_not(name):
-        return [skipped("identity", title, why)]
-    module = module_of(name, "preflight")
+    module = _preflight(name)
+    if isinstance(module, str):
+        return [skipped("identity", title, module)]
     cloud = module.Preflight(stack.spec.where.region, stack.config)
     try:
         rows = list(cloud.identity())
@@ -119,9 +132,10 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
     if not wanted:
         return {}
     name = stack.spec.cloud
-    if why := _why_not(name):
-        return dict.fromkeys(wanted, NewestImage(why=why))
-    cloud = module_of(name, "preflight").Preflight(stack.spec.where.region, stack.config)
+    module = _preflight(name)
+    if isinstance(module, str):
+        return dict.fromkeys(wanted, NewestImage(why=module))
+    cloud = module.Preflight(stack.spec.where.region, stack.config)
     try:
         refusal = next((row for row in cloud.identity() if row.state is State.ERROR), None)
     except Unanswered as error:
@@ -133,7 +147,7 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
     return {family: one or late for family, one in zip(wanted, found, strict=True)}
 
 
-def _newest(cloud: Any, family: ImageFamily) -> NewestImage:
+def _newest(cloud: Requests, family: ImageFamily) -> NewestImage:
     try:
         ref = cloud.newest_image(family)
     except Unanswered as error:

@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupReady", "NodesReady", "NodesReadyArgs", "PoolReady"]
 
-__getattr__ = lazy_exports(__name__, dict.fromkeys(__all__, "gpuinfra.handover.component"))
+__getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -1,12 +1,140 @@
-"""Connects to a cloud by name. The module and the SDK of a cloud are imported on first use."""
+"""The handover's view of a cloud: the ports of the cloud, and what the Pulumi provider serves for it. The SDK of a cloud is imported on first use."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, runtime_checkable
 
-from gpuinfra.base.registry import CLOUDS, has_module, module_of
+from gpuinfra.base.registry import CLOUDS, cloud_as
 from gpuinfra.handover.ports import CloudTerms, Ports, PortUnavailable
+from gpuinfra.handover.refusals import Refusals
+
+
+class CloudHandover(Protocol):
+    """The module `handover.ports` of a cloud."""
+
+    @property
+    def REFUSALS(self) -> Refusals:
+        """The messages with which the cloud refuses nodes."""
+        ...
+
+    @property
+    def TERMS(self) -> CloudTerms:
+        """What advice calls the things of the cloud."""
+        ...
+
+    @property
+    def TRUST_VARIABLES(self) -> tuple[str, ...]:
+        """Environment variables that change where evidence is read and what proves an identity."""
+        ...
+
+    def connect(self, region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+        """Return the ports for one region, which use the operator's credentials. Raises `PortUnavailable`."""
+        ...
+
+    def check_credentials(self) -> None:
+        """Raise `PortUnavailable` if there are certainly no credentials. Sends no request."""
+        ...
+
+
+class ServedResource(Protocol):
+    """A module with a resource type that gpuinfra's Pulumi provider serves for one cloud, because the cloud's own provider has no such type.
+
+    Requests raise `PortUnavailable`. Problems are tuples of a property and a reason.
+    """
+
+    @property
+    def TYPE(self) -> str:
+        """Pulumi type."""
+        ...
+
+    @property
+    def INPUTS(self) -> tuple[str, ...]: ...
+
+    @property
+    def OUTPUTS(self) -> tuple[str, ...]:
+        """The outputs that are not inputs. The first one is the ID of the resource."""
+        ...
+
+    @property
+    def SCHEMA(self) -> Mapping[str, object]:
+        """The resource in the schema of the provider."""
+        ...
+
+    def check_inputs(self, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
+        """Return the problems with the inputs."""
+        ...
+
+    def changes(self, state: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
+        """Return the changed inputs. Each of them replaces the resource."""
+        ...
+
+    def create(self, inputs: Mapping[str, object], cancelled: threading.Event) -> dict[str, object]:
+        """Create the resource and return its properties. Raises `ValueError` and `OSError` for wrong inputs."""
+        ...
+
+    def read(self, properties: Mapping[str, object]) -> bool:
+        """Return whether the resource still exists."""
+        ...
+
+    def delete(self, properties: Mapping[str, object]) -> str:
+        """Delete the resource. Return the reason if it cannot be deleted, otherwise an empty string."""
+        ...
+
+
+class ServedFunction(Protocol):
+    """A module with a function that gpuinfra's Pulumi provider serves for one cloud."""
+
+    @property
+    def TOKEN(self) -> str: ...
+
+    def check_inputs(self, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
+        """Return the problems with the arguments, as tuples of a property and a reason."""
+        ...
+
+    def call(self, inputs: Mapping[str, object]) -> dict[str, object]:
+        """Return the result. Raises `PortUnavailable`."""
+        ...
+
+
+@runtime_checkable
+class HandoverCloud(Protocol):
+    """A cloud as the handover and the Pulumi provider use it."""
+
+    @property
+    def handover(self) -> CloudHandover | None: ...
+
+    @property
+    def served_resources(self) -> tuple[ServedResource, ...]: ...
+
+    @property
+    def served_functions(self) -> tuple[ServedFunction, ...]: ...
+
+
+def handover_of(cloud: str) -> CloudHandover:
+    """Return the handover of a cloud. Raises `PortUnavailable` if the cloud has none."""
+    found = cloud_as(cloud, HandoverCloud).handover if cloud in CLOUDS else None
+    if found is None:
+        raise PortUnavailable(
+            f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
+        )
+    return found
+
+
+def terms_of(cloud: str) -> CloudTerms:
+    """Return what advice calls the things of a cloud. Raises `PortUnavailable`."""
+    return handover_of(cloud).TERMS
+
+
+def served_resources() -> dict[str, ServedResource]:
+    """Return the resource types that the provider serves for the clouds."""
+    return {one.TYPE: one for cloud in CLOUDS for one in cloud_as(cloud, HandoverCloud).served_resources}
+
+
+def served_functions() -> dict[str, ServedFunction]:
+    """Return the functions that the provider serves for the clouds, by token."""
+    return {one.TOKEN: one for cloud in CLOUDS for one in cloud_as(cloud, HandoverCloud).served_functions}
 
 
 def ports_of(
@@ -17,33 +145,7 @@ def ports_of(
     `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile` and `role_arn` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
-    ports: Ports = module(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
-    return ports
-
-
-def check_credentials(inputs: Mapping[str, object]) -> None:
-    """Raise `PortUnavailable` if the cloud's module can determine, without a request, that the operator has no credentials."""
-    check = getattr(module(str(inputs.get("cloud"))), "check_credentials", None)
-    if check is not None:
-        check()
-
-
-def terms_of(cloud: str) -> CloudTerms:
-    """Return what advice calls the things of a cloud. Raises `PortUnavailable`."""
-    terms: CloudTerms = module(cloud).TERMS
-    return terms
-
-
-def module(cloud: str) -> Any:
-    """Import the module that defines a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
-
-    The module is `handover.ports` in the cloud's package.
-    """
-    if cloud in CLOUDS and has_module(cloud, "handover.ports"):
-        return module_of(cloud, "handover.ports")
-    raise PortUnavailable(
-        f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
-    )
+    return handover_of(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:

@@ -1,8 +1,8 @@
-"""gpuinfra's Pulumi provider: the `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload` resources.
+"""gpuinfra's Pulumi provider: the `gpuinfra:index:NodesReady` resource, and the resources and functions that it serves for single clouds.
 
 Create and Update wait until every expected node is verified. Otherwise, they fail with the reasons. The state of a failed
 resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node appears as
-drift. Delete does nothing, because NodesReady is not a cloud resource. `upload.py` implements `Upload`.
+drift. Delete does nothing, because NodesReady is not a cloud resource.
 The servicer class is generated. `gpuinfra.provider` adds the `GpuCluster` component and starts the plugin.
 """
 
@@ -28,12 +28,9 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from gpuinfra.clouds.azure.handover import images as azure_images
-from gpuinfra.clouds.azure.handover import upload
-from gpuinfra.clouds.azure.rest import THROTTLED_S, Rest
 from gpuinfra.handover import trust, wire
 from gpuinfra.handover.causes import WaitEnd
-from gpuinfra.handover.connect import check_credentials, connect
+from gpuinfra.handover.connect import ServedResource, connect, handover_of, served_functions, served_resources
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import Gatherer
@@ -132,30 +129,33 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Invoke(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.args)
-        if request.tok != azure_images.TOKEN:
-            return abort(context, f"{request.tok} is not a function in gpuinfra; expected {azure_images.TOKEN}")
-        if wrong := azure_images.check_inputs(inputs):
+        functions = served_functions()
+        function = functions.get(request.tok)
+        if function is None:
+            return abort(context, f"{request.tok} is not a function in gpuinfra; expected {' or '.join(functions)}")
+        if wrong := function.check_inputs(inputs):
             failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
             return provider_pb2.InvokeResponse(failures=failures)
         try:
-            version = azure_images.newest(inputs, Rest(patience_s=THROTTLED_S))
+            result = function.call(inputs)
         except PortUnavailable as error:
             return abort(context, str(error))
-        answer: Any = {"return": wire.to_struct({"version": version})}  # `return` is a Python keyword.
+        answer: Any = {"return": wire.to_struct(result)}  # `return` is a Python keyword.
         return provider_pb2.InvokeResponse(**answer)
 
     # Resource
 
     def Check(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
-        wrong = upload.check_inputs(inputs) if request.type == upload.TYPE else check_inputs(request.type, inputs)
+        served = served_resources().get(request.type)
+        wrong = served.check_inputs(inputs) if served else check_inputs(request.type, inputs)
         failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
         return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
     def Diff(self, request: Any, context: Any) -> Any:
         state, news = wire.from_struct(request.olds), wire.from_struct(request.news)
-        if _is_upload(request.urn):
-            changed = replaced = upload.changes(state, news)
+        if served := _served(request.urn):
+            changed = replaced = served.changes(state, news)
         else:
             changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
             replaced = []
@@ -165,8 +165,8 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Create(self, request: Any, context: Any) -> Any:
         inputs, secret = wire.from_struct(request.properties), wire.secrets_in(request.properties)
-        if _is_upload(request.urn):
-            return self._upload(request, inputs, secret, context)
+        if served := _served(request.urn):
+            return self._create(served, request, inputs, secret, context)
         if request.preview:
             _check_credentials(inputs, context)
             return provider_pb2.CreateResponse(id="", properties=wire.to_struct(preview_properties(inputs), secret))
@@ -189,8 +189,8 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         state = wire.from_struct(request.properties)
         inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
         secret = wire.secrets_in(request.properties) | wire.secrets_in(request.inputs)
-        if _is_upload(request.urn):
-            return _read_upload(request, state, inputs, secret, context)
+        if served := _served(request.urn):
+            return _read(served, request, state, inputs, secret, context)
         if not inputs:
             return abort(
                 context,
@@ -206,24 +206,26 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Delete(self, request: Any, context: Any) -> Any:
-        if _is_upload(request.urn):
+        if served := _served(request.urn):
             try:
-                kept = upload.delete(wire.from_struct(request.properties), Rest(patience_s=THROTTLED_S))
+                kept = served.delete(wire.from_struct(request.properties))
             except PortUnavailable as error:
                 return abort(context, str(error))
             if kept:
                 self._engine.info(request.urn, kept)
         return empty_pb2.Empty()
 
-    def _upload(self, request: Any, inputs: dict[str, object], secret: frozenset[str], context: Any) -> Any:
+    def _create(
+        self, served: ServedResource, request: Any, inputs: dict[str, object], secret: frozenset[str], context: Any
+    ) -> Any:
         if request.preview:
-            properties = {**inputs, **dict.fromkeys(upload.OUTPUTS, wire.UNKNOWN)}
+            properties = {**inputs, **dict.fromkeys(served.OUTPUTS, wire.UNKNOWN)}
             return provider_pb2.CreateResponse(id="", properties=wire.to_struct(properties, secret))
         try:
-            made = upload.create(inputs, Rest(patience_s=THROTTLED_S), self._cancelled)
+            made = served.create(inputs, self._cancelled)
         except (PortUnavailable, ValueError, OSError) as error:
             return abort(context, str(error))
-        return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made, secret))
+        return provider_pb2.CreateResponse(id=str(made[served.OUTPUTS[0]]), properties=wire.to_struct(made, secret))
 
     def _wait(
         self,
@@ -277,35 +279,47 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
 
-def _is_upload(urn: str) -> bool:
-    """Return True if the URN's type is `Upload`."""
-    return urn.split("::")[2].split("$")[-1] == upload.TYPE if urn.count("::") >= 3 else False
+def _served(urn: str) -> ServedResource | None:
+    """Return the served resource type of a URN, or None if the URN is that of `NodesReady`."""
+    parts = urn.split("::")
+    return served_resources().get(parts[2].split("$")[-1]) if len(parts) > 3 else None
 
 
-def _read_upload(
-    request: Any, state: dict[str, object], inputs: dict[str, object], secret: frozenset[str], context: Any
+def _read(
+    served: ServedResource,
+    request: Any,
+    state: dict[str, object],
+    inputs: dict[str, object],
+    secret: frozenset[str],
+    context: Any,
 ) -> Any:
+    name = served.TYPE.rpartition(":")[2]
     if not state:
         return abort(
             context,
-            "an Upload cannot be imported; run `pulumi up`, which adopts an existing blob with the same content",
+            f"a resource of type {name} cannot be imported; run `pulumi up`, which adopts it if it has the same content",
         )
     try:
-        if not upload.read(state, Rest(patience_s=THROTTLED_S)):
+        if not served.read(state):
             return provider_pb2.ReadResponse(id="")
     except PortUnavailable as error:
-        return abort(context, f"cannot read the blob: {error}")
+        return abort(context, f"cannot read {request.id}: {error}")
     return provider_pb2.ReadResponse(
         id=request.id,
         properties=wire.to_struct(state, secret),
-        inputs=wire.to_struct({k: inputs[k] for k in upload.INPUTS if k in inputs}, secret),
+        inputs=wire.to_struct({k: inputs[k] for k in served.INPUTS if k in inputs}, secret),
     )
 
 
 def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return problems with the inputs, as (property, reason)."""
     if token != wire.TYPE:
-        return [("", f"{token} is not a resource type in gpuinfra; expected {wire.TYPE} or {upload.TYPE}")]
+        return [
+            (
+                "",
+                f"{token} is not a resource type in gpuinfra; expected {' or '.join((wire.TYPE, *served_resources()))}",
+            )
+        ]
     found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
     if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
         found.append(("wait", f"wait is {inputs.get('wait')!r}; allowed: {', '.join(WAITS)}"))
@@ -330,7 +344,7 @@ def _check_credentials(inputs: Mapping[str, object], context: Any) -> None:
     if inputs.get("cloud") in (None, wire.UNKNOWN):
         return
     try:
-        check_credentials(inputs)
+        handover_of(str(inputs["cloud"])).check_credentials()
     except PortUnavailable as error:
         abort(context, f"the handover requires the operator's credentials, even for a preview: {error}")
 

@@ -103,9 +103,9 @@ _CODE = re.compile(r"(?:An error occurred \()?(?P<code>[A-Z]\w+(?:\.\w+)*)(?:\) 
 
 
 class Refusals:
-    """The table of one cloud. The file is read when the first message is classified."""
+    """The table of one cloud. The file is read when the first message is classified. Without a file, the table is empty."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._path = path
 
     @cached_property
@@ -118,7 +118,7 @@ class Refusals:
                 texts=tuple(Sighting(**one) for one in row["texts"]),
                 hint=row.get("hint", ""),
             )
-            for row in json.loads(self._path.read_text(encoding="utf-8"))
+            for row in (json.loads(self._path.read_text(encoding="utf-8")) if self._path else ())
         )
 
     def of(self, message: str) -> Refusal:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from gpuinfra.clouds.azure.handover.upload import TYPE as UPLOAD
 from gpuinfra.handover.causes import WaitEnd
+from gpuinfra.handover.connect import served_resources
 from gpuinfra.handover.wire import TYPE
 
 _STRING: dict[str, object] = {"type": "string"}
 _INTEGER: dict[str, object] = {"type": "integer"}
-_UPLOAD: dict[str, object] = {
-    "container": _STRING,
-    "blob": _STRING,
-    "sha256": _STRING,
-    "source": {"$ref": "pulumi.json#/Asset"},
-}
 _ANY: dict[str, object] = {"$ref": "pulumi.json#/Any"}
 
 
@@ -68,12 +62,6 @@ def package_schema(version: str) -> dict[str, object]:
                 "properties": {**inputs, **outputs},
                 "required": [*outputs],
             },
-            UPLOAD: {
-                "description": "A file in an Azure blob storage container, uploaded under the operator's identity.",
-                "inputProperties": _UPLOAD,
-                "requiredInputs": [*_UPLOAD],
-                "properties": {**_UPLOAD, "url": _STRING},
-                "required": [*_UPLOAD, "url"],
-            },
+            **{name: served.SCHEMA for name, served in served_resources().items()},
         },
     }

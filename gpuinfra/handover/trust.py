@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from gpuinfra.handover.connect import handover_of
 from gpuinfra.handover.ports import PortUnavailable
 
 CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -22,10 +23,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def variables(cloud: str) -> tuple[str, ...]:
     """Return the variables that the handover for a cloud reads: the `TRUST_VARIABLES` of the cloud's module, and the variables for certificate authorities."""
-    from gpuinfra.handover.connect import module
-
     try:
-        return (*getattr(module(cloud), "TRUST_VARIABLES", ()), *CA_VARIABLES)
+        return (*handover_of(cloud).TRUST_VARIABLES, *CA_VARIABLES)
     except PortUnavailable:
         return ()
 

@@ -14,7 +14,7 @@ from gpuinfra.base.errors import SpecError, UsageError
 from gpuinfra.base.findings import Finding, Level, error
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone.draft import put, route_of, value_at
 from gpuinfra.rules import check
 from gpuinfra.spec.capacity import Capacity

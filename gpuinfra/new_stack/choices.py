@@ -9,11 +9,11 @@ from typing import Any
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
 from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, Answers, kind_needs, model_of
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import flow
 from gpuinfra.spec.load import parse_spec
 from gpuinfra.spec.storage import Lustre, Storage

@@ -11,9 +11,9 @@ from typing import Any
 from gpuinfra.base.errors import UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.base.stack_files import project_folder
-from gpuinfra.clouds import profile_of
 from gpuinfra.new_stack.answers import Answers
 from gpuinfra.new_stack.choices import about
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import all_fields, flow
 from gpuinfra.reference.schema import FILE as SCHEMA
 from gpuinfra.spec.capacity import Capacity

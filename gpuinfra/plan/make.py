@@ -6,22 +6,18 @@ does not affect the plan. Adding a pool does not change the names or addresses o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime
 
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of, zoning_of
-from gpuinfra.clouds.profile import CloudProfile
-from gpuinfra.cost import Cost, price
 from gpuinfra.plan.environment import environment
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.fabric_test import FabricTest, fabric_test
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.plan.machines import machines_of, zoning_of
 from gpuinfra.plan.model import (
     AuditPlan,
     BudgetPlan,
@@ -39,6 +35,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
     RolesPlan,
 )
+from gpuinfra.plan.profile import CloudProfile, planned_cloud
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
 from gpuinfra.plan.storage import created, existing_of, named
@@ -55,7 +52,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
 
     `now` is the time, which determines whether a capacity window that starts today is open. If it is None, the window is open.
     """
-    cloud = profile_of(spec.cloud)
+    cloud = planned_cloud(spec.cloud).profile
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
     zoning = zoning_of(spec)
@@ -253,29 +250,13 @@ def _existing(spec: ClusterSpec, cloud: CloudProfile) -> tuple[ExistingFileSyste
     )
 
 
-def _second_region(plan: Plan, today: date) -> float:
-    """Return the monthly price of the stack in the second region before a failover. Its resources have the cluster's tag, so the budget counts them."""
-    if plan.recovery is None or plan.recovery.mode == "cold":
-        return 0.0
-    pools = plan.pools if plan.recovery.mode == "hot" else ()
-    same = replace(plan, recovery=None, pools=pools)
-    there = price(replace(same, region=plan.recovery.region), today)
-    return (there if there.complete else price(same, today)).usd_per_month
-
-
-def derived_limit(plan: Plan, cost: Cost, today: date) -> float:
-    """Return the monthly limit of a budget in USD: `cost` and the price of the second region plus 10 percent, rounded up to a multiple of 100."""
-    month = cost.usd_per_month + _second_region(plan, today)
-    return float(max(100, math.ceil(month * 1.1 / 100) * 100))
-
-
 def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
     if "foundation" not in spec.made_layers:
         return None
     if spec.budget.limit_usd_per_month is not None:
         limit, derived = spec.budget.limit_usd_per_month, False
     else:
-        limit, derived = derived_limit(plan, price(plan, today), today), True
+        limit, derived = planned_cloud(plan.cloud).budget_limit(plan, today), True
     return BudgetPlan(
         limit_usd_per_month=limit,
         recipients=tuple(sorted(spec.budget.recipients)),

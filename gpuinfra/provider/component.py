@@ -19,7 +19,8 @@ from pulumi.provider import ConstructResult, Provider
 from pulumi.provider.server import ProviderServicer
 
 from gpuinfra.base.errors import GpuinfraError
-from gpuinfra.base.registry import module_of
+from gpuinfra.base.registry import cloud_as
+from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.clouds.existing import Existing
 from gpuinfra.clouds.operation import Operation, current_operation
 from gpuinfra.cluster import GpuCluster
@@ -94,7 +95,7 @@ def _existing(name: str, spec: ClusterSpec, given: object) -> Existing | None:
     if not isinstance(given, Mapping):
         what = "an output" if isinstance(given, pulumi.Output) else shown(given)
         raise pulumi.RunError(f"{name}: existing is {what}; allowed: a mapping whose values can be outputs")
-    kind = module_of(spec.cloud, "components.refs").Existing
+    kind = cloud_as(spec.cloud, BuiltCloud).builder.existing_type
     known = [one.name for one in fields(kind)]
     for field in given:
         if field not in known:

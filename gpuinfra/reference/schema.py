@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.model import ClusterSpec
 
 FILE = Path(__file__).parents[1] / "spec" / "schema.json"

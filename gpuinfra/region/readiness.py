@@ -15,10 +15,11 @@ from typing import Any
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError
 from gpuinfra.base.findings import Level
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
-from gpuinfra.clouds.region.second_region import second_region_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.dns import lines as name_lines
+from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line, Question
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import named
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import value_at
@@ -93,7 +94,7 @@ class Second:
                 first = ours.get(pool.name)
                 if pool.image.ref != line.name or first is None or first.source != "id":
                     continue
-                facts = second_region_of(plan.cloud)
+                facts = cloud_of(plan.cloud).second_region
                 found = facts.image(first.ref, stack.spec.where.region, plan.region) if facts else None
                 if found is not None:
                     return replace(line, fix=found[1])
@@ -159,6 +160,28 @@ def second_of(
     )
 
 
+def of_cloud(cloud: str, question: Question) -> Iterator[Line]:
+    """Return what the cloud reports. A cloud that gpuinfra cannot read has one line with the state `unread`, so its second region is never ready."""
+    lines = cloud_of(cloud).readiness(question)
+    if lines is None:
+        reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
+        lines = [Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")]
+    yield from lines
+
+
+def of_names(cloud: str, question: Question) -> Iterator[Line]:
+    """Return the lines about the DNS names of a stack."""
+    module, names = cloud_of(cloud).dns, question.recovery.names
+    if module is None or names is None:
+        return
+    try:
+        dns = module.connect(question.region, question.config)
+    except DeploymentError as problem:
+        yield Line(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
+        return
+    yield from name_lines(question, dns)
+
+
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
     """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default paths.
 
@@ -203,7 +226,7 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
     `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
     """
-    state, facts = replicas_of(resources), second_region_of(stack.spec.cloud)
+    state, facts = replicas_of(resources), cloud_of(stack.spec.cloud).second_region
     purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     for index, entry in with_bucket(stack.spec):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra.base.registry import has_module, module_of
-from gpuinfra.clouds.login import Login
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host, Hosts
 
@@ -31,13 +30,13 @@ def hosts_of(
     Port 22 is closed, so connections use the cloud's tunnel unless `direct` is set. `resources` come from the stack's state.
     `folder` receives the SSH key for this command and must exist as long as the hosts are used.
     """
-    if not has_module(cloud, "tunnel"):
+    tunnel = cloud_of(cloud).tunnel
+    if tunnel is None:
         raise UsageError(f"gpuinfra has no login for the cloud {cloud}; use --hosts FILE (docs/guides/remote.md)")
     nodes = [node for node in nodes if node.address or not direct]
     if not nodes:
         raise UsageError("the stack has no node with an address; deploy the stack first, or specify --hosts FILE")
-    tunnel = module_of(cloud, "tunnel")
-    login: Login = tunnel.login(folder, resources)
+    login = tunnel.login(folder, resources)
     hosts = []
     labels = [node.name for node in nodes]  # Clusters of one stack can have nodes of the same name.
     for node in nodes:

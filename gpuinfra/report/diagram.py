@@ -13,9 +13,10 @@ from html import escape
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted, numbers
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.connections import NODES, connections
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.connections import NODES
 from gpuinfra.plan.model import Group, NetworkPlan, Nic, Plan, PoolPlan, Subnet
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.report.plan_tables import gpus_of
 
 CARDS = 8
@@ -171,7 +172,7 @@ def _audit(plan: Plan) -> Iterator[Box]:
 
 
 def _traffic(plan: Plan) -> Iterator[Box]:
-    found = connections(plan)
+    found = tuple(dict.fromkeys(cloud_of(plan.cloud).connections(plan)))
     if not found:
         return
     limited = any(one.source == NODES != one.target for one in found)

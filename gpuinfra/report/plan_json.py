@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Finding, Level
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import Row, compare
@@ -84,7 +85,7 @@ def report_of(
     plan = make_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     ways = compare(plan, today)
-    time = ready_time(plan)
+    time = ready_time(plan, cloud_of(plan.cloud).timing)
     return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 from gpuinfra.base.findings import Finding, error, info, warn
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import entries_of, pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.window import declared, is_over, moment
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 
 def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:

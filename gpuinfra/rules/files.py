@@ -8,16 +8,16 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from gpuinfra.base.findings import Finding, error, warn
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
 from gpuinfra.plan.environment import SCRATCH_MOUNT
 from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software import tables
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import contains_key
 
 _LISTS = frozenset({"PATH", "LD_LIBRARY_PATH"})

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.base.findings import Finding, error, info, warn
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.base import defaults
 from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, Network
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
 LAST_PORT = 65535

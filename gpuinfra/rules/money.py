@@ -7,14 +7,14 @@ from datetime import date, datetime
 
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.cost.price import node_price
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.window import declared, is_before, is_over
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 
 def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:

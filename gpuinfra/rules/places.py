@@ -9,14 +9,14 @@ from datetime import date
 from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar, zoning_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import entries_of, machines_of, pools_of, similar, zoning_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.capacity import Block
 from gpuinfra.spec.kinds import capacity_not_offered
 from gpuinfra.spec.machines import described
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
 

@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.base.findings import Finding, error, info, warn
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of, zoning_of
-from gpuinfra.clouds.profile import rules_in
-from gpuinfra.clouds.region.dns import control_plane, zone_format
-from gpuinfra.clouds.timing import lustre_duration
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.plan.machines import pools_of, zoning_of
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.recovery_model import RecoveryTarget
 from gpuinfra.plan.storage import created, existing_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
 LABEL = 63
@@ -165,7 +164,8 @@ def recovery_site_time_covers_file_systems(spec: ClusterSpec, today: date) -> It
         return
     if not any(entry.kind == "lustre" for _, entry in created(spec.storage)):
         return
-    duration = lustre_duration(spec.cloud)
+    timing = cloud_of(spec.cloud).timing
+    duration = timing.durations.get(timing.lustre.type) if timing else None
     if duration and duration.seconds and declared[0].site_minutes * 60 < duration.seconds:
         what = f"is {declared[0].site_minutes}, but a file system alone takes {duration.seconds / 60:g} minutes: {duration.source}"
         yield warn("recovery.site_minutes", what, "set the measured time to create the site")
@@ -247,13 +247,15 @@ def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Fin
     names = spec.recovery.names if spec.recovery else None
     if names is None:
         return
-    known = zone_format(spec.cloud)
-    if known is None:
+    dns = cloud_of(spec.cloud).dns
+    if dns is None:
         what = f"is set, but gpuinfra does not move DNS names on {profile_of(spec.cloud).title}"
         yield error("recovery.names", what, "remove it, and change your DNS records yourself after a failover")
-    elif not re.fullmatch(known.pattern, names.zone):
+    elif not re.fullmatch(dns.ZONE.pattern, names.zone):
         yield error(
-            "recovery.names.zone", f"is {shown(names.zone)}; expected: {known.what}", "set the ID of an existing zone"
+            "recovery.names.zone",
+            f"is {shown(names.zone)}; expected: {dns.ZONE.what}",
+            "set the ID of an existing zone",
         )
 
 
@@ -283,7 +285,8 @@ def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]
     if not (declared := _declared(spec)) or declared[0].names is None:
         return
     region = spec.where.region
-    if control_plane(spec.cloud, region) == region:
+    dns = cloud_of(spec.cloud).dns
+    if dns and dns.control_plane(region) == region:
         what = (
             f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; "
             "`gpuinfra failover --resume` moves the names later"

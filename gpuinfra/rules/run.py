@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.base.findings import Finding, Level
-from gpuinfra.base.registry import CLOUDS, module_of
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import zoning_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.plan.machines import zoning_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import capacity, files, guard, money, places, recovery, shape, software, steps, storage, users
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import Rule
 from gpuinfra.spec.shown import shown
 
 COMMON: tuple[Rule, ...] = (
@@ -137,8 +138,7 @@ def _in_chosen_zones(spec: ClusterSpec) -> ClusterSpec:
 
 def cloud_rules(cloud: str) -> tuple[Rule, ...]:
     """Return the rules that apply only to this cloud."""
-    rules: tuple[Rule, ...] = module_of(cloud, "rules").RULES
-    return rules
+    return cloud_of(cloud).rules
 
 
 def all_rules() -> dict[str, Rule]:

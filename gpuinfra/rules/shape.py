@@ -8,14 +8,14 @@ from datetime import date
 
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.base.words import counted
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import entries_of, pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import local_disk_gib, object_cache_gib
 from gpuinfra.spec.base import SpecModel
 from gpuinfra.spec.kinds import storage_not_supported
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
 OWN_TAGS = 10

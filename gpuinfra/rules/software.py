@@ -8,13 +8,14 @@ from datetime import date
 
 from gpuinfra.base.findings import Finding, error
 from gpuinfra.catalog import mig
-from gpuinfra.clouds import images, profile_of
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.clouds import images
 from gpuinfra.plan.fabric_test import obstacle, one_node_is_enough
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 _PATHS = {
     "torch": "software.framework.torch",

@@ -12,7 +12,7 @@ from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Finding, Level, error, warn
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.stack_files import project_folder
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules.run import check
 from gpuinfra.spec.document import Document, read
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line

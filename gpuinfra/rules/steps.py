@@ -7,12 +7,12 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from gpuinfra.base.findings import Finding, error, warn
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.steps import NodeStep
 
 

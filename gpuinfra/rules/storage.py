@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.base.findings import Finding, error, info
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import nearest_value
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import nearest_value
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.spec.homes import SERVICE_SETTINGS, services_with, settings_of_services
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.storage import Home, Lustre
 
 _WITH_EXISTING = frozenset({"kind", "mount", "existing", "fabric", "service"})

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.base.findings import Finding, error
-from gpuinfra.clouds.profile import rules_in
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 RSA_BITS = 2048
 """Minimum length of an RSA key. NIST SP 800-131A Rev. 2, table 2 (https://doi.org/10.6028/NIST.SP.800-131Ar2)."""

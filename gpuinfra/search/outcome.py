@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.naming import logical
-from gpuinfra.base.registry import module_of
-from gpuinfra.clouds.planned import planned, priced, rows
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
-from gpuinfra.handover.connect import module, ports_of
+from gpuinfra.handover.connect import handover_of, ports_of
 from gpuinfra.handover.ports import GroupExpected
 from gpuinfra.handover.shortages import Shortage
 from gpuinfra.inventory import handovers_of, nodes_of, shortages_of
 from gpuinfra.plan.model import Group, Plan
+from gpuinfra.plan.planned import priced
 
 Resources = Sequence[Mapping[str, Any]]
 
@@ -69,7 +69,7 @@ def missing_nodes(
 
 def _refused(cloud: str, group: Group, message: str) -> Shortage:
     """Return the shortage of a group that the cloud refused to create, given the error of the engine."""
-    problem = module(cloud).REFUSALS.problem(group.name, message, None)
+    problem = handover_of(cloud).REFUSALS.problem(group.name, message, None)
     return Shortage(
         pool=group.pool, group=group.name, kind=group.kind, zone=group.zone, missing=group.count, cause=problem.cause,
         message=problem.message, hint=problem.hint,
@@ -120,7 +120,7 @@ def running_groups(cloud: str, region: str, resources: Resources) -> frozenset[s
 
 def group_types(cloud: str) -> frozenset[str]:
     """Return the Pulumi types of a cloud's node groups."""
-    return frozenset(row.type for row in vars(module_of(cloud, "resources")).values() if getattr(row, "price", None) == priced("node"))  # fmt: skip
+    return frozenset(row.type for row in cloud_of(cloud).resource_kinds if row.price == priced("node"))
 
 
 def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[str]:
@@ -138,8 +138,11 @@ def templates_in(plan: Plan, pools: Iterable[str]) -> list[str]:
     """Return the logical names of resources that exist once for each group of these pools, such as launch templates."""
     wanted, types = set(pools), group_types(plan.cloud)
     groups = tuple(f"{logical(plan.name, group.name)}-" for pool in plan.pools if pool.name in wanted for group in pool.groups)  # fmt: skip
-    table = rows(vars(module_of(plan.cloud, "resources")))
-    return [one.name for one in planned(table, plan) if one.type not in types and one.name.startswith(groups)]
+    return [
+        one.name
+        for one in cloud_of(plan.cloud).resources(plan)
+        if one.type not in types and one.name.startswith(groups)
+    ]
 
 
 def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from gpuinfra.base.errors import SpecError, UsageError, reason_of
 from gpuinfra.base.file_errors import cannot_write
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.node.journal import write_whole
+from gpuinfra.plan.machines import zoning_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.region.clone.draft import put, value_at
 from gpuinfra.region.clone.write import edited

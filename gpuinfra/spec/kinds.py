@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from gpuinfra.base.findings import Finding, error
-from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.base.registry import CLOUDS, cloud_as
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.spec.messages import listed, nearest, value_at
 from gpuinfra.spec.shown import shown
@@ -20,6 +21,25 @@ _INSTEAD = {
 _KINDS = frozenset({*CapacityKind, "lustre", *_INSTEAD})
 """Kinds of some cloud. Other words are mistakes."""
 _ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d+)\](?=\.|$)")
+
+
+class Offer(Protocol):
+    """The kinds that a cloud offers."""
+
+    title: str
+    """Name of the cloud in messages."""
+    capacity_kinds: frozenset[CapacityKind]
+    storage_kinds: frozenset[str]
+    """Kinds of storage that gpuinfra creates on this cloud."""
+
+
+class DeclaredCloud(ABC):
+    """A cloud as messages about a declaration use it."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> Offer:
+        """The kinds that the cloud offers."""
 
 
 def capacity_not_offered(kind: str, cloud: str, offered: Iterable[str]) -> tuple[str, str]:
@@ -50,7 +70,7 @@ def _about_kind(value: dict[str, Any], path: str, cloud: str) -> Finding | None:
     match = _ENTRY.match(path)
     if match is None:
         return None
-    profile = module_of(cloud, "profile").PROFILE
+    profile = cloud_as(cloud, DeclaredCloud).profile
     index = int(match["index"])
     if match["pool"] is None:
         kind, offered = value_at(value, ("storage", index, "kind")), profile.storage_kinds

@@ -22,7 +22,8 @@ from shlex import split
 from typing import Any
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.clouds.region.failover import failover_of, label
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.failover import label
 from gpuinfra.clouds.region.readiness import FAIL
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -63,7 +64,7 @@ def check_options(options: Options, region: str | None) -> None:
     if region != plan.recovery.region:
         given = f"--to is {region}" if region else "--to is missing"
         raise UsageError(f"{given}; allowed: {plan.recovery.region}, the region in recovery.region of {stack}")
-    if failover_of(plan.cloud, plan.region, plan.recovery.region, {}) is None:
+    if cloud_of(plan.cloud).failover(plan.region, plan.recovery.region, {}) is None:
         raise UsageError(
             f"a drill of {stack} is not possible yet, because gpuinfra does not support failover on {plan.cloud}; "
             f"to check the second region, run `gpuinfra ready {stack} --rehearsal`"
@@ -106,7 +107,7 @@ class _Drill:
         assert plan.recovery is not None
         assert session.loaded is not None
         assert recovery is not None
-        cloud = failover_of(plan.cloud, plan.region, plan.recovery.region, session.loaded.config)
+        cloud = cloud_of(plan.cloud).failover(plan.region, plan.recovery.region, session.loaded.config)
         assert cloud is not None
         self.session, self.plan, self.cloud = session, plan, cloud
         self.recovery: RecoveryPlan = plan.recovery

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.planned import is_counted
+from gpuinfra.plan.planned import is_counted
 from gpuinfra_rehearsal import processes
 from gpuinfra_rehearsal.events import Progress, Tail
 from gpuinfra_rehearsal.folder import Folder

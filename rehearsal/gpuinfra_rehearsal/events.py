@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds.planned import is_counted
+from gpuinfra.plan.planned import is_counted
 
 MARKUP = re.compile(r"<\{%[^%]*%\}>")
 

@@ -172,9 +172,9 @@ def _possible_in_pool(fault: Fault, pool: PoolPlan) -> None:
 
 
 def _recorded_refusal(fault: Fault, cloud: str, which: str) -> None:
-    from gpuinfra.handover.connect import module
+    from gpuinfra.handover.connect import handover_of
 
-    if module(cloud).REFUSALS.recorded(which) is None:
+    if handover_of(cloud).REFUSALS.recorded(which) is None:
         raise UsageError(
             f"--fault {fault.text}: no message of {cloud} with the kind or code {which} is recorded; docs/reference/refusals.md lists the messages"
         )

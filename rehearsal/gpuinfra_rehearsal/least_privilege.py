@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.permissions import Permissions
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec.load import LoadedStack
@@ -24,7 +25,7 @@ def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
             "--under-least-permissions requires the declaration in the stack file; this program declares the cluster in Python"
         )
     path = folder.root / "operator.json"
-    write_json(path, list(permissions_of(make_plan(loaded.spec, day)).documents))
+    write_json(path, list(cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day)).documents))
     return path
 
 
@@ -33,7 +34,7 @@ def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
     seen = cloud.ask("permissions")
     if not seen.get("restricted") or plan is None:
         return None
-    return compare(permissions_of(plan), seen)
+    return compare(cloud_of(plan.cloud).permissions(plan), seen)
 
 
 def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:

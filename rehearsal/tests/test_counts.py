@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.planned import is_counted
+from gpuinfra.plan.planned import is_counted
 from gpuinfra.report.document import report_schema
 from gpuinfra_rehearsal.events import Progress
 from tests.clouds.stacks import plan_of

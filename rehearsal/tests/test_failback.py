@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.region.failover import failover_of
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.drill import run_drill
 from gpuinfra_rehearsal.object_stores import store_of
@@ -59,7 +59,7 @@ def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
         )
         resumed = run(session, "failover", "--to", "us-east4", "--resume", "--ignore", "drain")
         assert {one["state"] for one in resumed["steps"]} == {"done"}
-        cloud = failover_of("gcp", "us-central1", "us-east4", {})
+        cloud = cloud_of("gcp").failover("us-central1", "us-east4", {})
         assert cloud is not None
         (pair,) = (one for one in cloud.pairs(own.resources()) if "scratch" in one.source)
         with applied(own.env):

@@ -7,8 +7,7 @@ import io
 
 import pytest
 
-from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra_rehearsal import least_privilege
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra_rehearsal.actions import errors_of, perform
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
@@ -24,7 +23,8 @@ def test_an_identity_that_only_reads_can_preview_and_refresh_but_not_change(
     """The permissions are sufficient for a preview and a refresh of a deployed stack, and the cloud denies a destroy."""
     up = rehearse("up", stack, "--without-nodes")
     assert up.code == 0, up.out + up.err
-    monkeypatch.setattr(least_privilege, "permissions_of", functools.partial(permissions_of, read_only=True))
+    cloud = type(cloud_of(stack.partition("-")[0]))
+    monkeypatch.setattr(cloud, "permissions", functools.partialmethod(cloud.permissions, read_only=True))
     options = Options(stack=stack, folder=up.root.parent, least_privilege=True, without_nodes=True)
     with open_session(options, view_for(io.StringIO())) as session:
         for action in ("preview", "refresh"):

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.actions import errors_of, perform
@@ -108,11 +109,11 @@ def declared(stack: str) -> str:
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_stacks_have_every_retained_type(cloud: str) -> None:
     """The stacks of the test below create each type of resource that `destroy` can retain on the cloud."""
-    table, made = module_of(cloud, "resources"), set()
+    made: set[str] = set()
     for stack in (one for one in WHERE if one.partition("-")[0] == cloud):
         spec = parse_spec(YAML(typ="safe").load(declared(stack))["config"]["gpuinfra:cluster"])
-        made |= {one.type for one in table.resources(make_plan(spec, date(2026, 11, 22))) if one.retained}
-    assert {row.type for row in table.RESOURCES if row.lifetime.retained is not None} == made
+        made |= {one.type for one in cloud_of(cloud).resources(make_plan(spec, date(2026, 11, 22))) if one.retained}
+    assert {row.type for row in cloud_of(cloud).resource_kinds if row.lifetime.retained is not None} == made
 
 
 @pytest.mark.long

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from tests.catalog.independent import FACTS, PAGE, Comparison, comparisons, list_price, page
 
 ALL = list(comparisons())

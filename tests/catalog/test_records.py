@@ -8,10 +8,10 @@ import pytest
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws import regions as aws_regions
 from gpuinfra.clouds.aws.rules import layout
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.plan.machines import machines_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 
 TODAY = date(2026, 11, 22)

@@ -21,8 +21,8 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import COMMANDS, main
 from gpuinfra.cli.complete import COMPLETED, attach, completes
 from gpuinfra.cli.completion import BEGIN, END, SHELLS, script
-from gpuinfra.clouds import profile_of
 from gpuinfra.node.xids import XIDS
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli import failback as cli
-from gpuinfra.clouds.region import failover
+from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region.readiness import FAIL, Line
 from gpuinfra.region import readiness
 from gpuinfra.region.failover.journal import Journal
@@ -27,8 +27,8 @@ def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
     """Both regions after a failover, as the command reaches them."""
     found = Returned()
     mirror = found.mirror()
-    monkeypatch.setattr(failover, "failover_of", lambda *_: mirror)
-    monkeypatch.setattr(failover, "failback_of", lambda *_: found)
+    monkeypatch.setattr(AwsCloud, "failover", lambda *_: mirror)
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: found)
     monkeypatch.setattr(cli, "exported", lambda name, **_: world._state(name))
 
     def up(engine: object, name: str, project: Path, *, again: bool, refresh: bool, keep: list[int], **_: Any) -> None:
@@ -144,6 +144,6 @@ def test_wrong_calls_are_usage_errors(returned: Returned, monkeypatch: pytest.Mo
         done = run(*words)
         assert isinstance(done.exception, UsageError), words
         assert text in str(done.exception)
-    monkeypatch.setattr(failover, "failback_of", lambda *_: None)
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: None)
     assert "does not support failover on aws" in str(run("--yes").exception)
     assert returned.calls == []

@@ -17,7 +17,7 @@ from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
-from gpuinfra.clouds.region import failover, readiness
+from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region.readiness import OK, Line
 from gpuinfra.engine.find import Engine
 from gpuinfra.region.clone.make import clone
@@ -61,9 +61,9 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
         {"type": "gpuinfra:aws:RegionClone", "outputs": {"buckets": {"scratch-0": PAIR.replica}}},
     ]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(state))
-    monkeypatch.setattr(readiness, "look", lambda *_: iter(found.lines))
+    monkeypatch.setattr("gpuinfra.region.readiness.of_cloud", lambda *_: iter(found.lines))
     monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda *_: [])
-    monkeypatch.setattr(failover, "failover_of", lambda *_: found)
+    monkeypatch.setattr(AwsCloud, "failover", lambda *_: found)
 
     def exported(name: str, *, project: Path) -> Any:
         assert project == tmp_path / "project"

@@ -18,10 +18,10 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.shipped import shipped
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli import main
-from gpuinfra.clouds import profile_of
 from gpuinfra.new_stack.answers import QUESTIONS, Answers, kind_needs, needed_fields
 from gpuinfra.new_stack.choices import choices
 from gpuinfra.new_stack.files import PROGRAM, PROJECT, stack_text
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check_stack, load_stack
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack, stack_in

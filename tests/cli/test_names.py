@@ -68,7 +68,7 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
     monkeypatch.setattr(cli, "exported", lambda name, **_: [])
     monkeypatch.setattr(cli, "verdicts", lambda resources: fleet(node(1), node(2)) if resources else [])
-    monkeypatch.setattr("gpuinfra.clouds.region.dns.dns_of", lambda *_: found)
+    monkeypatch.setattr("gpuinfra.clouds.aws.region.dns.connect", lambda *_: found)
     return found
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from gpuinfra.clouds.timing import Duration, node_steps, timing_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.timing import Duration, node_steps
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
@@ -55,7 +56,7 @@ def graph_of(stack: str) -> Graph:
 
 def seconds_of(cloud: str, stack: str, unknown: float = 0.0, quick: float = 0.0) -> Callable[[Key], float]:
     """Function that returns the seconds of a resource, including the steps on the nodes that a group launches."""
-    timing, plan = timing_of(cloud), plan_named(stack)
+    timing, plan = cloud_of(cloud).timing, plan_named(stack)
     steps = max((sum(_known(one.duration, unknown) for one in node_steps(pool)) for pool in plan.pools), default=0.0)
 
     def seconds(key: Key) -> float:

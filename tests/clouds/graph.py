@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpuinfra.clouds.planned import is_counted
+from gpuinfra.plan.planned import is_counted
 from tests.clouds.recorder import Recording, Registered
 
 PARALLEL = 16

@@ -61,7 +61,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert line.count("\n") == 1
     folder = Path("gpuinfra/clouds/meadow")
     stand_in = Path("rehearsal/gpuinfra_rehearsal/cloud/meadow")
-    assert {Path(name).parent for name in blocks} == {folder, folder / "components", stand_in}
+    assert {Path(name).parent for name in blocks} == {folder, stand_in}
     for name, text in blocks.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")

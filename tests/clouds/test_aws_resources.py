@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.clouds.planned import count
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.connections import INTERNET, NODES, Connection, connections
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.connections import INTERNET, NODES, Connection
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
@@ -134,7 +135,7 @@ STACKS = [name for cloud in RULES for name in shipped_stacks(cloud)]
 def test_a_diagram_shows_the_rules_of_the_nodes(stack: str) -> None:
     """Each connection of a plan is a rule that the components create, and each rule of the nodes is a connection."""
     plan = plan_of(stack)
-    found = shown(connections(plan))
+    found = shown(cloud_of(plan.cloud).connections(plan))
     if plan.cloud == "aws" and "site" not in plan.layers:
         assert found == set()
         return
@@ -145,7 +146,7 @@ def test_a_diagram_shows_the_rules_of_the_nodes(stack: str) -> None:
 def test_a_diagram_shows_declared_access(cloud: str) -> None:
     """Connections that the declaration allows are shown with their networks and ports."""
     spec = parse_spec(DECLARED[cloud])
-    found = shown(connections(make_plan(spec, TODAY)))
+    found = shown(cloud_of(spec.cloud).connections(make_plan(spec, TODAY)))
     assert ("in", "10.9.0.0/16", "udp" if cloud == "gcp" else "tcp", "8080") in found
     _compare(cloud, found, recording_of_spec(spec))
 
@@ -162,13 +163,13 @@ def _compare(cloud: str, found: set[Token], recording: Recording) -> None:
 def test_a_diagram_shows_the_ports_of_azure(stack: str) -> None:
     """On Azure, directions, protocols and ports are those of the rules in the nodes' security group."""
     plan = plan_of(stack)
-    assert _ports(shown(connections(plan))) == _ports(set(azure_rules(recording_of(stack))))
+    assert _ports(shown(cloud_of(plan.cloud).connections(plan))) == _ports(set(azure_rules(recording_of(stack))))
 
 
 def test_a_diagram_shows_declared_access_on_azure() -> None:
     """Declared networks and their ports are shown, and those of Bastion."""
     spec = parse_spec(DECLARED["azure"])
-    found = connections(make_plan(spec, TODAY))
+    found = tuple(cloud_of(spec.cloud).connections(make_plan(spec, TODAY)))
     rules = set(azure_rules(recording_of_spec(spec)))
     assert _ports(shown(found)) == _ports(rules)
     assert {("in", "10.8.0.0/16", "tcp", "22"), ("in", "10.9.0.0/16", "tcp", "8080")} <= shown(found) & rules

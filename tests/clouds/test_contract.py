@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.base.registry import CLOUDS, cloud_as
+from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.handover.component import _OUTPUTS as NODES_READY
 from gpuinfra.plan.model import Lifetime
 from gpuinfra.provider.schema import OUTPUTS, TYPE
@@ -60,7 +61,7 @@ def _class_of(one: Registered) -> Any:
 
 
 def _references(cloud: str) -> tuple[type[Any], type[Any]]:
-    builder = module_of(cloud, "components.cluster").Builder
+    builder = cloud_as(cloud, BuiltCloud).builder
     return builder.foundation_refs, builder.site_refs
 
 

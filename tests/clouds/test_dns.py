@@ -11,10 +11,13 @@ import pytest
 from botocore.stub import Stubber
 
 from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region import dns as aws_dns
 from gpuinfra.clouds.aws.region.dns import HOME as HOME_TYPE
 from gpuinfra.clouds.aws.region.dns import LUSTRE as LUSTRE_TYPE
 from gpuinfra.clouds.aws.region.dns import MOUNT_TARGET, AwsDns
 from gpuinfra.clouds.aws.region.dns import OPENZFS as OPENZFS_TYPE
+from gpuinfra.clouds.azure.region import dns as azure_dns
+from gpuinfra.clouds.gcp.region import dns as gcp_dns
 from gpuinfra.clouds.region import dns
 from gpuinfra.clouds.region.dns import Mounted
 from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Question
@@ -288,6 +291,6 @@ def test_records_are_changed_where_the_control_plane_is() -> None:
     """The control plane of a partition is in one Region."""
     for region, control in {"eu-west-1": "us-east-1", "us-gov-east-1": "us-gov-west-1"}.items():
         assert AwsDns(lambda *_: None, region).control_plane == control
-        assert dns.control_plane("aws", region) == control
-    assert dns.control_plane("gcp", "us-central1") == "Cloud DNS"
-    assert dns.control_plane("azure", "eastus") == "Azure Resource Manager"
+        assert aws_dns.control_plane(region) == control
+    assert gcp_dns.control_plane("us-central1") == "Cloud DNS"
+    assert azure_dns.control_plane("eastus") == "Azure Resource Manager"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of_spec

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.spec import parse_spec
@@ -67,7 +68,7 @@ def test_a_file_system_ends_only_if_everything_is_exported_automatically(cloud: 
         ends = _exports_everything(one)
         assert (one.lifetime is Lifetime.ENDS) == ends, one
         assert one.lifetime_reason
-        (row,) = [found for found in module_of(cloud, "resources").resources(plan) if found.type == TYPES[cloud][0]]
+        (row,) = [found for found in cloud_of(cloud).resources(plan) if found.type == TYPES[cloud][0]]
         assert (row.retained is None) == ends
         assert (row.lookup is None) == ends
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import similar
+from gpuinfra.plan.machines import similar
+from gpuinfra.plan.profile import profile_of
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,12 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from gpuinfra.clouds.aws.region import readiness as aws
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.region import readiness as gcp
 from gpuinfra.clouds.preflight import Unanswered, no_credentials, not_asked, ok, problem, skipped, warning
-from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line, Question, Unread, look, of_preflight
+from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line, Question, Unread, of_preflight
 from gpuinfra.plan.make import make_plan
+from gpuinfra.region.readiness import of_cloud
 from tests.clouds.gcp.discovery import document
 from tests.clouds.stacks import TODAY, spec_of
 
@@ -411,9 +413,9 @@ def test_state_without_replication_or_key_is_named_on_google_cloud() -> None:
 
 
 def test_cloud_whose_replication_cannot_be_read_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud whose package does not read the replication has one line that is not read."""
-    monkeypatch.setattr("gpuinfra.clouds.region.readiness.has_module", lambda cloud, name: False)
-    (line,) = look("aws", question("aws-recovery", ()))
+    """A cloud whose class does not read the replication has one line that is not read."""
+    monkeypatch.delattr(type(cloud_of("aws")), "readiness")
+    (line,) = of_cloud("aws", question("aws-recovery", ()))
     assert (line.state, line.topic) == (UNREAD, "replication")
 
 

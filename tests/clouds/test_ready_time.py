@@ -11,7 +11,8 @@ import pytest
 
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds import timing
-from gpuinfra.clouds.timing import ChainPart, Duration, ReadyTime, Timing, ready_time, timing_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.timing import ChainPart, Duration, ReadyTime, Timing, ready_time
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.plan_json import plan_report
@@ -31,7 +32,7 @@ def planned(cloud: str, changes: dict[str, Any]) -> Plan:
 
 def time_of(plan: Plan) -> ReadyTime:
     """The time of a plan."""
-    found = ready_time(plan)
+    found = ready_time(plan, cloud_of(plan.cloud).timing)
     assert found is not None
     return found
 
@@ -73,9 +74,9 @@ def test_a_lower_limit_is_marked() -> None:
 def test_the_known_sum_is_exact_without_unknown_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """With known durations only, the time is not a lower limit."""
     known = Duration(seconds=60, source="a test")
-    table = timing_of("aws")
+    table = cloud_of("aws").timing
     every = replace(table, durations=dict.fromkeys(table.durations, known))
-    monkeypatch.setattr(timing, "timing_of", lambda cloud: every)
+    monkeypatch.setattr(type(cloud_of("aws")), "timing", every)
     monkeypatch.setattr(timing, "STEPS", known)
     monkeypatch.setattr(timing, "FABRIC_TEST", known)
     found = time_of(plan_of("aws-p4d"))
@@ -123,22 +124,20 @@ def test_the_link_to_a_bucket_is_on_the_chain_before_the_nodes() -> None:
     ]
     assert [one.minutes for one in parts if one.type == types[-2]] == [None]
     slow = Duration(seconds=3600, source="a test")
-    table = timing_of("aws")
+    table = cloud_of("aws").timing
     found = _with(plan_of("aws-p4d"), replace(table, durations={**table.durations, types[-2]: slow}))
     assert found.minutes == pytest.approx(70.85)
 
 
 def _with(plan: Plan, table: Timing) -> ReadyTime:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "timing_of", lambda cloud: table)
+        patch.setattr(type(cloud_of(plan.cloud)), "timing", table)
         return time_of(plan)
 
 
-def test_a_cloud_without_durations_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud without `timing.py` has no time, and its plans have no section about it."""
-    monkeypatch.setattr(timing, "has_module", lambda cloud, name: False)
-    assert ready_time(plan_of("aws-p4d")) is None
-    assert timing.lustre_duration("aws") is None
+def test_a_cloud_without_durations_has_no_time() -> None:
+    """A cloud without durations has no time, and its plans have no section about it."""
+    assert ready_time(plan_of("aws-p4d"), None) is None
 
 
 def test_a_stack_without_nodes_ends_with_its_last_resource() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds.planned import Lifetime, Price, ResourceKind
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import USAGE
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.planned import Lifetime, Price, ResourceKind
 from gpuinfra.spec import read_stack
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks

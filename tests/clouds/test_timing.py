@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.base.registry import CLOUDS, module_of
-from gpuinfra.clouds.planned import ResourceKind
-from gpuinfra.clouds.timing import BURN_IN, DRIVER, STEPS, ready_time, timing_of
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.timing import BURN_IN, DRIVER, STEPS, ready_time
+from gpuinfra.plan.planned import ResourceKind
 from tests.clouds.engine_time import VARIANTS, both, end, graph_of, plan_named, seconds_of, short
 from tests.clouds.graph import Key, longest
 from tests.clouds.required import KEPT, REQUIRED
@@ -26,8 +27,8 @@ each_stack = pytest.mark.parametrize(("cloud", "stack"), STACKS, ids=[stack for 
 @functools.cache
 def rows_of(cloud: str, stack: str) -> dict[Key, ResourceKind[Any]]:
     """Resource -> its row, for each resource whose type has a duration and for the resource that waits for nodes."""
-    timing = timing_of(cloud)
-    kinds = {(one.type, one.name): one.kind for one in module_of(cloud, "resources").resources(plan_named(stack))}
+    timing = cloud_of(cloud).timing
+    kinds = {(one.type, one.name): one.kind for one in cloud_of(cloud).resources(plan_named(stack))}
     return {
         key: kind for key in graph_of(stack).resources if (kind := kinds.get(key)) and (kind.type in timing.durations or kind is timing.ready)
     }  # fmt: skip
@@ -41,7 +42,7 @@ def test_the_order_is_the_order_of_the_registered_resources(cloud: str, stack: s
         (_row(rows[key]), _row(rows[one])) for key in rows for one in found.ancestors[key] if one in rows and rows[one] != rows[key]
     }  # fmt: skip
     present = set(rows.values())
-    after = timing_of(cloud).after
+    after = cloud_of(cloud).timing.after
 
     def before(row: ResourceKind[Any]) -> Iterator[ResourceKind[Any]]:
         for one in after.get(row, ()):
@@ -64,7 +65,7 @@ def test_the_chain_is_the_longest_chain_of_the_registered_resources(cloud: str, 
     """The minutes of the plan are those of the longest chain that the engine receives, and each resource of the chain depends on the one before it."""
     found = graph_of(stack)
     expected = end(longest(found.before, seconds_of(cloud, stack)))
-    time = ready_time(plan_named(stack))
+    time = ready_time(plan_named(stack), cloud_of(stack.partition("-")[0]).timing)
     if time is None:
         assert expected == 0
         return
@@ -102,8 +103,8 @@ def test_the_simulated_time_is_close_to_the_longest_required_chain(cloud: str, s
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_durations_belong_to_the_resource_table_and_cite_a_source(cloud: str) -> None:
     """Each duration is of a type that the cloud's table has, and names a source and the day on which it was read."""
-    timing = timing_of(cloud)
-    types = {row.type for row in module_of(cloud, "resources").RESOURCES}
+    timing = cloud_of(cloud).timing
+    types = {row.type for row in cloud_of(cloud).resource_kinds}
     assert set(timing.durations) <= types
     for name, duration in [*timing.durations.items(), ("driver", DRIVER), *BURN_IN.items()]:
         assert re.search(r"(retrieved|searched|on) 20\d\d-\d\d-\d\d", duration.source), name

@@ -10,8 +10,9 @@ import pytest
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.azure import vendor as azure
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp import vendor as gcp
-from gpuinfra.clouds.vendor import Faulty, vendor_of
+from gpuinfra.clouds.vendor import Faulty
 from gpuinfra.node.checks import ALL
 from tests.clouds.gcp import discovery
 from tests.clouds.gcp.requests import Call
@@ -40,7 +41,7 @@ def faulty(cloud: str, *checks: str, xids: tuple[int, ...] = (), machine: str = 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_report_identifies_the_node_its_gpus_and_its_problem(cloud: str) -> None:
     """The text contains the instance, machine type, GPU UUIDs and serial numbers, Xids and failed checks."""
-    files = vendor_of(cloud).files(faulty(cloud, "G1", xids=(79,)))
+    files = cloud_of(cloud).vendor.files(faulty(cloud, "G1", xids=(79,)))
     text = files["aws-support.txt" if cloud == "aws" else "node.txt"]
     for part in (
         "i-0123456789abcdef0",

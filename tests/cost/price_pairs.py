@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost.price import node_price
+from gpuinfra.plan.profile import profile_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prices.md"
 ROW = re.compile(r"^\| `(?P<machine>[^`]+)` \| (?P<region>[a-z0-9-]+) \|.*$", re.M)

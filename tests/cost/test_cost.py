@@ -9,12 +9,12 @@ import pytest
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
 from gpuinfra.cost.price import node_price
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, block, declaration, gcp_recovery, lustre, pool, recovery, reserved
 

@@ -14,10 +14,10 @@ import pytest
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.price_table import PriceTable
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec, read_stack
 from tests.rules.cases import declaration
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import SpecError, UsageError
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli.prices import command
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.gcp.public_prices import FAMILIES
 from gpuinfra.cost.file import PriceFile, load
+from gpuinfra.plan.profile import profile_of
 
 RECORDINGS = Path(__file__).with_name("recordings")
 ON_DEMAND, SPOT = CapacityKind.ON_DEMAND, CapacityKind.SPOT

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gpuinfra.catalog.records import ServicePrice
-from gpuinfra.clouds import profile_of
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import rates
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec, read_stack
 from tests.rules.cases import TODAY, declaration, lustre
 

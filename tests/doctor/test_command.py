@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.base.registry import CLOUDS, has_module
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import main
 from gpuinfra.clouds import preflight as rows
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, ok
 from gpuinfra.doctor import cloud, machine, state
 from tests.doctor import aws as account
@@ -39,7 +40,7 @@ def test_without_credentials_clouds_are_skipped(
             raise rows.no_credentials("none found", "run the login")
 
     for name in CLOUDS:
-        assert has_module(name, "preflight")
+        assert cloud_of(name).preflight is not None
         monkeypatch.setattr(f"gpuinfra.clouds.{name}.preflight.Preflight", Preflight)
     assert main(["doctor", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from azure.mgmt.compute import models as compute
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws import preflight as aws
 from gpuinfra.clouds.gcp import preflight as gcp
 from gpuinfra.clouds.preflight import Unanswered
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.images import ImageFamily
 from tests.doctor import aws as account
 from tests.doctor.arm import Arm

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.node import evidence, ports
 from gpuinfra.node.checks.fabric_test import SCHEMA
 from gpuinfra.node.checks.network import FABRIC_LIBRARIES
@@ -24,6 +23,7 @@ from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import FilePlan, FileSystemPlan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.lock import LockRequest, lock
 from gpuinfra_rehearsal import devices
 from gpuinfra_rehearsal.nodes.state import hardware_of

@@ -13,7 +13,7 @@ from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.clouds.aws.profile import USER
-from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.clouds.permissions import Permissions
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import ClusterSpec, parse_spec
@@ -26,6 +26,7 @@ from gpuinfra_rehearsal.cloud.core.store import Resource
 from gpuinfra_rehearsal.least_privilege import compare
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
+from tests.permissions.needed import permissions_of
 
 STACKS = shipped_aws_stacks()
 

@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
-from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.clouds.permissions import Permissions
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra_rehearsal.cloud.core.errors import CloudError
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
@@ -23,6 +23,7 @@ from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
 from gpuinfra_rehearsal.cloud.gcp import operator as operator_gcp
 from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
+from tests.permissions.needed import permissions_of
 
 STACKS = [*shipped_stacks("azure"), *shipped_stacks("gcp")]
 OURS = ("azure-native:", "gcp:")

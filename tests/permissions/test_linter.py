@@ -12,8 +12,8 @@ import pytest
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.aws.instances import buckets
-from gpuinfra.clouds.permissions import permissions_of
 from tests.clouds.stacks import plan_of, shipped_aws_stacks
+from tests.permissions.needed import permissions_of
 
 
 @functools.cache

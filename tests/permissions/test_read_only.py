@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from gpuinfra.clouds.permissions import permissions_of
 from tests.clouds.stacks import plan_of, shipped_stacks
+from tests.permissions.needed import permissions_of
 from tests.permissions.reference import access_levels
 
 STACKS = [stack for cloud in ("aws", "azure", "gcp") for stack in shipped_stacks(cloud)]

@@ -9,10 +9,12 @@ from pathlib import Path
 import boto3
 import pytest
 
-from gpuinfra.base.registry import has_module, module_of
+from gpuinfra.clouds.aws import requests
 from gpuinfra.clouds.aws import requests as aws
+from gpuinfra.clouds.azure import permissions as azure_permissions
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp import permissions as gcp
-from gpuinfra.clouds.permissions import permissions_of
+from gpuinfra.clouds.gcp import permissions as gcp_permissions
 from gpuinfra.clouds.region.readiness import PREFLIGHT
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
@@ -20,9 +22,14 @@ from gpuinfra.spec.recovery import RecoveryNames
 from gpuinfra_rehearsal.cloud.aws import operator
 from gpuinfra_rehearsal.cloud.azure import operator as azure_operator
 from tests.clouds.stacks import TODAY, plan_of, spec_of
+from tests.permissions.needed import permissions_of
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
 FIRST, SECOND, OTHER = "us-east-2", "us-west-2", "eu-west-1"
+
+
+READY = {"aws": requests.READY, "azure": azure_permissions.READY, "gcp": gcp_permissions.READY}
+"""Requests of `gpuinfra ready` in each cloud's list of permissions."""
 
 
 def actions(stack: str) -> set[str]:
@@ -33,13 +40,12 @@ def actions(stack: str) -> set[str]:
 @pytest.mark.parametrize("cloud", RECOVERY)
 def test_requests_of_ready_are_in_the_list(cloud: str) -> None:
     """A plan with `recovery` requires the permissions of the questions that `ready` asks about the second region, and a plan without it does not."""
-    reads = module_of(cloud, "preflight").READS
+    reads = cloud_of(cloud).preflight.READS
     with_recovery = actions(RECOVERY[cloud])
     assert {action for topic in PREFLIGHT for action in reads[topic]} <= with_recovery
     spec = spec_of(RECOVERY[cloud]).model_copy(update={"recovery": None})
     without = {need.action for need in permissions_of(make_plan(spec, TODAY)).needs}
-    requests = module_of(cloud, "requests" if has_module(cloud, "requests") else "permissions")
-    added = {action for group in requests.READY.values() for action in group}
+    added = {action for group in READY[cloud].values() for action in group}
     assert added <= with_recovery
     assert len(added - without) >= 4
 
@@ -57,7 +63,7 @@ SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53", "
 @pytest.mark.parametrize("module", ["readiness", "failover", "failback", "dns"])
 def test_every_request_of_the_module_has_its_action(module: str) -> None:
     """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
-    source = (Path(aws.__file__).parent / f"{module}.py").read_text()
+    source = (Path(aws.__file__).parent / "region" / f"{module}.py").read_text()
     called = set(re.findall(r"\)?\.([a-z]+_[a-z_]+)\b", source))
     found = {}
     for service in SERVICES:

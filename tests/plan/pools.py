@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from gpuinfra.base.findings import Level
-from gpuinfra.base.registry import module_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.model import ClusterSpec
@@ -32,13 +32,13 @@ CAPACITY: dict[str, dict[str, Any]] = {
 
 def machines(cloud: str) -> list[str]:
     """The machine types of a cloud's catalog that no rule refuses on any capacity."""
-    return [name for name in module_of(cloud, "catalog").MACHINES if declared(cloud, name, "default") is not None]
+    return [name for name in profile_of(cloud).machines if declared(cloud, name, "default") is not None]
 
 
 @cache
 def declared(cloud: str, machine: str, image: str) -> ClusterSpec | None:
     """A declaration with one pool of this machine that the rules accept, or None."""
-    record = module_of(cloud, "catalog").MACHINES[machine]
+    record = profile_of(cloud).machines[machine]
     where: dict[str, Any] = {"cloud": cloud, "region": REGIONS[cloud]}
     if record.zones and where["region"] not in record.zones:
         where["region"] = next(iter(record.zones))

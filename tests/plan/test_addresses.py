@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.rules.cases import BASES

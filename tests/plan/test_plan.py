@@ -13,11 +13,11 @@ import pytest
 from gpuinfra.base import day
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.shipped import shipped
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.instances import schedule
 from gpuinfra.plan.expectation import REQUIRED
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.plan.goldens import CASES, FOLDER, plans, text

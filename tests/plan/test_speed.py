@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.findings import Level
-from gpuinfra.base.registry import module_of
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import PROBES
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.node.healthy import JOURNAL, machine, probes, state
@@ -22,9 +22,7 @@ SPEEDS = {"N5", "B2", "B3", "B5"}
 """Checks that measure a rate."""
 UNMEASURED = {"Standard_NCC40ads_H100_v5"}
 """A confidential VM encrypts each copy between host and GPU, and no public figure of its rate is known."""
-GPU_MACHINES = [
-    (cloud, name) for cloud in CLOUDS for name in machines(cloud) if module_of(cloud, "catalog").MACHINES[name].gpu
-]
+GPU_MACHINES = [(cloud, name) for cloud in CLOUDS for name in machines(cloud) if profile_of(cloud).machines[name].gpu]
 BROUGHT_BY = {
     "nvbandwidth": "75-dcgm", "dcgm": "75-dcgm", "dcgm-medium": "75-dcgm", "dcgm-long": "75-dcgm",
     "dcgm-extra-long": "75-dcgm", "heat": "75-dcgm", "fabric-manager": "35-fabric-manager",
@@ -39,7 +37,7 @@ kernel, or tools of every image. `docker` and `containerd` are not here: C1 and 
 @pytest.mark.parametrize(("cloud", "name"), GPU_MACHINES, ids=[name for _, name in GPU_MACHINES])
 def test_the_default_checks_measure_a_speed(cloud: str, name: str) -> None:
     """At least one required check compares a rate with a floor that has a source and a date."""
-    record = module_of(cloud, "catalog").MACHINES[name]
+    record = profile_of(cloud).machines[name]
     expectation: Any = planned(cloud, name, "default").expectation
     floors = {floor.check: floor for floor in record.floors}
     measured = SPEEDS & set(expectation["required"]) & set(floors)
@@ -74,7 +72,7 @@ def test_every_probe_of_an_installed_tool_is_known() -> None:
 def test_a_slow_copy_is_found_on_every_machine(cloud: str, name: str) -> None:
     """A GPU that copies at a tenth of its rate fails B5 although its link looks healthy; the other checks pass."""
     if name in UNMEASURED:
-        assert not [floor for floor in module_of(cloud, "catalog").MACHINES[name].floors if floor.check == "B5"]
+        assert not [floor for floor in profile_of(cloud).machines[name].floors if floor.check == "B5"]
         return
     wanted = machine(cloud, name)
     device_state = state("host-copy-slow", expectation=wanted)
@@ -94,7 +92,7 @@ def test_machines_without_a_speed_check_are_named() -> None:
 IMEX = [
     (cloud, name, record)
     for cloud in CLOUDS
-    for name, record in module_of(cloud, "catalog").MACHINES.items()
+    for name, record in profile_of(cloud).machines.items()
     if record.gpu and record.gpu.key.startswith("GB")
 ]
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.rules.nodes import local_zone_is_named
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.base.registry import CLOUDS, module_of
+from gpuinfra.base.registry import CLOUDS, cloud_as
+from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.provider.schema import OUTPUTS, TYPE, package_schema
 from gpuinfra.spec.model import ClusterSpec
 
@@ -46,10 +47,10 @@ def test_declaration_has_the_fields_of_its_models() -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-@pytest.mark.parametrize("layer", ["FoundationRefs", "SiteRefs"])
+@pytest.mark.parametrize("layer", ["foundation_refs", "site_refs"])
 def test_each_output_of_a_layer_is_an_output_of_the_component(cloud: str, layer: str) -> None:
     """A program in another language can export every value that a stack of the next layer reads."""
-    refs = getattr(module_of(cloud, "components.refs"), layer)
+    refs = getattr(cloud_as(cloud, BuiltCloud).builder, layer)
     names = {one.name for one in fields(refs) if one.metadata.get("output", True)}
     assert "evidence_bucket" in names or "subnet_ids" in names
     assert names <= set(OUTPUTS)

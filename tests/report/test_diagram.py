@@ -10,7 +10,7 @@ import pytest
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import main
-from gpuinfra.clouds.connections import connections
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report import diagram
@@ -47,7 +47,7 @@ def test_every_part_of_the_plan_is_drawn(stack: str) -> None:
     expected += [subnet.name for subnet in (plan.network.subnets if plan.network else ())]
     expected += [f"{entry.kind} {entry.mount}" for entry in plan.file_systems]
     expected += ["audit trail"] if plan.audit.trail else []
-    expected += [text for one in connections(plan) for text in (one.source, one.label, one.target)]
+    expected += [text for one in cloud_of(plan.cloud).connections(plan) for text in (one.source, one.label, one.target)]
     assert set(expected) <= set(shown)
     for group in (group.name for pool in plan.pools for group in pool.groups):
         assert shown.count(group) == 1, group

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.rules.run import all_rules
 from gpuinfra.rules.shape import OF_SOME_CLOUDS

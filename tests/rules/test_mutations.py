@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules.run import all_rules
 from gpuinfra.spec import parse_spec
+from gpuinfra.spec.rule import Rule
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
 
 _SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -8,10 +8,10 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from gpuinfra.base.findings import Finding, Level
-from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules import check
 from gpuinfra.rules.run import COMMON, all_rules, cloud_rules
 from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra.spec.rule import Rule
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.images import LABELS, ImageFamily, contents_text
 from gpuinfra.software.version import key
 

@@ -11,11 +11,11 @@ import gpuinfra_rehearsal
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.plan.environment import environment
 from gpuinfra.plan.facts import PoolFacts
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software import Lock, LockRequest, flavour, lock, tables
 from gpuinfra.software.images import ImageRelease
 from gpuinfra.software.version import at_least, key

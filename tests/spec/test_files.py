@@ -13,10 +13,10 @@ import pytest
 
 from gpuinfra import bundle
 from gpuinfra.base.errors import SpecError
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.files import VARIABLES
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import PoolPlan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.remote import container
 from gpuinfra.report.plan_diff import field_changes
 from gpuinfra.rules import check, load_stack

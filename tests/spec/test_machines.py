@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, declaration

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gpuinfra.base.lazy import homes_in
 from gpuinfra.base.registry import CLOUDS, folder_of
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -39,13 +40,8 @@ class Class:
 
 def exported(cloud: str) -> dict[str, str]:
     """Return the public names of a cloud's package, and the module in `components` of each."""
-    tree = ast.parse((folder_of(cloud) / "__init__.py").read_text(encoding="utf-8"))
-    (table,) = (
-        ast.literal_eval(one.value)
-        for one in tree.body
-        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "_MODULES"
-    )
-    return {name: module for module, names in table.items() for name in names}
+    homes = homes_in(folder_of(cloud) / "__init__.py")
+    return {name: module.rpartition(".")[2] for name, module in homes.items()}
 
 
 def classes(cloud: str) -> dict[str, Class]:

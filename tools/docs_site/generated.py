@@ -19,9 +19,9 @@ import components
 import gpuinfra
 from gpuinfra.base.registry import CLOUDS, folder_of
 from gpuinfra.cli import GROUPS
-from gpuinfra.clouds import profile_of
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.xids import XIDS
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.explain import Entry, known_checks, known_rules, known_steps, known_xid
 from gpuinfra.reference.fields import FieldHelp, all_fields
 from gpuinfra.report.document import report_schema

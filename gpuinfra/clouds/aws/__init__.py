@@ -34,31 +34,6 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
     from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
 
-_MODULES = {
-    "audit": (
-        "AuditTrail",
-        "AuditTrailArgs",
-        "Budget",
-        "BudgetArgs",
-        "Evidence",
-        "EvidenceArgs",
-        "Foundation",
-        "FoundationArgs",
-        "Key",
-        "KeyArgs",
-    ),
-    "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
-    "homes": ("HomeDirectories", "HomeDirectoriesArgs"),
-    "network": ("Network", "NetworkArgs"),
-    "nodes": ("NodePool", "NodePoolArgs"),
-    "openzfs": ("OpenZfsHomeDirectories", "OpenZfsHomeDirectoriesArgs"),
-    "recovery": ("RegionClone", "RegionCloneArgs", "Source"),
-    "refs": ("Existing",),
-    "roles": ("NodeRole", "NodeRoleArgs"),
-    "scope": ("Scope",),
-    "security": ("SecurityGroups", "SecurityGroupsArgs"),
-    "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
-}
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -94,6 +69,4 @@ __all__ = [
     "Source",
 ]
 
-__getattr__ = lazy_exports(
-    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
-)
+__getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -13,8 +13,8 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.clouds.planned import Found, bucket_names, find_retained
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import Found, bucket_names, find_retained
 
 if TYPE_CHECKING:
     import boto3

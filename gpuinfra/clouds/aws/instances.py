@@ -9,8 +9,8 @@ from typing import Literal
 
 from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
-from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
+from gpuinfra.plan.planned import Instance, retained_subnets
 
 WEB_PORTS = (80, 443)
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""

@@ -15,7 +15,7 @@ from gpuinfra.clouds.aws.api_errors import asked
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.preflight import Preflight
 from gpuinfra.clouds.aws.reservations import moment
-from gpuinfra.clouds.offerings import Offering, Wanted
+from gpuinfra.clouds.offerings import Offering, Search, Wanted
 from gpuinfra.clouds.preflight import Unanswered
 
 READS = ("ec2:DescribeCapacityBlockOfferings", "ec2:DescribeCapacityBlockExtensionOfferings")
@@ -28,6 +28,17 @@ PLATFORM = "Linux/UNIX"
 def allowed_days(days: int) -> int:
     """Return the length of an offering that AWS sells: 1 to 14 days, or whole weeks up to 26."""
     return max(1, days) if days <= 14 else min(182, -(-days // 7) * 7)
+
+
+def connect(region: str, config: Mapping[str, object]) -> Search:
+    """Return the search in a region."""
+    cloud = Preflight(region, config)
+
+    def find(wanted: Wanted, now: datetime) -> Iterator[Offering]:
+        cloud.find_credentials()
+        yield from search(cloud, wanted, now)
+
+    return find
 
 
 def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering]:

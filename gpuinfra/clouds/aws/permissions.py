@@ -19,8 +19,8 @@ from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
-from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import PlannedResource
 from gpuinfra.plan.recovery_model import NamesPlan
 
 POLICY_LIMIT = 6144

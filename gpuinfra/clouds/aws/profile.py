@@ -8,13 +8,12 @@ from datetime import date, timedelta
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity, TagForm
+from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -26,10 +25,10 @@ from gpuinfra.plan.model import (
     Lifetime,
     NetworkPlan,
     Nic,
-    OwnNetwork,
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity, CloudProfile, TagForm
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.window import declared, within
@@ -68,7 +67,7 @@ OPENZFS_ROOT = "/fsx"
 botocore 1.44.5, read 2026-11-27)."""
 
 
-class AwsProfile:
+class AwsProfile(CloudProfile):
     """Amazon Web Services."""
 
     name = "aws"
@@ -118,8 +117,6 @@ class AwsProfile:
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("efs", "openzfs")
-    metadata_to_guard: tuple[str, ...] = ()
-    """Empty, because the hop limit in the launch template blocks container access to the metadata service."""
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)
@@ -202,10 +199,6 @@ class AwsProfile:
             interface_endpoints=() if nat else _endpoints(spec),
             flow_log_retention_days=spec.network.flow_log_days,
         )
-
-    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """Empty, because all interfaces of a cluster use the network of its site."""
-        return ()
 
     def subnet(self, zone: str) -> str:
         return f"private-{self.zone_number(zone)}"

@@ -9,11 +9,12 @@ and contains the reason for each difference.
 
 from __future__ import annotations
 
-from gpuinfra.clouds import planned
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.instances import Lookup, by_purpose
 from gpuinfra.clouds.instances import AUDIT, budgets
-from gpuinfra.clouds.planned import (
+from gpuinfra.plan import planned
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import (
     BY_REQUEST,
     FREE,
     LOGS,
@@ -28,7 +29,6 @@ from gpuinfra.clouds.planned import (
     priced_each,
     retained,
 )
-from gpuinfra.plan.model import Plan
 
 KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "a bucket without its settings is not protected"

@@ -39,70 +39,6 @@ if TYPE_CHECKING:
     )
     from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
 
-_MODULES = {
-    "audit": (
-        "AuditTrail",
-        "AuditTrailArgs",
-        "Budget",
-        "BudgetArgs",
-        "Evidence",
-        "EvidenceArgs",
-        "Foundation",
-        "FoundationArgs",
-    ),
-    "endpoints": (
-        "Endpoints",
-        "EndpointsArgs",
-    ),
-    "homes": (
-        "HomeDirectories",
-        "HomeDirectoriesArgs",
-    ),
-    "keys": (
-        "Key",
-        "KeyArgs",
-        "Vault",
-        "VaultArgs",
-    ),
-    "netapp": (
-        "NetAppHomeDirectories",
-        "NetAppHomeDirectoriesArgs",
-    ),
-    "network": (
-        "Network",
-        "NetworkArgs",
-    ),
-    "nodes": (
-        "NodePool",
-        "NodePoolArgs",
-    ),
-    "recovery": (
-        "RegionClone",
-        "RegionCloneArgs",
-    ),
-    "refs": ("Existing",),
-    "roles": (
-        "NodeRole",
-        "NodeRoleArgs",
-    ),
-    "scope": ("Scope",),
-    "security": (
-        "SecurityGroups",
-        "SecurityGroupsArgs",
-    ),
-    "storage": (
-        "FileSystemKey",
-        "DataEndpoint",
-        "SharedFilesystem",
-        "SharedFilesystemArgs",
-    ),
-    "stores": (
-        "Lock",
-        "PrivateStore",
-        "PrivateStoreArgs",
-        "EncryptionKey",
-    ),
-}
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -144,6 +80,4 @@ __all__ = [
     "VaultArgs",
 ]
 
-__getattr__ = lazy_exports(
-    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
-)
+__getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -16,8 +16,8 @@ from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.instances import Lookup
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import Found, find_retained
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """Environment variable that selects the subscription. The Azure provider also reads it."""

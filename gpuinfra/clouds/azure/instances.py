@@ -9,8 +9,8 @@ from typing import Literal
 from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.azure import names
-from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Subnet
+from gpuinfra.plan.planned import Instance, retained_subnets
 
 EVIDENCE_CONTAINER = "evidence"
 BUNDLES = "bootstrap"

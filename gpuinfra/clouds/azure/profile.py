@@ -10,14 +10,13 @@ from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, names, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, NETAPP, NETAPP_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.region.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity, TagForm
+from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -29,10 +28,10 @@ from gpuinfra.plan.model import (
     Lifetime,
     NetworkPlan,
     Nic,
-    OwnNetwork,
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity, CloudProfile, TagForm
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import created
 from gpuinfra.plan.window import declared, within
@@ -62,7 +61,7 @@ NETAPP_LEVEL = "premium"
 """Default service level of Azure NetApp Files: 64 MiB/s for each TiB. The standard level has 16."""
 
 
-class AzureProfile:
+class AzureProfile(CloudProfile):
     """Microsoft Azure."""
 
     name = "azure"
@@ -72,7 +71,6 @@ class AzureProfile:
     """Azure, "Virtual machine sizes naming conventions": the additive feature p is an ARM CPU; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
-    scheduled_actions = ""
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -80,7 +78,6 @@ class AzureProfile:
     """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, retrieved 2026-11-21."""
     opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health.service"})
-    region_setting = None
     tag_limit = 50
     tag_form = TagForm(
         key=r"(?!(?i:azure|microsoft|windows))[^<>%&\\?/]{1,128}",
@@ -92,8 +89,6 @@ class AzureProfile:
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
     own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id", "storage.private_endpoint"})
-    selects_buckets = False
-    budget_currency: str | None = None
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("files", "netapp")
@@ -209,10 +204,6 @@ class AzureProfile:
             ssh_from=spec.access.ssh_from,
             flow_log_retention_days=spec.network.flow_log_days,
         )
-
-    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """Empty, because all interfaces of a cluster use the network of its site."""
-        return ()
 
     def subnet(self, zone: str) -> str:
         """Subnets span zones."""

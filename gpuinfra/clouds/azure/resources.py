@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuinfra.clouds import planned
 from gpuinfra.clouds.azure import instances
 from gpuinfra.clouds.azure.instances import Kind, Lookup
 from gpuinfra.clouds.instances import AUDIT, budgets
-from gpuinfra.clouds.planned import (
+from gpuinfra.plan import planned
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import (
     BY_REQUEST,
     FREE,
     LOGS,
@@ -30,7 +31,6 @@ from gpuinfra.clouds.planned import (
     priced_each,
     retained,
 )
-from gpuinfra.plan.model import Plan
 
 KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "an account without its settings is not protected"

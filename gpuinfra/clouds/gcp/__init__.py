@@ -38,30 +38,6 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
     from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 
-_MODULES = {
-    "audit": (
-        "AuditTrail",
-        "AuditTrailArgs",
-        "Budget",
-        "BudgetArgs",
-        "Evidence",
-        "EvidenceArgs",
-        "Foundation",
-        "FoundationArgs",
-    ),
-    "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
-    "firewall": ("FirewallRules", "FirewallRulesArgs", "NodeFirewallRule", "NodeFirewallRuleArgs"),
-    "health": ("NodeHealth", "NodeHealthArgs"),
-    "keys": ("Key", "KeyArgs"),
-    "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
-    "nodes": ("NodePool", "NodePoolArgs"),
-    "recovery": ("RegionClone", "RegionCloneArgs"),
-    "refs": ("Existing",),
-    "roles": ("NodeRole", "NodeRoleArgs"),
-    "scope": ("Scope",),
-    "services": ("Services", "ServicesArgs"),
-    "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
-}
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -100,6 +76,4 @@ __all__ = [
     "SharedFilesystemArgs",
 ]
 
-__getattr__ = lazy_exports(
-    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
-)
+__getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -18,8 +18,8 @@ from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.clouds.planned import Found, bucket_names, find_retained
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import Found, bucket_names, find_retained
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 SERVICE = "servicenetworking.googleapis.com"

@@ -14,8 +14,8 @@ from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
 from gpuinfra.clouds.gcp.region.recovery import APIS as REPLICATION_APIS
-from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
+from gpuinfra.plan.planned import Instance
 
 ZONAL_NETWORKS = frozenset({"roce"})
 """Networks that belong to one zone and that the cluster therefore creates. Each interface has its own subnet."""

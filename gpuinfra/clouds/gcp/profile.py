@@ -9,7 +9,6 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.images import IMAGES
@@ -18,8 +17,8 @@ from gpuinfra.clouds.gcp.region.recovery import REPLICATION
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
-from gpuinfra.clouds.machines import machines_of
-from gpuinfra.clouds.profile import BilledCapacity
+from gpuinfra.plan import planned as made
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -36,6 +35,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
+from gpuinfra.plan.profile import BilledCapacity, CloudProfile
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.window import declared, within
@@ -60,7 +60,7 @@ modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://d
 IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
-class GcpProfile:
+class GcpProfile(CloudProfile):
     """Google Cloud."""
 
     name = "gcp"
@@ -70,7 +70,6 @@ class GcpProfile:
     """Compute Engine, "Arm VMs on Compute Engine"; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
-    scheduled_actions = ""
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -80,12 +79,8 @@ class GcpProfile:
     node_units = frozenset({"gpuinfra-health-network.service"})
     region_setting = "gcp:region"
     tag_limit = 64
-    tag_form = None
-    """Tags become labels."""
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
     own_fields = frozenset({"network.machines", "software.registry"})
-    selects_buckets = False
-    budget_currency: str | None = None
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("filestore",)

@@ -8,11 +8,12 @@ collections with Google's discovery documents.
 
 from __future__ import annotations
 
-from gpuinfra.clouds import planned
 from gpuinfra.clouds.gcp import instances
 from gpuinfra.clouds.gcp.instances import Lookup, find
 from gpuinfra.clouds.instances import AUDIT, budgets
-from gpuinfra.clouds.planned import (
+from gpuinfra.plan import planned
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import (
     FREE,
     LOGS,
     OBJECTS,
@@ -25,7 +26,6 @@ from gpuinfra.clouds.planned import (
     priced_each,
     retained,
 )
-from gpuinfra.plan.model import Plan
 
 KEY_REASON = "data that a key encrypts is lost without the key"
 GRANT_REASON = "services can read encrypted data only while they have access to its key"

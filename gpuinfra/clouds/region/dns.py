@@ -1,6 +1,5 @@
 """The DNS names of a cluster that move with it to another region, and what they point to.
 
-Each cloud that supports `recovery.names` has a `dns` module with the functions `connect` and `control_plane`, and the format of its zones (`ZONE`).
 Commands change the records, not Pulumi: the two stacks of a cluster have the same names, and neither declaration states which region is in use.
 
 The names serve machines in other networks, where the own names of the file systems might not resolve. The record of a file system therefore contains
@@ -14,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Unread, asked
+from gpuinfra.clouds.region.readiness import FAIL, OK, WARN, Line, Question, Unread, asked
 from gpuinfra.plan.recovery_model import NamesPlan
 
 if TYPE_CHECKING:
@@ -98,23 +96,21 @@ class Dns(Protocol):
         ...
 
 
-def dns_of(cloud: str, region: str, config: Mapping[str, object]) -> Dns | None:
-    """Return the requests to a cloud, or None if its package has no `dns` module. `config` contains the provider settings."""
-    if not has_module(cloud, "region.dns"):
-        return None
-    found: Dns = module_of(cloud, "region.dns").connect(region, config)
-    return found
+class CloudDns(Protocol):
+    """The module `region.dns` of a cloud."""
 
+    @property
+    def ZONE(self) -> ZoneFormat:
+        """The format of the zones."""
+        ...
 
-def control_plane(cloud: str, region: str) -> str | None:
-    """Return `Dns.control_plane` for a stack in `region`, or None if the cloud has no `dns` module."""
-    return str(module_of(cloud, "region.dns").control_plane(region)) if has_module(cloud, "region.dns") else None
+    def control_plane(self, region: str) -> str:
+        """Return `Dns.control_plane` for a stack in `region`."""
+        ...
 
-
-def zone_format(cloud: str) -> ZoneFormat | None:
-    """Return the format of the zones of a cloud, or None if the cloud has no `dns` module."""
-    found: ZoneFormat | None = module_of(cloud, "region.dns").ZONE if has_module(cloud, "region.dns") else None
-    return found
+    def connect(self, region: str, config: Mapping[str, object]) -> Dns:
+        """Return the requests. `config` contains the provider settings."""
+        ...
 
 
 def by_address(entry: Mapping[str, Any]) -> Mounted:
@@ -181,20 +177,6 @@ def moved(
     found = records(dns, names, resources, verdicts)
     dns.point(names.zone, found)
     return found
-
-
-def look(cloud: str, question: Question) -> Iterator[Line]:
-    """Return the lines of `gpuinfra ready` about the names of a stack on a cloud."""
-    names = question.recovery.names
-    if names is None:
-        return
-    try:
-        dns = dns_of(cloud, question.region, question.config)
-    except DeploymentError as problem:
-        yield Line(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
-        return
-    if dns is not None:
-        yield from lines(question, dns)
 
 
 def lines(question: Question, dns: Dns) -> Iterator[Line]:

@@ -1,8 +1,5 @@
 """The requests to a cloud during a failover or a failback.
 
-Each cloud that supports `gpuinfra failover` has a `failover` module with a `connect` function, and each cloud that supports `gpuinfra failback` has
-a `failback` module with one.
-
 Each request can be repeated: the interrupted step runs again after an interruption.
 """
 
@@ -13,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.base.words import counted
 
 Resource = Mapping[str, Any]
@@ -179,19 +175,3 @@ class SuspendedGroups(Protocol):
     def start_group(self, group: str) -> None:
         """Allow a group in the first region to launch nodes. Its size does not change."""
         ...
-
-
-def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
-    """Return the requests to a cloud, or None if the cloud's package has no `failover` module. `config` contains the provider settings."""
-    if not has_module(cloud, "region.failover"):
-        return None
-    found: Failover = module_of(cloud, "region.failover").connect(region, second, config)
-    return found
-
-
-def failback_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failback | None:
-    """Return the requests to a cloud for a failback, or None if the cloud's package has no `failback` module."""
-    if not has_module(cloud, "region.failback"):
-        return None
-    found: Failback = module_of(cloud, "region.failback").connect(region, second, config)
-    return found

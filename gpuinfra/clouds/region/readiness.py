@@ -1,6 +1,6 @@
 """Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
 
-Each cloud that supports `recovery` has a `readiness` module with a `look` function, which reads the replication, the replicas, the keys and
+Each cloud that supports `recovery` reads the replication, the replicas, the keys and
 the roles that the stack's state lists. The `preflight` questions about the second region's stack are also lines. All requests
 are read-only.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.base.registry import has_module, module_of
 from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
@@ -74,15 +73,6 @@ class Question:
     def of_type(self, token: str) -> list[Resource]:
         """Return the resources of one type in the state."""
         return [one for one in self.resources if one.get("type") == token]
-
-
-def look(cloud: str, question: Question) -> Iterator[Line]:
-    """Return the lines for a cloud. A cloud without the module has one line with the state `unread`, so its second region is never ready."""
-    if not has_module(cloud, "region.readiness"):
-        reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
-        yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
-        return
-    yield from module_of(cloud, "region.readiness").look(question)
 
 
 def of_preflight(rows: Iterable[Row]) -> Iterator[Line]:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
 from typing import Protocol
 
-from gpuinfra.base.registry import has_module, module_of
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import CapacityKind, MachineType, TransferPrice
 from gpuinfra.plan.model import PoolPlan
 
 
@@ -25,18 +23,6 @@ class Manual:
     why: str
     command: str
     """Command to run. Words in capital letters, such as `BUCKET`, are placeholders for your own values."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransferPrice:
-    """Price of data that leaves a region."""
-
-    usd_per_gb: float | None
-    """Price per GB, or None if no source lists it."""
-    read: date
-    source: str
-    certain: bool = True
-    """False if the price does not come from a primary source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +103,6 @@ class SecondRegion(Protocol):
     def bucket(self, bucket: str, source: str, target: str) -> str:
         """Return the first command for the replication of a bucket. It never replaces existing replication rules."""
         ...
-
-
-def second_region_of(cloud: str) -> SecondRegion | None:
-    """Return the facts about a cloud, or None if its package has no module `second_region`."""
-    if not has_module(cloud, "region.second_region"):
-        return None
-    facts: SecondRegion = module_of(cloud, "region.second_region").SECOND_REGION
-    return facts
 
 
 def quota_totals(

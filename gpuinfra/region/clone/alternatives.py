@@ -5,9 +5,8 @@ from __future__ import annotations
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.profile import CloudProfile
-from gpuinfra.clouds.region.second_region import second_region_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.plan.profile import CloudProfile, profile_of
 from gpuinfra.region.clone.machines import cheapest, equals
 from gpuinfra.region.clone.model import Alternative
 
@@ -42,7 +41,7 @@ def _machines(machine: MachineType, nodes: int, cloud: str, region: str, *, fabr
 
 
 def _regions(machine: MachineType, nodes: int, cloud: str, source: str, wanted: str) -> list[Alternative]:
-    profile, facts = profile_of(cloud), second_region_of(cloud)
+    profile, facts = profile_of(cloud), cloud_of(cloud).second_region
     assert facts is not None
     here = facts.partition(source) if source else ""
     regions = [
@@ -72,7 +71,7 @@ def _regions(machine: MachineType, nodes: int, cloud: str, source: str, wanted: 
 def _clouds(machine: MachineType, nodes: int, cloud: str, *, fabric: bool) -> list[Alternative]:
     found = []
     for name in CLOUDS:
-        if name == cloud or second_region_of(name) is None:
+        if name == cloud or cloud_of(name).second_region is None:
             continue
         profile = profile_of(name)
         for region in sorted(profile.regions):

@@ -10,8 +10,8 @@ from typing import Any
 from gpuinfra.base.findings import Finding, error
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.region.second_region import Manual, Quota
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
 from gpuinfra.region.clone.pair import Pair

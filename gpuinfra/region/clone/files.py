@@ -10,7 +10,8 @@ from typing import Any
 
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.cost import price
-from gpuinfra.plan.make import derived_limit, make_plan
+from gpuinfra.cost.budget import derived_limit
+from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import Draft, apply, put

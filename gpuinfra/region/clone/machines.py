@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost.price import node_price
+from gpuinfra.plan.profile import CloudProfile
 
 REPLACEMENTS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.FLEX)
 """Kinds of capacity that do not use a reservation, in the order in which they replace one."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gpuinfra.base.findings import Finding, Level
 from gpuinfra.base.stack_files import stack_argument
-from gpuinfra.clouds.machines import machines_of
 from gpuinfra.cost import price
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.clone.alternatives import alternatives
 from gpuinfra.region.clone.capacity import list_quotas, set_capacity

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.profile import CloudProfile
-from gpuinfra.clouds.region.second_region import SecondRegion, second_region_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.second_region import SecondRegion
+from gpuinfra.plan.profile import CloudProfile, profile_of
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import Draft, put_given, route_of
 from gpuinfra.region.clone.model import Request
@@ -142,6 +142,6 @@ def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output
 
 def facts_of(cloud: str) -> SecondRegion:
     """Return the facts of a cloud that `request_findings` accepts."""
-    facts = second_region_of(cloud)
+    facts = cloud_of(cloud).second_region
     assert facts is not None
     return facts

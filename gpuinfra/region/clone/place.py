@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuinfra.base.findings import error
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
 from gpuinfra.region.clone.pair import Pair

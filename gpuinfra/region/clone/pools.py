@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
 from gpuinfra.region.clone.pair import Pair

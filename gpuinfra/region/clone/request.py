@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.region.second_region import second_region_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone.model import MODES, Request
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.region.clone.pair import facts_of
@@ -29,8 +29,8 @@ def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     if name not in CLOUDS:
         yield error("--cloud", f"is {shown(name)}; allowed: {', '.join(CLOUDS)}", "use one of these clouds")
         return
-    facts, cloud, region = second_region_of(name), profile_of(name), request.region
-    if facts is None or second_region_of(spec.cloud) is None:
+    facts, cloud, region = cloud_of(name).second_region, profile_of(name), request.region
+    if facts is None or cloud_of(spec.cloud).second_region is None:
         yield error(
             "--cloud",
             f"is {name}, which gpuinfra does not support as the cloud of a clone yet",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuinfra.base.findings import error, warn
-from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.region.second_region import Manual
+from gpuinfra.plan.machines import nearest_value
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.region.clone.draft import Draft
 from gpuinfra.region.clone.pair import Pair

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.base.registry import module_of
+from gpuinfra.plan.profile import profile_of
 
 SCHEMA = "gpuinfra.standin/1"
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -117,7 +117,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
     """Return the devices of a machine type from its cloud's catalog. Empty for an unknown type."""
-    machines = module_of(cloud, "catalog").MACHINES
+    machines = profile_of(cloud).machines
     machine = machines.get(machine_name)
     if machine is None:
         return {
@@ -135,7 +135,7 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
         "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
         "nvme": machine.local_disks,
         "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,
-        "nvme_model": DISK_MODELS.get(cloud) or module_of(cloud, "software").SOFTWARE.local_disk_model,
+        "nvme_model": DISK_MODELS.get(cloud) or profile_of(cloud).software.local_disk_model,
     }
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region.dns import AwsDns, connect
-from gpuinfra.clouds.permissions import permissions_of
-from gpuinfra.clouds.region.dns import Dns, NameRecord, dns_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.dns import Dns, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
@@ -22,6 +22,7 @@ from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.server import Server
 from tests.clouds.stacks import TODAY, spec_of
+from tests.permissions.needed import permissions_of
 
 ZONE, DOMAIN = "Z0123456789ABCDEFGHIJ", "train.example.internal"
 ZONES = {
@@ -60,7 +61,7 @@ def route53(operator: None) -> AwsDns:
 @pytest.fixture(params=ZONES)
 def cloud_dns(request: pytest.FixtureRequest, operator: None) -> tuple[str, Dns]:
     """A zone and the client of the program, on each cloud."""
-    found = dns_of(request.param, "us-west-2", {})
+    found = cloud_of(request.param).dns.connect("us-west-2", {})
     assert found is not None
     return ZONES[request.param], found
 
@@ -82,7 +83,7 @@ def test_records_of_a_described_zone_are_replaced(cloud: Cloud, cloud_dns: tuple
 @pytest.mark.parametrize("cloud_name", RECOVERY)
 def test_the_printed_permissions_are_sufficient(cloud: Cloud, operator: None, cloud_name: str) -> None:
     """An operator with the printed permissions reads and changes the names, and one with those of a stack without names does not."""
-    zone, dns = ZONES[cloud_name], dns_of(cloud_name, "us-west-2", {})
+    zone, dns = ZONES[cloud_name], cloud_of(cloud_name).dns.connect("us-west-2", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     spec = spec_of(RECOVERY[cloud_name])
@@ -106,7 +107,7 @@ def test_the_printed_permissions_are_sufficient(cloud: Cloud, operator: None, cl
 
 def test_records_on_azure_need_the_region_of_the_resource_group(cloud: Cloud, operator: None) -> None:
     """An outage of another region has no effect, and records can still be read."""
-    zone, dns = ZONES["azure"], dns_of("azure", "eastus", {})
+    zone, dns = ZONES["azure"], cloud_of("azure").dns.connect("eastus", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT, "region": "eastus"})
     with cloud.store.change():
@@ -121,7 +122,7 @@ def test_records_on_azure_need_the_region_of_the_resource_group(cloud: Cloud, op
 
 def test_a_global_service_changes_records_during_an_outage(cloud: Cloud, operator: None) -> None:
     """Cloud DNS does not depend on a region."""
-    zone, dns = ZONES["gcp"], dns_of("gcp", "us-central1", {})
+    zone, dns = ZONES["gcp"], cloud_of("gcp").dns.connect("us-central1", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     with cloud.store.change():
@@ -133,7 +134,7 @@ def test_a_global_service_changes_records_during_an_outage(cloud: Cloud, operato
 @pytest.mark.parametrize("other", ["login.other.internal", "login.example.internal.other"])
 def test_cloud_dns_refuses_a_name_outside_the_zone(cloud: Cloud, operator: None, other: str) -> None:
     """If Cloud DNS refuses one record of a change, it changes none of them."""
-    zone, dns = ZONES["gcp"], dns_of("gcp", "us-central1", {})
+    zone, dns = ZONES["gcp"], cloud_of("gcp").dns.connect("us-central1", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     with pytest.raises(DeploymentError, match="additions"):

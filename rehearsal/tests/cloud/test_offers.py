@@ -14,7 +14,6 @@ from gpuinfra.base import naming
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.azure import names as azure_names
 from gpuinfra.clouds.gcp import names as gcp_names
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.preflight import Row, State, ok
 from gpuinfra.clouds.region.readiness import PREFLIGHT
 from gpuinfra.doctor.cloud import live_rows
@@ -27,6 +26,7 @@ from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.server import Server
 from rehearsal.tests.cloud.conftest import Client
 from tests.clouds.stacks import plan_of
+from tests.permissions.needed import permissions_of
 
 GROUP = "/subscriptions/00000000-0000-4000-8000-00000000abcd/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g"
 STACKS: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds import profile_of
 from gpuinfra.node import nvsmi, table
 from gpuinfra.node.checks.fabric import RATE_SHARE
 from gpuinfra.node.judge import judge, verdict
+from gpuinfra.plan.profile import profile_of
 from gpuinfra_rehearsal.devices import faults, provenance
 from gpuinfra_rehearsal.devices.models import MODELS
 from gpuinfra_rehearsal.nodes.library import Library

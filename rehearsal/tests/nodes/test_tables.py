@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuinfra.clouds.aws.software import LUSTRE_KEY_FINGERPRINT
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.software import tables
 from gpuinfra_rehearsal import tools
 from gpuinfra_rehearsal.nodes.state import Instance, first_state, hardware_of
@@ -142,7 +142,7 @@ def test_repositories_are_signed_with_the_keys_of_the_lock() -> None:
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 def test_every_machine_of_a_catalog_can_be_a_node(cloud: str) -> None:
     """GPUs, fabric devices, switches and disks are found for each machine type."""
-    machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
+    machines = profile_of(cloud).machines
     for name, machine in machines.items():
         hardware = hardware_of(cloud, name)
         assert hardware["gpus"] == machine.gpus, name

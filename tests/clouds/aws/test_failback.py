@@ -11,7 +11,8 @@ from botocore.stub import Stubber
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failback as aws
-from gpuinfra.clouds.region.failover import Copy, Pair, failback_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.failover import Copy, Pair
 
 START = datetime(2026, 11, 26, tzinfo=UTC)
 PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
@@ -201,8 +202,8 @@ def test_replication_and_launches_are_enabled() -> None:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
-def test_a_cloud_without_the_module_has_no_failback(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each cloud supports a failback. A cloud whose package has no `failback` module does not."""
-    assert failback_of(cloud, "first", "second", {}) is not None
-    monkeypatch.setattr("gpuinfra.clouds.region.failover.has_module", lambda cloud, module: False)
-    assert failback_of(cloud, "first", "second", {}) is None
+def test_a_cloud_without_the_capability_has_no_failback(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cloud supports a failback. A cloud whose class has no `failback` does not."""
+    assert cloud_of(cloud).failback("first", "second", {}) is not None
+    monkeypatch.delattr(type(cloud_of(cloud)), "failback")
+    assert cloud_of(cloud).failback("first", "second", {}) is None

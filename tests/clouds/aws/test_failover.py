@@ -20,7 +20,8 @@ from botocore.stub import Stubber
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failover as aws
-from gpuinfra.clouds.region.failover import Pair, Unreachable, failover_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.failover import Pair, Unreachable
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
@@ -218,11 +219,11 @@ def test_refused_requests_are_not_unreachable(code: str, expected: type[Exceptio
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
-def test_a_cloud_without_the_module_has_no_failover(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each cloud supports a failover. A cloud whose package has no `failover` module does not."""
-    assert failover_of(cloud, "first", "second", {}) is not None
-    monkeypatch.setattr("gpuinfra.clouds.region.failover.has_module", lambda cloud, module: False)
-    assert failover_of(cloud, "first", "second", {}) is None
+def test_a_cloud_without_the_capability_has_no_failover(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cloud supports a failover. A cloud whose class has no `failover` does not."""
+    assert cloud_of(cloud).failover("first", "second", {}) is not None
+    monkeypatch.delattr(type(cloud_of(cloud)), "failover")
+    assert cloud_of(cloud).failover("first", "second", {}) is None
 
 
 def test_missing_profile_is_one_error() -> None:

@@ -10,7 +10,6 @@ import pulumi
 import pytest
 
 from gpuinfra.clouds.aws.components.refs import Existing
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import ClusterSpec
 from gpuinfra.spec.policy import Use
@@ -18,6 +17,7 @@ from gpuinfra_rehearsal.cloud.aws import operator, policy
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import OTHER_STACKS, Recording, record
 from tests.clouds.stacks import TODAY, recording_of_spec, spec_of
+from tests.permissions.needed import permissions_of
 from tests.region.clone.stacks import cloned, file_of
 
 SITE = Use(foundation="organization/gpuinfra/base", site="organization/gpuinfra/base")

@@ -13,13 +13,13 @@ from botocore.exceptions import ClientError
 
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.components import one_file_system
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.aws.reach import Out, holes, outwards
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, recording_of_spec
 from tests.oracle.claims import group
+from tests.permissions.needed import permissions_of
 from tests.rules.cases import declaration
 
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"

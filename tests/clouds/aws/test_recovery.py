@@ -14,7 +14,6 @@ from gpuinfra.base.naming import bucket_name
 from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPart, RecoveryPlan
@@ -23,6 +22,7 @@ from gpuinfra.report.plan_tables import recovery_table
 from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
+from tests.permissions.needed import permissions_of
 from tests.rules.cases import TODAY
 
 FIRST, SECOND = "us-east-2", "us-west-2"

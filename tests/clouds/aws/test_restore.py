@@ -11,13 +11,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpuinfra.clouds.aws.components import one_file_system
-from gpuinfra.clouds.permissions import permissions_of
+from gpuinfra.clouds.aws.timing import TIMING
 from gpuinfra.clouds.timing import ready_time
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import FileSystemPlan, Plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, recording_of_spec
+from tests.permissions.needed import permissions_of
 from tests.rules.cases import declaration, lustre
 
 BACKUP = "backup-0123456789abcdef0"
@@ -140,10 +141,10 @@ def test_the_days_of_automatic_backups_are_explicit(fields: dict[str, Any], days
 def test_the_plan_shows_the_backup_and_a_lower_limit_of_the_time() -> None:
     """The table shows the backup, and the time of the file system is a lower limit."""
     assert f"4,800 GiB at 250 MB/s per TiB, from {BACKUP};" in storage_text(PLAN.file_systems[0])
-    parts = {one.type: one for one in ready_time(PLAN).parts}  # type: ignore[union-attr]
+    parts = {one.type: one for one in ready_time(PLAN, TIMING).parts}  # type: ignore[union-attr]
     assert parts["aws:fsx/lustreFileSystem:LustreFileSystem"].at_least
     empty = replace(PLAN, file_systems=tuple(replace(one, restore_from=None) for one in PLAN.file_systems))
-    parts = {one.type: one for one in ready_time(empty).parts}  # type: ignore[union-attr]
+    parts = {one.type: one for one in ready_time(empty, TIMING).parts}  # type: ignore[union-attr]
     assert not parts["aws:fsx/lustreFileSystem:LustreFileSystem"].at_least
 
 

@@ -10,10 +10,11 @@ from azure.mgmt.privatedns import models
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.region.dns import AzureDns
-from gpuinfra.clouds.region.dns import Mounted, NameRecord, lines, look
+from gpuinfra.clouds.region.dns import Mounted, NameRecord, lines
 from gpuinfra.clouds.region.readiness import UNREAD, WARN, Question
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import NamesPlan
+from gpuinfra.region.readiness import of_names
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.azure.failing import SCOPE, Regions
 from tests.clouds.stacks import TODAY, plan_of, spec_of
@@ -90,11 +91,11 @@ def test_a_login_that_does_not_exist_is_unread(monkeypatch: pytest.MonkeyPatch) 
     def refused(*_: object) -> None:
         raise DeploymentError("no login")
 
-    monkeypatch.setattr("gpuinfra.clouds.region.dns.dns_of", refused)
+    monkeypatch.setattr("gpuinfra.clouds.azure.region.dns.connect", refused)
     names = NamesPlan(zone=ZONE, domain=DOMAIN, login=f"login.{DOMAIN}", mounts=())
     recovery = plan_of("azure-recovery").recovery
     assert recovery is not None
     question = Question(region="southcentralus", recovery=recovery, rpo_minutes=120, resources=[], config={})
-    assert list(look("azure", question)) == []
+    assert list(of_names("azure", question)) == []
     named = replace(question, recovery=replace(recovery, names=names))
-    assert [(one.state, one.reason) for one in look("azure", named)] == [(UNREAD, "no login")]
+    assert [(one.state, one.reason) for one in of_names("azure", named)] == [(UNREAD, "no login")]

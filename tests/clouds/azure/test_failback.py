@@ -14,7 +14,8 @@ from gpuinfra.clouds.azure.blob_list import COPY_OF, Blob
 from gpuinfra.clouds.azure.region import failback as azure
 from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import STOPPED
-from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable, failback_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable
 from tests.clouds.azure.failing import ACCOUNTS, MARK, Regions, account, blob
 from tests.clouds.azure.test_failover import DONE, PAIR, REPLICA, SOURCE
 from tests.clouds.azure.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID
@@ -179,7 +180,7 @@ def test_a_refused_copy_fails(
 
 def test_policies_and_groups_are_restored_by_the_deployment() -> None:
     """`pulumi up --refresh` creates the policies and restores the sizes, so a failback on Azure has no steps for them."""
-    found = failback_of("azure", "southcentralus", "eastus2", {})
+    found = cloud_of("azure").failback("southcentralus", "eastus2", {})
     assert isinstance(found, AzureFailback)
     assert not isinstance(found, DisabledReplication)
     assert not isinstance(found, SuspendedGroups)

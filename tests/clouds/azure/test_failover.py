@@ -14,7 +14,8 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.blob_list import Blob
 from gpuinfra.clouds.azure.region import failover as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
-from gpuinfra.clouds.region.failover import Pair, ReadOnlyReplicas, Unreachable, failover_of
+from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.failover import Pair, ReadOnlyReplicas, Unreachable
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
 from tests.clouds.azure.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
 from tests.doctor.test_azure_live import checked
@@ -43,7 +44,7 @@ def test_names_come_from_the_state() -> None:
     assert found.pairs(state)[1:] == (PAIR,)
     assert found.file_systems(state) == (FILE_SYSTEM,)
     assert isinstance(found, ReadOnlyReplicas)
-    assert isinstance(failover_of("azure", "southcentralus", "eastus2", {}), AzureFailover)
+    assert isinstance(cloud_of("azure").failover("southcentralus", "eastus2", {}), AzureFailover)
 
 
 def test_scale_set_is_scaled_to_zero() -> None:

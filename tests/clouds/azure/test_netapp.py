@@ -7,12 +7,12 @@ import json
 import re
 from typing import Any
 
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.plan.make import make_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY
+from tests.permissions.needed import permissions_of
 
 NAME, IN_EXISTING = "netapp", "netapp in an existing network"
 ACCOUNT, POOL, VOLUME, SNAPSHOTS = (

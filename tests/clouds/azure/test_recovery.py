@@ -15,7 +15,6 @@ from gpuinfra.clouds.azure import fixed, names
 from gpuinfra.clouds.azure.adopt import Subscription, retained_resources
 from gpuinfra.clouds.azure.region.recovery import BUCKETS, early_buckets
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -23,6 +22,7 @@ from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
 from tests.clouds.recorder import Recording, Registered, record
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
+from tests.permissions.needed import permissions_of
 
 FIRST, SECOND = "southcentralus", "eastus2"
 ACCOUNT, CONTAINER = "azure-native:storage:StorageAccount", "azure-native:storage:BlobContainer"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.clouds.planned import count
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, LUSTRE, VARIANTS, spec_of_variant, variant
 from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks

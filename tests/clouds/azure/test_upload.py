@@ -78,7 +78,7 @@ def inputs(tmp_path: Path) -> wire.Properties:
 
 def test_content_is_uploaded_under_its_name(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
     """The state holds the blob's real address."""
-    made = upload.create(inputs, blobs, hurry)
+    made = upload.create(inputs, hurry, blobs)
     assert made["url"] == f"{CONTAINER}/bootstrap/b.tar.gz"
     assert blobs.held == {f"{CONTAINER}/bootstrap/b.tar.gz": DATA}
     assert upload.read(made, blobs)
@@ -91,11 +91,11 @@ def test_existing_blob_is_adopted_only_with_the_same_content(
     blobs: Blobs, hurry: threading.Event, inputs: wire.Properties
 ) -> None:
     """After a lost answer the second `up` adopts its own blob; a blob with other content is an error."""
-    upload.create(inputs, blobs, hurry)
-    upload.create(inputs, blobs, hurry)
+    upload.create(inputs, hurry, blobs)
+    upload.create(inputs, hurry, blobs)
     blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] = b"evil"
     with pytest.raises(PortUnavailable, match="already exists with different content"):
-        upload.create(inputs, blobs, hurry)
+        upload.create(inputs, hurry, blobs)
     assert blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] == b"evil"
 
 
@@ -104,19 +104,19 @@ def test_gzip_file_is_identified_by_its_uncompressed_data(
 ) -> None:
     """Machines with different zlib releases upload the same bundle."""
     (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 9))
-    upload.create(inputs, blobs, hurry)
+    upload.create(inputs, hurry, blobs)
     (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 0))
-    upload.create(inputs, blobs, hurry)
+    upload.create(inputs, hurry, blobs)
 
 
 def test_late_role_assignment_is_waited_for(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
     """A new role assignment takes minutes to reach storage; one that never arrives gives Azure's error code."""
     blobs.troubles = [(403, "AuthorizationPermissionMismatch")] * 3 + [(503, "ServerBusy")]
-    upload.create(inputs, blobs, hurry)
+    upload.create(inputs, hurry, blobs)
     assert len(blobs.asked) == 5
     blobs.troubles = [(403, "AuthorizationPermissionMismatch")] * 50
     with pytest.raises(PortUnavailable, match="AuthorizationPermissionMismatch"):
-        upload.create({**inputs, "blob": "other"}, blobs, hurry)
+        upload.create({**inputs, "blob": "other"}, hurry, blobs)
 
 
 def test_blocked_network_fails_at_once_with_a_hint(
@@ -125,7 +125,7 @@ def test_blocked_network_fails_at_once_with_a_hint(
     """A firewall refusal is not retried."""
     blobs.troubles = [(403, "AuthorizationFailure")]
     with pytest.raises(PortUnavailable, match=r"network rules block this machine.*access\.evidence_from"):
-        upload.create(inputs, blobs, hurry)
+        upload.create(inputs, hurry, blobs)
     assert len(blobs.asked) == 1
 
 
@@ -152,7 +152,7 @@ def test_invalid_source_is_refused(
 ) -> None:
     """The inputs are checked before anything is sent."""
     with pytest.raises((ValueError, OSError, PortUnavailable), match=words):
-        upload.create({**inputs, **change}, blobs, hurry)
+        upload.create({**inputs, **change}, hurry, blobs)
     assert blobs.asked == []
 
 

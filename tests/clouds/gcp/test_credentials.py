@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.handover import ports as gcp
-from gpuinfra.handover.connect import check_credentials
+from gpuinfra.handover.connect import handover_of
 from gpuinfra.handover.ports import PortUnavailable
 
 USER = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
@@ -57,8 +57,8 @@ def test_a_service_account_is_impersonated(monkeypatch: pytest.MonkeyPatch) -> N
 def test_missing_credentials_name_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """A preview fails before anything is created, and an unreadable key names its variable."""
     with pytest.raises(PortUnavailable, match="GOOGLE_OAUTH_ACCESS_TOKEN"):
-        check_credentials({"cloud": "gcp"})
+        handover_of("gcp").check_credentials()
     monkeypatch.setenv("GOOGLE_CREDENTIALS", "/no/such/file.json")
     with pytest.raises(PortUnavailable, match="GOOGLE_CREDENTIALS contains neither"):
         gcp.check_credentials()
-    check_credentials({"cloud": "aws"})
+    handover_of("aws").check_credentials()

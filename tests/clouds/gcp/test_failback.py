@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.region import failback as gcp
 from gpuinfra.clouds.gcp.region import failover
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
-from gpuinfra.clouds.region.failover import Copy, Pair, failback_of
+from gpuinfra.clouds.region.failover import Copy, Pair
 from tests.clouds.gcp.asked import Google
 
 COMPUTE, STORAGE, TRANSFER = "compute.v1", "storage.v1", "storagetransfer.v1"
@@ -167,4 +168,4 @@ def test_requests_of_a_queued_group_are_deleted(google: Google) -> None:
 
 def test_google_cloud_has_a_failback() -> None:
     """The command finds the module."""
-    assert isinstance(failback_of("gcp", "us-central1", "us-east4", {}), GcpFailback)
+    assert isinstance(cloud_of("gcp").failback("us-central1", "us-east4", {}), GcpFailback)

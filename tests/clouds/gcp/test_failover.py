@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.handover.ports import GROUP as PATH
 from gpuinfra.clouds.gcp.region import failover as gcp
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
-from gpuinfra.clouds.region.failover import Pair, Unreachable, failover_of
+from gpuinfra.clouds.region.failover import Pair, Unreachable
 from gpuinfra.handover.ports import PortUnavailable
 from tests.clouds.gcp import answers
 from tests.clouds.gcp.asked import Google
@@ -265,4 +266,4 @@ def test_a_problem_of_this_machine_is_not_unreachable(one: GcpFailover, google: 
 
 def test_google_cloud_has_a_failover() -> None:
     """The command finds the module."""
-    assert isinstance(failover_of("gcp", "us-central1", "us-east4", {}), GcpFailover)
+    assert isinstance(cloud_of("gcp").failover("us-central1", "us-east4", {}), GcpFailover)

@@ -12,7 +12,6 @@ from gpuinfra.base.findings import Level
 from gpuinfra.clouds.gcp.adopt import Project
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.names import bucket
-from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
@@ -24,6 +23,7 @@ from gpuinfra.spec.model import ClusterSpec
 from tests.clouds.gcp.answers import NUMBER, PROJECT
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
+from tests.permissions.needed import permissions_of
 from tests.rules.cases import TODAY
 
 FIRST, SECOND = "us-central1", "us-east4"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.clouds.planned import count
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.variants import BASE, LUSTRE, SHARED, SHIPPED, VARIANTS, planned, recorded
 from tests.clouds.recorder import Recording

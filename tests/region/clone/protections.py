@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.readiness import BACKEND
 from gpuinfra.spec.load import read_stack
 from gpuinfra_rehearsal.cloud.azure import stores

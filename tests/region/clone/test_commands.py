@@ -9,11 +9,11 @@ import pytest
 botocore_session = pytest.importorskip("botocore.session")
 
 from gpuinfra.catalog.records import CapacityKind  # noqa: E402
-from gpuinfra.clouds import profile_of  # noqa: E402
 from gpuinfra.clouds.aws.region.second_region import SECOND_REGION as AWS  # noqa: E402
 from gpuinfra.clouds.azure.region.second_region import SECOND_REGION as AZURE  # noqa: E402
 from gpuinfra.clouds.gcp.region.second_region import SECOND_REGION as GCP  # noqa: E402
 from gpuinfra.clouds.region.second_region import SecondRegion  # noqa: E402
+from gpuinfra.plan.profile import profile_of  # noqa: E402
 
 AWS_SERVICES = {"ec2": "ec2", "service-quotas": "service-quotas", "s3api": "s3"}
 

@@ -11,9 +11,9 @@ import pytest
 from gpuinfra.base.findings import Finding, Level
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli import main
-from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.azure.region.second_region import SECOND_REGION as AZURE
 from gpuinfra.clouds.region.second_region import Manual
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone import Result
 from gpuinfra.region.clone.names import Origin, origin_of, reference_in, stack_in
 from gpuinfra.spec.load import read_stack

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gpuinfra.base.findings import Level
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds import profile_of
 from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone import MODES, Request, clone
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.rules import check

@@ -20,7 +20,6 @@ from gpuinfra.cli import ready as cli
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.clouds.preflight import Row, problem
-from gpuinfra.clouds.region import readiness
 from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import ClonedFile, Request
@@ -200,7 +199,7 @@ def run(
         return Stacks(open=opened, up="", restore="pulumi up --refresh --stack {stack}", project=lambda name: Path())
 
     monkeypatch.setattr("gpuinfra.cli.options.stacks_of", chosen)
-    monkeypatch.setattr(readiness, "look", lambda cloud, question: iter(lines))
+    monkeypatch.setattr("gpuinfra.region.readiness.of_cloud", lambda cloud, question: iter(lines))
     monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda stack, topics: rows)
     return CliRunner().invoke(cli.command, [str(path), *words], standalone_mode=False)
 

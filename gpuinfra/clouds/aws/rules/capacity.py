@@ -8,11 +8,11 @@ from datetime import date, datetime, timedelta
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import pools_of
 from gpuinfra.spec.capacity import Block, Reserved, Spot
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 BLOCK_MOST_NODES = 64
 BLOCK_MOST_DAYS = 182

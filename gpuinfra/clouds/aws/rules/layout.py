@@ -11,9 +11,9 @@ from datetime import date
 
 from gpuinfra.base.findings import Finding, error
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import pools_of
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 FABRIC_KINDS = frozenset({"efa", "efa-only", "rdma"})
 

@@ -11,11 +11,11 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import images
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES, partition
-from gpuinfra.clouds.machines import machines_of, pools_of, zoning_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import machines_of, pools_of, zoning_of
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 
 IMAGE = re.compile(r"ami-[a-z0-9]+|/aws/service/[A-Za-z0-9_./-]+")
 """An AMI ID, or the name of a public parameter

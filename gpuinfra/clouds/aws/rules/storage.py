@@ -9,10 +9,10 @@ from datetime import date
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, OPENZFS_ROOT, PROFILE, TIERS, dns_name, exports_everything
 from gpuinfra.clouds.aws.regions import WITHOUT_OPENZFS
-from gpuinfra.clouds.machines import machines_of, nearest_value
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import machines_of, nearest_value
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 

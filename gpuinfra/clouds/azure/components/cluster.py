@@ -34,9 +34,9 @@ from gpuinfra.clouds.azure.instances import (
 )
 from gpuinfra.clouds.azure.names import container_parts
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
-from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.planned import retained_subnets
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 

@@ -16,8 +16,8 @@ from pulumi_azure_native import authorization
 
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.planned import ResourceKind
 
 CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 """Key Vault Crypto Service Encryption User: reads key metadata, and wraps and unwraps keys."""

@@ -7,7 +7,7 @@ from pulumi_azure_native import resources
 
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import Lookup
-from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.planned import ResourceKind
 
 
 def resource_group(

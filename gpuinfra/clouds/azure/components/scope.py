@@ -16,8 +16,8 @@ from gpuinfra.clouds import scope as shared
 from gpuinfra.clouds.already_exists import already_exists_hook
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.propagation import propagation_hook
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
+from gpuinfra.plan.planned import ResourceKind
 
 KEY = "azure-native:keyvault:Key"
 """A key has the location of its vault."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuinfra.clouds.azure.rest import Rest
+from gpuinfra.clouds.azure.rest import THROTTLED_S, Rest
 from gpuinfra.handover.ports import PortUnavailable
 
 TOKEN = "gpuinfra:index:azureImageVersion"
@@ -20,6 +20,11 @@ def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
     return [
         (name, f"{name} is missing") for name in INPUTS if not isinstance(inputs.get(name), str) or not inputs[name]
     ]
+
+
+def call(inputs: Mapping[str, object]) -> dict[str, object]:
+    """Return the newest version as the result of the function."""
+    return {"version": newest(inputs, Rest(patience_s=THROTTLED_S))}
 
 
 def newest(inputs: Mapping[str, object], rest: Rest) -> str:

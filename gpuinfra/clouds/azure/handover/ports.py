@@ -75,6 +75,10 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     )
 
 
+def check_credentials() -> None:
+    """Do nothing: only a request shows whether there are credentials."""
+
+
 class ScaleSets:
     """Members of scale sets."""
 

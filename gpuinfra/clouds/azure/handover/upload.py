@@ -17,13 +17,27 @@ from urllib.parse import quote
 
 import pulumi
 
-from gpuinfra.clouds.azure.rest import Answer, Refused, Rest, raise_for
+from gpuinfra.clouds.azure.rest import THROTTLED_S, Answer, Refused, Rest, raise_for
 from gpuinfra.handover import wire
 from gpuinfra.handover.ports import PortUnavailable
 
 TYPE = "gpuinfra:index:Upload"
 INPUTS = ("container", "blob", "sha256", "source")
 OUTPUTS = ("url",)
+_STRING: dict[str, object] = {"type": "string"}
+_INPUT_SCHEMA: dict[str, object] = {
+    "container": _STRING,
+    "blob": _STRING,
+    "sha256": _STRING,
+    "source": {"$ref": "pulumi.json#/Asset"},
+}
+SCHEMA: dict[str, object] = {
+    "description": "A file in an Azure blob storage container, uploaded under the operator's identity.",
+    "inputProperties": _INPUT_SCHEMA,
+    "requiredInputs": [*INPUTS],
+    "properties": {**_INPUT_SCHEMA, "url": _STRING},
+    "required": [*INPUTS, *OUTPUTS],
+}
 MAX_BYTES = 256 * 1024 * 1024
 """Maximum body size of one Put Blob request that older service versions accept."""
 PATIENCE_S = 600.0
@@ -83,12 +97,13 @@ def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str
     return [name for name in INPUTS if name != "source" and state.get(name) != news.get(name)]
 
 
-def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event) -> wire.Properties:
+def create(inputs: Mapping[str, object], cancelled: threading.Event, rest: Rest | None = None) -> dict[str, object]:
     """Upload the blob. Raises `PortUnavailable` with the message from Azure, or ValueError if the content does not match the hash."""
     body = _content(inputs.get("source"))
     found = _digest(body)
     if found != inputs["sha256"]:
         raise ValueError(f"the source of {inputs['blob']} has SHA-256 {found}, but sha256 is {inputs['sha256']}")
+    rest = rest or _rest()
     url = _url(inputs, rest)
     headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream", "If-None-Match": "*"}
     answer = _send_with_retry(lambda: rest.blob("PUT", url, headers, body), cancelled)
@@ -103,14 +118,16 @@ def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event)
     return {**inputs, "url": _address(inputs)}
 
 
-def read(properties: Mapping[str, object], rest: Rest) -> bool:
+def read(properties: Mapping[str, object], rest: Rest | None = None) -> bool:
     """Return True if the blob still exists."""
+    rest = rest or _rest()
     answer = rest.blob("HEAD", _url(properties, rest))
     return answer.status != 404 and bool(raise_for(answer))
 
 
-def delete(properties: Mapping[str, object], rest: Rest) -> str:
+def delete(properties: Mapping[str, object], rest: Rest | None = None) -> str:
     """Delete the blob. Returns the reason if it cannot be deleted, otherwise an empty string."""
+    rest = rest or _rest()
     answer = rest.blob("DELETE", _url(properties, rest))
     if answer.status == 404:
         return ""
@@ -121,6 +138,10 @@ def delete(properties: Mapping[str, object], rest: Rest) -> str:
             return f"{_address(properties)} stays in the container: an immutability policy protects it"
         raise
     return ""
+
+
+def _rest() -> Rest:
+    return Rest(patience_s=THROTTLED_S)
 
 
 def _content(source: object) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date
 from shlex import quote
 
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import CapacityKind, MachineType, TransferPrice
 from gpuinfra.clouds.azure.profile import URN
 from gpuinfra.clouds.azure.region.recovery import REGIONAL_IMAGE, REPLICATION, azure_cloud, image_copy, quota_request
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
-from gpuinfra.clouds.region.second_region import Quota, ReplicationLag, TransferPrice
+from gpuinfra.clouds.region.second_region import Quota, ReplicationLag
 
 _READ = date(2026, 11, 21)
 

@@ -12,14 +12,14 @@ from gpuinfra.clouds import images
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, URN, file_system_limit
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK, WITHOUT_ZONES
 from gpuinfra.clouds.azure.rules import access, homes
-from gpuinfra.clouds.machines import nearest_value, pools_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import nearest_value, pools_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.storage import Home
 
 RESERVED_ADDRESSES = 5

@@ -11,11 +11,11 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, NETAPP_SUBNET, WORKSPACE_DAYS
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME, STORAGE_SUBNET, node_subnet
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
-from gpuinfra.clouds.profile import rules_in
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 

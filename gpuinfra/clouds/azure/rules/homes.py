@@ -10,8 +10,8 @@ from gpuinfra.base.findings import Finding, error
 from gpuinfra.clouds.azure.names import is_netapp_volume, share_parts
 from gpuinfra.clouds.azure.profile import netapp
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
-from gpuinfra.clouds.profile import rules_in
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home
 

@@ -14,8 +14,8 @@ import pulumi_gcp as gcp
 
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.planned import ResourceKind
 
 ROTATION = "7776000s"
 """90 days, the longest rotation period that CIS 1.10 allows."""

@@ -21,7 +21,7 @@ from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.gcp.instances import BUCKET_ACCESS, replica_purpose
-from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.planned import ResourceKind
 
 PERMISSIONS = {
     "events": ("pubsub.subscriptions.consume", "pubsub.subscriptions.create", "pubsub.topics.create"),

@@ -16,8 +16,8 @@ import pulumi_gcp as gcp
 from gpuinfra.clouds import scope
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
-from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
+from gpuinfra.plan.planned import ResourceKind
 
 LABELS = ("labels", "user_labels", "resource_labels")
 """Names of the arguments for labels. The name depends on the service."""

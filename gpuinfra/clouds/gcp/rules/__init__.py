@@ -12,13 +12,13 @@ from gpuinfra.clouds import images
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, IMAGE_PATH, PROFILE, SERVICE_ADDRESSES
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
-from gpuinfra.clouds.machines import nearest_value, pools_of, zoning_of
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import nearest_value, pools_of, zoning_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import ObjectMount
 

@@ -11,11 +11,11 @@ from gpuinfra.base.findings import Finding, error, info
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
-from gpuinfra.clouds.machines import machines_of, similar
-from gpuinfra.clouds.profile import rules_in
+from gpuinfra.plan.machines import machines_of, similar
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra.handover.connect import module
+from gpuinfra.handover.connect import handover_of
 from gpuinfra_rehearsal.cloud.core.store import Store
 
 _CALLS = ("error", "partial", "lost")
@@ -118,7 +118,7 @@ class Faults:
         """Return code and message if the cloud refuses to launch a node, or None. Counts the attempt. The code is empty if the recorded message has none."""
         for one in self._of("refused", words=words):
             if one.n is None or self._store.next(f"fault {one.text}") <= one.n:
-                found: tuple[str, str] | None = module(cloud).REFUSALS.recorded(one.which)
+                found = handover_of(cloud).REFUSALS.recorded(one.which)
                 if found is not None:
                     return found
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuinfra.base.registry import module_of
+from gpuinfra.plan.profile import profile_of
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -28,7 +28,7 @@ def zones(cloud: str, machine: str, region: str, every: Sequence[str]) -> Sequen
 
     A machine type without a record or with unknown zones is offered in every zone.
     """
-    record = module_of(cloud, "catalog").MACHINES.get(machine)
+    record = profile_of(cloud).machines.get(machine)
     if record is None or not record.zones:
         return every
     found: Sequence[str] | None = record.zones.get(region)

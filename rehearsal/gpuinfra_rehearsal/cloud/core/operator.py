@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.clouds.planned import Actions
+from gpuinfra.plan.planned import Actions
 from gpuinfra_rehearsal.cloud.core import registry
 from gpuinfra_rehearsal.cloud.core.errors import CloudError
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds import profile_of
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.machines import described

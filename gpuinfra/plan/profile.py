@@ -1,21 +1,25 @@
-"""The protocol for the profile of a cloud: fields for facts and methods for decisions that differ between clouds.
+"""What plans and prices need of a cloud. `CloudProfile` has fields for facts and methods for decisions that differ between clouds.
 
 A profile is pure: it does not import an SDK and does not make any calls.
 Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
+`gpuinfra.clouds.cloud` defines the other capabilities of a cloud.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from types import FunctionType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.base.registry import cloud_as
+from gpuinfra.catalog.records import MachineType, ServicePrice, TransferPrice
+from gpuinfra.spec.kinds import DeclaredCloud, Offer
 
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
+    from gpuinfra.catalog.public import PublicPrices
     from gpuinfra.plan.model import (
         Decision,
         Disk,
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
         OwnNetwork,
         Plan,
     )
+    from gpuinfra.plan.planned import PlannedResource
     from gpuinfra.plan.recovery import Replication
     from gpuinfra.plan.zones import Zoning
     from gpuinfra.software.cloud import CloudSoftware
@@ -36,19 +41,6 @@ if TYPE_CHECKING:
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
-
-
-Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
-"""A rule is a function that takes a declaration and a date, and yields findings."""
-
-
-def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """Return the public functions that a module defines, in order of definition: `RULES = rules_in(vars())`."""
-    return tuple(
-        one
-        for name, one in module.items()
-        if isinstance(one, FunctionType) and one.__module__ == module["__name__"] and not name.startswith("_")
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,50 +73,46 @@ class TagForm:
     """Description of the allowed keys and values, for messages."""
 
 
-class CloudProfile(Protocol):
-    """The profile of a cloud."""
+class CloudProfile(Offer, Protocol):
+    """The profile of a cloud. Facts with a value here are optional."""
 
     name: str
-    title: str
     machines: Mapping[str, MachineType]
     arm64_names: str
     """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
-    capacity_kinds: frozenset[CapacityKind]
-    scheduled_actions: str
+    scheduled_actions: str = ""
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
-    service_prices: tuple[ServicePrice, ...]
+    service_prices: tuple[ServicePrice, ...] = ()
     software: CloudSoftware
     """Facts that determine the software on nodes."""
-    image_families: tuple[ImageFamily, ...]
+    image_families: tuple[ImageFamily, ...] = ()
     """Records of the GPU images that the cloud publishes."""
     user_data_limit: int
     """Upper limit for user data, exclusive, in bytes before base64 encoding."""
-    opt_in_zones: frozenset[str]
+    opt_in_zones: frozenset[str] = frozenset()
     """Zones that an account must enable first, such as Local Zones. The plan never chooses such a zone."""
-    node_units: frozenset[str]
+    node_units: frozenset[str] = frozenset()
     """Units in `bootstrap/units` that only nodes of this cloud run."""
-    region_setting: str | None
+    region_setting: str | None = None
     """Pulumi provider setting for the region, such as `aws:region`, or None."""
     tag_limit: int
-    tag_form: TagForm | None
+    tag_form: TagForm | None = None
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
-    storage_kinds: frozenset[str]
-    """Kinds of storage that gpuinfra creates on this cloud."""
     home_services: tuple[str, ...]
     """Services for home directories on this cloud. The first one is the default. `gpuinfra/spec/homes.py` lists the settings of each service."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
-    own_fields: frozenset[str]
+    own_fields: frozenset[str] = frozenset()
     """Fields of `gpuinfra.rules.shape.OF_SOME_CLOUDS` that this cloud uses, such as `software.registry`."""
-    selects_buckets: bool
+    selects_buckets: bool = False
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
-    budget_currency: str | None
+    budget_currency: str | None = None
     """The only currency of a budget, as an ISO 4217 code, or None if it is the currency of the billing account."""
-    replication: Replication | None
+    replication: Replication | None = None
     """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
-    metadata_to_guard: tuple[str, ...]
+    metadata_to_guard: tuple[str, ...] = ()
     """Metadata service addresses that nodes block for containers. Empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
@@ -141,7 +129,7 @@ class CloudProfile(Protocol):
 
     def group_limit(self, machine: MachineType) -> int | None:
         """Return the maximum number of nodes in a group of this machine type, or None if there is no limit."""
-        ...
+        return None
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
         """Return the network interfaces of a node."""
@@ -167,7 +155,7 @@ class CloudProfile(Protocol):
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
         """Return the networks that belong to the cluster instead of its site. Empty on most clouds."""
-        ...
+        return ()
 
     def subnet(self, zone: str) -> str:
         """Return the name of the node subnet in a zone."""
@@ -194,3 +182,39 @@ class CloudProfile(Protocol):
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """Return the resources that `destroy` retains."""
         ...
+
+
+class PlannedCloud(DeclaredCloud):
+    """A cloud as plans and prices use it."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> CloudProfile:
+        """The decisions that differ between clouds."""
+
+    @property
+    def public_prices(self) -> PublicPrices | None:
+        """The price files that the cloud publishes, for `gpuinfra prices update`."""
+        return None
+
+    def resources(self, plan: Plan) -> tuple[PlannedResource[Any], ...]:
+        """Return the resources that a plan creates. They determine its price."""
+        return ()
+
+    @abstractmethod
+    def transfer_price(self, source: str, target: str) -> TransferPrice | None:
+        """Return the price of data from one region to another, or None if the cloud has no second regions."""
+
+    @abstractmethod
+    def budget_limit(self, plan: Plan, today: date) -> float:
+        """Return the limit of the budget in USD a month if the declaration has none."""
+
+
+def planned_cloud(cloud: str) -> PlannedCloud:
+    """Return a cloud for a plan. Raises `UsageError` if gpuinfra does not support the cloud."""
+    return cloud_as(cloud, PlannedCloud)
+
+
+def profile_of(cloud: str) -> CloudProfile:
+    """Return the profile of a cloud without importing an SDK. Raises `UsageError` if gpuinfra does not support the cloud."""
+    return planned_cloud(cloud).profile

@@ -1,0 +1,155 @@
+"""What gpuinfra can do on AWS. `gpuinfra.clouds.cloud` describes each capability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.cloud import BuiltCloud
+
+if TYPE_CHECKING:
+    from gpuinfra.catalog.public import PublicPrices
+    from gpuinfra.clouds.build import ClusterBuilder
+    from gpuinfra.clouds.connections import Connection
+    from gpuinfra.clouds.login import Tunnel
+    from gpuinfra.clouds.offerings import Search
+    from gpuinfra.clouds.permissions import Permissions
+    from gpuinfra.clouds.preflight import CloudPreflight
+    from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.failover import Failback, Failover
+    from gpuinfra.clouds.region.readiness import Line, Question
+    from gpuinfra.clouds.region.second_region import SecondRegion
+    from gpuinfra.clouds.timing import Timing
+    from gpuinfra.clouds.vendor import Vendor
+    from gpuinfra.handover.connect import CloudHandover
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.plan.planned import Found, ResourceKind
+    from gpuinfra.plan.profile import CloudProfile
+    from gpuinfra.spec.rule import Rule
+
+
+class AwsCloud(BuiltCloud):
+    """AWS."""
+
+    @property
+    def profile(self) -> CloudProfile:
+        from gpuinfra.clouds.aws.profile import PROFILE
+
+        return PROFILE
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        from gpuinfra.clouds.aws.rules import RULES
+
+        return RULES
+
+    @property
+    def builder(self) -> type[ClusterBuilder[Any, Any]]:
+        from gpuinfra.clouds.aws.components.cluster import Builder
+
+        return Builder
+
+    # Resources of a plan
+
+    @property
+    def resource_kinds(self) -> tuple[ResourceKind[Any], ...]:
+        from gpuinfra.clouds.aws.resources import RESOURCES
+
+        return RESOURCES
+
+    @property
+    def timing(self) -> Timing:
+        from gpuinfra.clouds.aws.timing import TIMING
+
+        return TIMING
+
+    @property
+    def public_prices(self) -> PublicPrices:
+        from gpuinfra.clouds.aws import public_prices
+
+        return public_prices
+
+    def connections(self, plan: Plan) -> Iterable[Connection]:
+        from gpuinfra.clouds.aws.connections import connections
+
+        return connections(plan)
+
+    def permissions(self, plan: Plan, *, read_only: bool = False) -> Permissions:
+        from gpuinfra.clouds.aws.permissions import permissions
+
+        return permissions(plan, read_only=read_only)
+
+    # Verified nodes
+
+    @property
+    def handover(self) -> CloudHandover:
+        from gpuinfra.clouds.aws.handover import ports
+
+        return ports
+
+    # Commands for operators
+
+    @property
+    def preflight(self) -> CloudPreflight:
+        from gpuinfra.clouds.aws import preflight
+
+        return preflight
+
+    @property
+    def tunnel(self) -> Tunnel:
+        from gpuinfra.clouds.aws import tunnel
+
+        return tunnel
+
+    @property
+    def vendor(self) -> Vendor:
+        from gpuinfra.clouds.aws import vendor
+
+        return vendor
+
+    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[Found[Any]]:
+        from gpuinfra.clouds.aws.adopt import look
+
+        return look(plan, token, profile)
+
+    def scheduled(self, resources: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+        from gpuinfra.clouds.aws.schedules import scheduled
+
+        return scheduled(resources)
+
+    def offerings(self, region: str, config: Mapping[str, object]) -> Search:
+        from gpuinfra.clouds.aws.offerings import connect
+
+        return connect(region, config)
+
+    # A second region
+
+    @property
+    def second_region(self) -> SecondRegion:
+        from gpuinfra.clouds.aws.region.second_region import SECOND_REGION
+
+        return SECOND_REGION
+
+    @property
+    def dns(self) -> CloudDns:
+        from gpuinfra.clouds.aws.region import dns
+
+        return dns
+
+    def readiness(self, question: Question) -> Iterable[Line]:
+        from gpuinfra.clouds.aws.region.readiness import look
+
+        return look(question)
+
+    def failover(self, region: str, second: str, config: Mapping[str, object]) -> Failover:
+        from gpuinfra.clouds.aws.region.failover import connect
+
+        return connect(region, second, config)
+
+    def failback(self, region: str, second: str, config: Mapping[str, object]) -> Failback:
+        from gpuinfra.clouds.aws.region.failback import connect
+
+        return connect(region, second, config)
+
+
+CLOUD = AwsCloud()

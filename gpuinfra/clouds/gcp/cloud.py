@@ -1,0 +1,144 @@
+"""What gpuinfra can do on Google Cloud. `gpuinfra.clouds.cloud` describes each capability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.cloud import BuiltCloud
+
+if TYPE_CHECKING:
+    from gpuinfra.catalog.public import PublicPrices
+    from gpuinfra.clouds.build import ClusterBuilder
+    from gpuinfra.clouds.connections import Connection
+    from gpuinfra.clouds.login import Tunnel
+    from gpuinfra.clouds.permissions import Permissions
+    from gpuinfra.clouds.preflight import CloudPreflight
+    from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.failover import Failback, Failover
+    from gpuinfra.clouds.region.readiness import Line, Question
+    from gpuinfra.clouds.region.second_region import SecondRegion
+    from gpuinfra.clouds.timing import Timing
+    from gpuinfra.clouds.vendor import Vendor
+    from gpuinfra.handover.connect import CloudHandover
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.plan.planned import Found, ResourceKind
+    from gpuinfra.plan.profile import CloudProfile
+    from gpuinfra.spec.rule import Rule
+
+
+class GcpCloud(BuiltCloud):
+    """Google Cloud."""
+
+    @property
+    def profile(self) -> CloudProfile:
+        from gpuinfra.clouds.gcp.profile import PROFILE
+
+        return PROFILE
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        from gpuinfra.clouds.gcp.rules import RULES
+
+        return RULES
+
+    @property
+    def builder(self) -> type[ClusterBuilder[Any, Any]]:
+        from gpuinfra.clouds.gcp.components.cluster import Builder
+
+        return Builder
+
+    # Resources of a plan
+
+    @property
+    def resource_kinds(self) -> tuple[ResourceKind[Any], ...]:
+        from gpuinfra.clouds.gcp.resources import RESOURCES
+
+        return RESOURCES
+
+    @property
+    def timing(self) -> Timing:
+        from gpuinfra.clouds.gcp.timing import TIMING
+
+        return TIMING
+
+    @property
+    def public_prices(self) -> PublicPrices:
+        from gpuinfra.clouds.gcp import public_prices
+
+        return public_prices
+
+    def connections(self, plan: Plan) -> Iterable[Connection]:
+        from gpuinfra.clouds.gcp.connections import connections
+
+        return connections(plan)
+
+    def permissions(self, plan: Plan, *, read_only: bool = False) -> Permissions:
+        from gpuinfra.clouds.gcp.permissions import permissions
+
+        return permissions(plan, read_only=read_only)
+
+    # Verified nodes
+
+    @property
+    def handover(self) -> CloudHandover:
+        from gpuinfra.clouds.gcp.handover import ports
+
+        return ports
+
+    # Commands for operators
+
+    @property
+    def preflight(self) -> CloudPreflight:
+        from gpuinfra.clouds.gcp import preflight
+
+        return preflight
+
+    @property
+    def tunnel(self) -> Tunnel:
+        from gpuinfra.clouds.gcp import tunnel
+
+        return tunnel
+
+    @property
+    def vendor(self) -> Vendor:
+        from gpuinfra.clouds.gcp import vendor
+
+        return vendor
+
+    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[Found[Any]]:
+        from gpuinfra.clouds.gcp.adopt import look
+
+        return look(plan, token, profile)
+
+    # A second region
+
+    @property
+    def second_region(self) -> SecondRegion:
+        from gpuinfra.clouds.gcp.region.second_region import SECOND_REGION
+
+        return SECOND_REGION
+
+    @property
+    def dns(self) -> CloudDns:
+        from gpuinfra.clouds.gcp.region import dns
+
+        return dns
+
+    def readiness(self, question: Question) -> Iterable[Line]:
+        from gpuinfra.clouds.gcp.region.readiness import look
+
+        return look(question)
+
+    def failover(self, region: str, second: str, config: Mapping[str, object]) -> Failover:
+        from gpuinfra.clouds.gcp.region.failover import connect
+
+        return connect(region, second, config)
+
+    def failback(self, region: str, second: str, config: Mapping[str, object]) -> Failback:
+        from gpuinfra.clouds.gcp.region.failback import connect
+
+        return connect(region, second, config)
+
+
+CLOUD = GcpCloud()
