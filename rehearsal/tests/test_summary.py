@@ -105,7 +105,10 @@ def test_an_error_of_the_cloud_ends_with_a_hint(text: str, words: str) -> None:
 
 def test_an_error_with_a_hint_gets_no_second_hint() -> None:
     """The handover's hint stays the only one, and a program's own error gets none."""
-    (handover,) = failed("gpu-1 failed\n  what to do: replace the node")
+    (handover,) = failed(
+        "gpu-1 failed\n  what to do: replace the node",
+        "urn:pulumi:try::gpuinfra::gpuinfra:index:NodesReady::train-ready",
+    )
     assert handover.count("what to do: ") == 1
     (program,) = failed("spec: count is missing", "urn:pulumi:try::gpuinfra::pulumi:pulumi:Stack::gpuinfra-try")
     assert program == "spec: count is missing"
