@@ -254,7 +254,7 @@ def test_jobs_that_could_not_be_stopped_change_the_exit_code(
     stops(monkeypatch, result)
     done = run("--within", "0", "--drain", "55")
     assert done.return_value == code, done.exception
-    assert f"gpu-1 (i-1): {result}; removed at {removed}" in done.output
+    assert f"gpu-1 (i-1): {result.text}; removed at {removed}" in done.output
     assert "gpu-1" not in run("--within", "0", "--drain", "10").output
 
 
