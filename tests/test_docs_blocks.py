@@ -366,6 +366,7 @@ RUN_BY = {
     "docs/reference/azure-second-region.md": "tests/clouds/azure/test_recovery.py",
     "docs/reference/gcp-second-region.md": "tests/clouds/gcp/test_recovery.py",
     "docs/guides/library.md": "tests/cli/test_readme.py",
+    "docs/internals/add-a-check.md": "tests/node/test_adding_a_check.py",
     "docs/internals/adding-a-cloud.md": "tests/clouds/test_adding_a_cloud.py",
 }
 """Page -> the test that runs its programs."""

@@ -13,6 +13,7 @@ from datetime import date
 from enum import StrEnum
 
 from gpuinfra.base import naming
+from gpuinfra.node.expectation import Expectation
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.software.images import ImageRelease, contents_text
 
@@ -190,8 +191,8 @@ class PoolPlan:
     image: Image
     disk: Disk
     steps: tuple[Step, ...]
-    expectation: dict[str, object]
-    """Content of `expectation.json` (docs/reference/formats.md). A mapping, because it is a file format."""
+    expectation: Expectation
+    """Content of `expectation.json` (docs/reference/formats.md)."""
     versions: dict[str, str]
     """Content of `versions.env`: the software lock as shell variables."""
     files: tuple[FilePlan, ...] = ()
@@ -211,8 +212,7 @@ class PoolPlan:
     @property
     def fabric_test(self) -> bool:
         """Whether the nodes must pass the fabric test (check B8)."""
-        required = self.expectation.get("required")
-        return isinstance(required, list) and "B8" in required
+        return "B8" in self.expectation["required"]
 
 
 @dataclass(frozen=True, kw_only=True)
