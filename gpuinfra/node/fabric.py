@@ -57,7 +57,7 @@ waits only minutes for the first round. If it is alive, it takes part from the s
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
 """First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner.
 If the number of nodes is unknown, these waits and `_JOIN_PAUSE_S` shrink in proportion to a shorter `Settings.quiet_s`."""
-_JOIN_PAUSE_S = 5.0
+_JOIN_PAUSE_S = 10.0
 """Longest wait between two polls before the first round, if the number of nodes is unknown."""
 _STANDBY = 3
 """Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again.
@@ -207,8 +207,6 @@ class _Node:
         """Number of nodes whose turn to publish the first plan is earlier."""
         self._seen, self._changed = 0, self._started
         """Number of nodes that have joined, and the time at which this node first saw this number."""
-        self._due = float("inf")
-        """Time at which this node publishes the first plan if no other node joins."""
         self._pace = 1.0 if settings.nodes else min(1.0, settings.quiet_s / QUIET_S)
 
     def run(self) -> Generator[Step, Any, Plan]:
@@ -265,10 +263,16 @@ class _Node:
                 raise Missing("the fabric test has no verdict after %d s" % self._settings.limit_s)
             if self._is_abandoned(self._clock() - begun):
                 raise Ended("none of the nodes of this test continues it")
-            left = self._due - self._clock()
-            yield Pause(min(pause, left) if left > 0 else pause)
+            yield Pause(min(pause, self._until_start() or pause))
             longest = _JOIN_PAUSE_S if self._plan is None and not self._settings.nodes else _LAST_PAUSE_S
             pause = min(pause * 1.5, longest * self._pace)
+
+    def _until_start(self) -> float:
+        """Return the time until the leader publishes the first plan if no other node joins, or 0 if it is not known. The other nodes look a little later."""
+        left = self._changed + self._settings.quiet_s - self._clock()
+        if self._plan is not None or self._settings.nodes or self._seen < 2 or left <= 0:
+            return 0.0
+        return left + (_FIRST_PAUSE_S * self._pace if self._turn else 0.0)
 
     def _is_abandoned(self, waited: float) -> bool:
         """Return True if this node waits to take part in a test whose nodes have all left, restarted or died, or do not publish a plan anymore."""
@@ -353,8 +357,8 @@ class _Node:
             if waited >= settings.join_s:
                 raise Alone("no other node joined within %d s" % settings.join_s)
             return None
-        self._due = self._changed + settings.quiet_s + self._turn * _TURN_S
-        return self._publish(0, joined, stale) if self._clock() >= self._due else None
+        quiet = self._clock() - self._changed
+        return self._publish(0, joined, stale) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:

@@ -102,20 +102,14 @@ def page() -> str:
         lines.append(
             f"| {name} | `{source['where']}` | {source['commit'][:12]} | {source['date']} | {source['what']} |"
         )
+    lines += ["", "## Machine types", "", "| cloud | compared machine types, with their sources |", "|---|---|"]
     for cloud in FACTS["clouds"]:
-        lines += [
-            "",
-            f"## {cloud}",
-            "",
-            "| machine type | fact | source value | catalog value | source | result |",
-            "|---|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| `{one.machine}` | {one.fact} | {one.theirs:g} | {'none' if one.ours is None else f'{one.ours:g}'} "
-            f"| {one.source} | {one.verdict} |"
-            for one in found
-            if one.cloud == cloud
-        ]
+        sources: dict[str, list[str]] = {}
+        for one in found:
+            if one.cloud == cloud and one.source not in sources.setdefault(one.machine, []):
+                sources[one.machine].append(one.source)
+        types = ", ".join(f"`{machine}` ({', '.join(names)})" for machine, names in sources.items())
+        lines.append(f"| {cloud} | {types} |")
     lines += ["", "## Explained differences", ""]
     lines += [
         f"- `{one.machine}`, {one.fact}: {one.theirs:g} in the source, {one.ours:g} in the catalog. {one.explained}"

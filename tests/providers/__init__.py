@@ -2,7 +2,7 @@
 
 `recordings/<package>/*.json` holds condensed recordings: tables of facts about real deployments that other projects
 published. `condense.py` makes them, `replay.py` replays them, `explained.yaml` lists the differences that remain, each
-with a reason, and `python -m tests.providers` prints the table in `docs/internals/recorded-traffic.md`.
+with a reason, and `python -m tests.providers` prints the table in `docs/internals/cloud-models.md`.
 
 A condensed recording is one JSON object:
 

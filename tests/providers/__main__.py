@@ -1,4 +1,4 @@
-"""Writes the counts of replayed recordings into `docs/internals/recorded-traffic.md`: `python -m tests.providers`."""
+"""Writes the counts of replayed recordings into `docs/internals/cloud-models.md`: `python -m tests.providers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of `docs/internals/recorded-traffic.md` about recorded traffic: counts by cloud, and the differences that remain."""
+"""The part of `docs/internals/cloud-models.md` about recorded traffic: counts by cloud."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from gpuinfra_rehearsal.cloud.core import registry
 from tests.providers import replay
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "recorded-traffic.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "cloud-models.md"
 BEGIN, END = "<!-- recorded traffic: begin -->", "<!-- recorded traffic: end -->"
 TITLES = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud"}
 
 
 def written() -> str:
     """The page with the current counts."""
-    part = f"{BEGIN}\n\n{_counts()}\n\n{_remaining()}\n\n{END}"
+    part = f"{BEGIN}\n\n{_counts()}\n\n{END}"
     return re.sub(f"{BEGIN}.*{END}", lambda _: part, PAGE.read_text(encoding="utf-8"), count=1, flags=re.S)
 
 
@@ -42,22 +42,6 @@ def _counts() -> str:
             f" {sum(one.recorded for one in results)} | {len(types)} | {len(left)} |"
         )
     return "\n".join(rows)
-
-
-def _remaining() -> str:
-    rows = ["| cloud | type | call | property | differences | reason |", "| --- | --- | --- | --- | --- | --- |"]
-    for package, files in _files().items():
-        left = {one for file in files for one in replay.replay(file).differences}
-        for entry in replay.explained(package):
-            covered = {one for one in left if entry.covers(one)}
-            left -= covered
-            shown = [_shown(patterns) for patterns in (entry.type, entry.call, entry.property)]
-            rows.append(f"| {_title(package)} | {' | '.join(shown)} | {len(covered)} | {entry.reason} |")
-    return "\n".join(rows)
-
-
-def _shown(patterns: list[str]) -> str:
-    return ", ".join("any" if pattern == "*" else f"`{pattern}`" for pattern in patterns)
 
 
 def _files() -> dict[str, list[Path]]:

@@ -57,6 +57,6 @@ def test_every_package_can_be_rehearsed() -> None:
 
 
 def test_the_page_has_the_counts_of_the_replay() -> None:
-    """`docs/internals/recorded-traffic.md` lists for each cloud how many recorded exchanges were replayed and which differences remain. Run
+    """`docs/internals/cloud-models.md` lists for each cloud how many recorded exchanges were replayed and which differences remain. Run
     `python -m tests.providers` to write it."""
     assert table.written() == table.PAGE.read_text(encoding="utf-8")
