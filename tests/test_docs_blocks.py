@@ -359,6 +359,7 @@ def test_a_json_block_is_valid(block: Block) -> None:
 # Programs
 
 RUN_BY = {
+    "README.md": "tests/cli/test_readme.py",
     "docs/reference/aws.md": "tests/clouds/aws/test_docs.py",
     "docs/reference/azure.md": "tests/clouds/azure/test_docs.py",
     "docs/reference/gcp.md": "tests/clouds/gcp/test_docs.py",

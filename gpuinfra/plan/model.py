@@ -380,6 +380,13 @@ class ExistingFileSystemPlan:
     owner_opens: str = ""
     """What the owner of the file system must allow, in words."""
 
+    @property
+    def mounted(self) -> dict[str, str]:
+        """The entry of the file system in the list of file systems that nodes mount."""
+        service = {"service": self.service} if self.service else {}
+        entry = {"kind": self.kind, "mount": self.mount, "dns_name": self.address, "mount_name": self.mount_name}
+        return {**entry, **service}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan:
@@ -524,6 +531,13 @@ class Plan:
     def nodes(self) -> int:
         """Number of nodes in all pools."""
         return sum(pool.count for pool in self.pools)
+
+    @property
+    def site_network(self) -> NetworkPlan:
+        """The network of the site. Raises `ValueError` if the declaration does not contain the site."""
+        if self.network is None:
+            raise ValueError("the plan has no network, because layers of the declaration does not include site")
+        return self.network
 
     @property
     def fabric_folder(self) -> str:
