@@ -16,6 +16,7 @@ from gpuinfra_rehearsal.cloud.azure import upgrade as azure_upgrade
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.faults import Faults
+from gpuinfra_rehearsal.nodes.node import NotRunning
 from rehearsal.tests.cloud import microsoft
 from rehearsal.tests.cloud.conftest import Client, Made
 
@@ -39,7 +40,7 @@ class Host:
 
     def run(self, id: str, argv: list[str], limit: float) -> tuple[int, str]:
         if id in self.down:
-            raise RuntimeError(f"{id} does not run now")
+            raise NotRunning(id)
         self.ran.append((id, argv[2]))
         return 0, "done"
 
