@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from gpuinfra.base.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from gpuinfra.checked_plan import make_plan
     from gpuinfra.cluster import GpuCluster
-    from gpuinfra.plan.make import make_plan
     from gpuinfra.rules import check, load_stack
     from gpuinfra.spec import (
         Aws,

@@ -70,7 +70,7 @@ def build(pool: PoolPlan) -> Bundle:
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
         "expectation.json": _json(pool.expectation),
-        "node.pyz": node_program(str(pool.expectation["cloud"])),
+        "node.pyz": node_program(pool.expectation["cloud"]),
         "steps.json": _json(
             {
                 "schema": "gpuinfra.steps/1",
@@ -93,7 +93,7 @@ def build(pool: PoolPlan) -> Bundle:
     for file in pool.files:
         files[f"files/{file.sha256}"] = file.content.encode()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
-        if unit.name in _CLOUD_UNITS and unit.name not in profile_of(str(pool.expectation["cloud"])).node_units:
+        if unit.name in _CLOUD_UNITS and unit.name not in profile_of(pool.expectation["cloud"]).node_units:
             continue
         if unit.name in _UNITS_OF_STEP and _UNITS_OF_STEP[unit.name] not in {step.id for step in pool.steps}:
             continue

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import date
 from typing import Any
 
 import pulumi
 
-from gpuinfra.base.day import now, today
-from gpuinfra.base.errors import SpecError
-from gpuinfra.base.findings import Level
 from gpuinfra.base.registry import cloud_as
+from gpuinfra.checked_plan import make_plan, parsed_spec
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
 from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.clouds.existing import Existing
-from gpuinfra.plan.make import make_plan
-from gpuinfra.plan.model import Plan
-from gpuinfra.rules import check
-from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra.spec import ClusterSpec
 
 
 class GpuCluster(pulumi.ComponentResource):
@@ -47,11 +41,10 @@ class GpuCluster(pulumi.ComponentResource):
         existing: Existing | None = None,
     ) -> None:
         super().__init__("gpuinfra:index:GpuCluster", name, None, opts)
-        spec = spec if isinstance(spec, ClusterSpec) else parse_spec(dict(spec))
+        spec = parsed_spec(spec)
         if reason := why_not_built(spec.cloud) or why_not_here(spec.cloud):
             raise pulumi.RunError(reason)
-        day = today()
-        self.plan = _planned(spec, day, self)
+        self.plan = make_plan(spec, component=self)
         """The plan, which is created before any resource."""
         self.kept = [asdict(one) for one in self.plan.kept]
         built = build(
@@ -64,14 +57,3 @@ class GpuCluster(pulumi.ComponentResource):
         )
         self.outputs = {**built, "kept": self.kept}
         self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})
-
-
-def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
-    """Return the plan for a spec. Raises an exception for findings of level error and logs warnings."""
-    findings = check(spec, day)
-    if any(finding.level is Level.ERROR for finding in findings):
-        raise SpecError(findings)
-    for finding in findings:
-        if finding.level is Level.WARN:
-            pulumi.log.warn(str(finding), component)
-    return make_plan(spec, day, now())

@@ -264,7 +264,7 @@ def test_a_name_of_a_cloud_is_found() -> None:
 
 
 def test_a_plan_imports_only_what_it_needs() -> None:
-    """`gpuinfra plan` starts fast: it imports no engine, SDK, check, or reference, and runs no program."""
+    """`gpuinfra plan` starts fast: it imports no engine, SDK, or reference, of the node program only the checks, and runs no program."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "gpuinfra", "plan", "aws-p4d"],
         cwd=ROOT,
@@ -274,8 +274,8 @@ def test_a_plan_imports_only_what_it_needs() -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "gpuinfra.plan.make" in imported
-    slow = ("pulumi", "grpc", "jinja2", "boto", "paramiko", "ssl", "difflib", "subprocess")
-    own = ("engine", "handover", "node", "reference", "remote", "verification")
+    slow = ("pulumi", "grpc", "jinja2", "boto", "paramiko", "ssl", "difflib", "subprocess", "pyexpat")
+    own = ("engine", "handover", "node.evidence", "node.nvsmi", "node.probe", "reference", "remote", "verification")
     unneeded = {*slow, "gpuinfra_rehearsal", *(f"gpuinfra.{name}" for name in own)}
     assert sorted(name for name in imported if any(name == one or name.startswith(f"{one}.") for one in unneeded)) == []
 

@@ -359,6 +359,7 @@ def test_a_json_block_is_valid(block: Block) -> None:
 # Programs
 
 RUN_BY = {
+    "README.md": "tests/cli/test_readme.py",
     "docs/reference/aws.md": "tests/clouds/aws/test_docs.py",
     "docs/reference/azure.md": "tests/clouds/azure/test_docs.py",
     "docs/reference/gcp.md": "tests/clouds/gcp/test_docs.py",
@@ -366,6 +367,7 @@ RUN_BY = {
     "docs/reference/azure-second-region.md": "tests/clouds/azure/test_recovery.py",
     "docs/reference/gcp-second-region.md": "tests/clouds/gcp/test_recovery.py",
     "docs/guides/library.md": "tests/cli/test_readme.py",
+    "docs/internals/add-a-check.md": "tests/node/test_adding_a_check.py",
     "docs/internals/adding-a-cloud.md": "tests/clouds/test_adding_a_cloud.py",
 }
 """Page -> the test that runs its programs."""

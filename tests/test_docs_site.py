@@ -99,7 +99,7 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
     headings = set(re.findall(r"^### `(.*)`$", text, re.M))
     for cloud in CLOUDS:
         package = (ROOT / "gpuinfra" / "clouds" / cloud / "__init__.py").read_text(encoding="utf-8")
-        names = set(re.findall(r'^    "(\w+)",$', package.partition("__all__")[2], re.M))
+        names = set(re.findall(r'^    "([A-Z]\w+)",$', package.partition("__all__")[2], re.M))
         documented = {heading.partition(".")[2] for heading in headings if heading.startswith(f"{cloud}.")}
         args = {f"{name}Args" for name in documented}
         assert names - args == documented, cloud
@@ -108,6 +108,30 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
     assert "- `bucket`: " in pool
     entries = re.findall(r"^- `\w+`: `[^`]+`(?:, default `[^`]+`)?\.(.*)$", text, re.M)
     assert len(entries) > 200
+
+
+BUILT_IN = {"Any", "Callable", "ClassVar", "Mapping", "None", "Sequence", "pulumi"}
+
+
+def test_reference_describes_every_type_of_an_argument(texts: dict[str, str]) -> None:
+    """Each class in the type of an argument or field of a component, and each class of a plan, has a section with its fields."""
+    text, plan = texts["reference/components.md"], texts["reference/plan.md"]
+    planned = set(re.findall(r"^## `(\w+)`$", plan, re.M))
+    assert {"Plan", "NetworkPlan", "PoolPlan", "FileSystemPlan", "HandoverPlan", "RecoveryPlan"} < planned
+    assert "- `deadline_s`: `int`" in plan.partition("## `HandoverPlan`")[2].partition("## ")[0]
+    for cloud in CLOUDS:
+        sections = re.findall(rf"^### `{cloud}\.(\w+)`\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+        described = {name for name, _ in sections} | planned | BUILT_IN
+        types = [kind for _, part in sections for kind in re.findall(r"^- `\w+`: `([^`]+)`", part, re.M)]
+        names = {word for kind in types for word in re.findall(r"(?<![.\w\"'])[A-Z]\w+(?![.\w])", kind)}
+        assert names - described == set(), cloud
+        arguments = [part.partition("Arguments:")[2].partition("Outputs:")[0] for _, part in sections]
+        silent = [
+            line
+            for part in arguments
+            for line in re.findall(r"^- `(?!scope`|plan`)\w+`: `[^`]+`(?:, default `[^`]+`)?\.$", part, re.M)
+        ]
+        assert silent == [], cloud
 
 
 def test_troubleshooting_messages_are_messages_of_the_code() -> None:

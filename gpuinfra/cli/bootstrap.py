@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpuinfra.remote.problem import HostProblem
 
 SCHEMA = "gpuinfra.bootstrap/1"
-RETRY = "retry in"
 
 
 @click.command("bootstrap")
@@ -88,7 +87,7 @@ def _bootstrap(
         progress.host(host, text)
 
     def trouble(host: Host, problem: HostProblem, pause: float) -> None:
-        progress.host(host, f"{problem.kind.value}, {RETRY} {pause:.0f} s: {problem.reason}")
+        progress.host(host, f"{problem.kind.value}, retry in {pause:.0f} s: {problem.reason}", retry=True)
 
     def changed(outcome: Outcome[Any]) -> None:
         fields = _entry(outcome)
@@ -202,9 +201,9 @@ class _Progress:
         with self._lock:
             click.echo(text, err=True)
 
-    def host(self, host: Host, text: str) -> None:
+    def host(self, host: Host, text: str, *, retry: bool = False) -> None:
         """Print a change on one host. For large fleets, print only retries."""
-        if not self._brief or RETRY in text:
+        if retry or not self._brief:
             self.line(f"{host.title}: {text}")
 
     def ended(self, host: Host, entry: dict[str, Any]) -> None:

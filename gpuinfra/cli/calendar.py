@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuinfra.handover.ports import Member
     from gpuinfra.idle import PoolUse
     from gpuinfra.plan.model import Plan
+    from gpuinfra.remote.drain import JobStop
     from gpuinfra.spec.load import LoadedStack
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -35,7 +36,7 @@ class _Read:
     scheduled: frozenset[str] = frozenset()
     offers: dict[str, list[Offering]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
-    drained: dict[str, str] = field(default_factory=dict)
+    drained: dict[str, JobStop] = field(default_factory=dict)
     use: tuple[PoolUse, ...] = ()
 
 
@@ -107,7 +108,6 @@ def command(
     not be read and the rest requires nothing.
     """
     from gpuinfra.calendar import Calendar, Commands, needs_attention
-    from gpuinfra.remote.drain import NOT_STOPPED
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
@@ -133,22 +133,22 @@ def command(
         use=found.use,
     )
     stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else {}
+    drained = {name: one.text for name, one in found.drained.items()}
     if as_json:
-        document = calendar_text.document(short, calendar, found.offers, found.unread, found.drained)
+        document = calendar_text.document(short, calendar, found.offers, found.unread, drained)
         document |= {"stopped": list(stopped), "stopped_counts": stopped}
         click.echo(json.dumps({**document, **stacks.marks}, indent=2, ensure_ascii=True))
     else:
         if stacks.notice:
             click.echo(stacks.notice)
-        for line in calendar_text.text(calendar, found.offers, found.unread, found.drained):
+        for line in calendar_text.text(calendar, found.offers, found.unread, drained):
             click.echo(line)
         for pool, before in stopped.items():
             click.echo(f"pool {pool} has no nodes in {loaded.path} now; run `{up}`")
             click.echo(f"pool {pool}: count was {before}")
     if stop_idle:
         return 0 if stopped else EnvironmentMissing.exit_code if found.unread else 1
-    is_left = any(one.startswith(NOT_STOPPED) for one in found.drained.values())
-    if is_left or needs_attention(calendar.events()):
+    if not all(one.done for one in found.drained.values()) or needs_attention(calendar.events()):
         return 1
     return EnvironmentMissing.exit_code if found.unread else 0
 
@@ -304,7 +304,7 @@ def _drain(
     from gpuinfra.calendar import ending
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.plan.make import make_plan
-    from gpuinfra.remote.drain import ABSENT, NOT_STOPPED
+    from gpuinfra.remote.drain import ABSENT, not_stopped
 
     now = datetime.now(UTC)
     ends = {group.name: group.ends_at for group in ending(loaded.spec, now, within)}
@@ -314,7 +314,10 @@ def _drain(
     plan = make_plan(loaded.spec, now.date(), now)
     results = active.stop_jobs(plan, direct, [one.id for one in nodes]) if nodes else {}
     for node in nodes:
-        found.drained[titled(node.name, node.id)] = f"{results[node.id]}; removed at {ends[node.group]}"
+        result = results[node.id]
+        found.drained[titled(node.name, node.id)] = replace(
+            result, text=f"{result.text}; removed at {ends[node.group]}"
+        )
     try:
         members = _members(active.resources, ends)
     except PortUnavailable as problem:
@@ -324,7 +327,7 @@ def _drain(
     for name, here in members.items():
         for one in here:
             if one.instance_id not in results:
-                found.drained[one.instance_id] = f"{NOT_STOPPED}: {ABSENT}; run `{up}`; removed at {ends[name]}"
+                found.drained[one.instance_id] = not_stopped(f"{ABSENT}; run `{up}`; removed at {ends[name]}")
 
 
 def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted]:

@@ -98,10 +98,5 @@ def _document(plan: Plan, pool: PoolPlan, nodes: Sequence[Node]) -> dict[str, An
 def mounts(pool: PoolPlan) -> list[str]:
     """Return the folders of the node where file systems and buckets are mounted."""
     expected = pool.expectation
-    buckets = [one["mount"] for one in _list(expected, "buckets")]
-    return [*dict.fromkeys([*_list(expected, "file_systems"), *_list(expected, "homes"), *buckets])]
-
-
-def _list(expected: dict[str, object], name: str) -> list[Any]:
-    found = expected.get(name)
-    return found if isinstance(found, list) else []
+    buckets = [bucket["mount"] for bucket in expected.get("buckets", [])]
+    return [*dict.fromkeys([*expected["file_systems"], *expected.get("homes", []), *buckets])]

@@ -53,7 +53,7 @@ def run_job(
             names = some([one.label or one.name for one in chosen]) or "none"
             raise UsageError(f"-N is {nodes}, but only {what}: {names}; specify at most {len(chosen)}")
         pool = _pool(target, hosts, chosen)
-        gpus = int(str(pool.expectation["gpus"])) if pool else 0
+        gpus = pool.expectation["gpus"] if pool else 0
         if per_gpu and not gpus:
             raise UsageError("--per-gpu requires a stack, because a hosts file does not contain the number of GPUs")
         container = container_of(image, pool, per_gpu=per_gpu) if image else None
@@ -104,13 +104,13 @@ def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Contain
         raise UsageError(
             "--container requires a stack, because a hosts file does not specify the container runtime; omit --hosts and specify STACK"
         )
-    listed: Any = pool.expectation.get("containers", [])
+    listed = pool.expectation.get("containers", [])
     if "docker" not in listed:
         instead = ", or omit --container and start enroot in COMMAND" if "enroot" in listed else ""
         raise UsageError(
             f"--container requires Docker, but software.containers is [{', '.join(listed)}]; add docker to software.containers, and deploy the stack{instead}"
         )
-    fabric: Any = pool.expectation["fabric_provider"] if pool.expectation["fabric_devices"] else None
+    fabric = pool.expectation["fabric_provider"] if pool.expectation["fabric_devices"] else None
     if fabric not in FABRICS:
         why = WITHOUT_CONTAINER[str(fabric)]
         raise UsageError(

@@ -151,13 +151,10 @@ def _confirm(found: Sequence[Target], vendor: Vendor) -> None:
 
 def _drain(active: ActiveStack, plan: Plan, replacement: Replacement, direct: bool, *, err: bool) -> None:
     """Stop the jobs on each node. A node that cannot be reached is replaced anyway, because its replacement also ends its jobs."""
-    from gpuinfra.remote.drain import NOT_STOPPED
-
     results = active.stop_jobs(plan, direct, [one.target.node.instance_id for one in replacement.nodes])
     for one in replacement.nodes:
         result = results[one.target.node.instance_id]
-        end = "; they end when the node is replaced" if result.startswith(NOT_STOPPED) else ""
-        one.drain = result + end
+        one.drain = result.text if result.done else f"{result.text}; they end when the node is replaced"
         click.echo(f"{one.target.title}: {one.drain}", err=err)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuinfra.inventory import Node
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.drain import JobStop
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.verification.drift import Commands, Difference
     from gpuinfra.verification.read import Found
@@ -65,16 +66,16 @@ class ActiveStack:
             resources=self.resources,
         )
 
-    def stop_jobs(self, plan: Plan, direct: bool, instance_ids: Sequence[str]) -> dict[str, str]:
+    def stop_jobs(self, plan: Plan, direct: bool, instance_ids: Sequence[str]) -> dict[str, JobStop]:
         """Stop the jobs on nodes. Returns the result of each node. If the login fails, its error is the result of all nodes."""
-        from gpuinfra.remote.drain import NOT_STOPPED, drain_all
+        from gpuinfra.remote.drain import drain_all, not_stopped
 
         try:
             hosts = self.hosts(plan, direct)
             with connector_to(hosts, ()) as connector:
                 return drain_all(connector, hosts.hosts, instance_ids)
         except GpuinfraError as problem:
-            return dict.fromkeys(instance_ids, f"{NOT_STOPPED}: {problem}")
+            return dict.fromkeys(instance_ids, not_stopped(problem))
 
 
 @contextmanager

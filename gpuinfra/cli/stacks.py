@@ -27,6 +27,10 @@ of Pulumi v3.259.0)."""
 IN_PROJECT = "run the command in the folder of the Pulumi project, or specify the path of the stack file in it"
 
 
+class NoStack(DeploymentError):
+    """The state backend has no stack with this name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stacks:
     """The stacks that a command operates on."""
@@ -138,6 +142,7 @@ def exported(name: str, other: Sequence[str] = (), *, project: Path | None = Non
     import subprocess
 
     from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import NO_STACK
 
     short = short_name(name)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", short):
@@ -152,9 +157,8 @@ def exported(name: str, other: Sequence[str] = (), *, project: Path | None = Non
         reason = one_line((done.stderr.strip() or "no error message").splitlines()[-1]).removeprefix("error: ")
         login = "log in to the state backend (`pulumi login`) and deploy the stack"
         fixes = [IN_PROJECT if NO_PROJECT in reason else login, *other]
-        raise DeploymentError(
-            f"`pulumi stack export` failed for {name}: {reason}; {_meant(short)}{', or '.join(fixes)}"
-        )
+        text = f"`pulumi stack export` failed for {name}: {reason}; {_meant(short)}{', or '.join(fixes)}"
+        raise NoStack(text) if NO_STACK in done.stderr else DeploymentError(text)
     try:
         found = parsed(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -16,7 +16,7 @@ import click
 from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
-from gpuinfra.cli.stacks import as_argument, exported, project_of, short_name
+from gpuinfra.cli.stacks import NoStack, as_argument, exported, project_of, short_name
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import Answers
@@ -307,17 +307,14 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
 
 def _running(declared: LoadedStack, project: Path) -> list[str] | None:
     """Return the groups of a stack that have nodes, or None if they cannot be read. A stack that does not exist has none."""
-    from gpuinfra.engine.up import NO_STACK
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.search.outcome import running_groups
 
     try:
         resources = exported(declared.name, project=project)
         return sorted(running_groups(declared.spec.cloud, declared.spec.where.region, resources))
-    except DeploymentError as problem:
-        if NO_STACK in str(problem):
-            return []
-        raise
+    except NoStack:
+        return []
     except PortUnavailable as problem:
         click.echo(
             f"the nodes of {short_name(declared.name)} cannot be read, so a failed deployment keeps all resources: {problem}",

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pulumi
 
 from gpuinfra.base import naming
-from gpuinfra.clouds import homes
 from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.node_pool import BaseNodePool
-from gpuinfra.clouds.nodes_ready import wait_for_nodes
+from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
+from gpuinfra.clouds.scope import BaseScope
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
@@ -44,10 +44,6 @@ class Pools:
     """The node pools of a cluster."""
 
     pools: Sequence[BaseNodePool[Any]]
-    node_role: pulumi.Input[str] | None = None
-    """The identity that must sign the evidence."""
-    evidence_owner: pulumi.Input[str] | None = None
-    """Unique ID of this identity, for stores whose access rules require the ID."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """Outputs of the cluster, in addition to its groups and the handover."""
 
@@ -61,8 +57,9 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     existing_type: ClassVar[type[Existing]]
     """The cloud's class for existing resources that a program passes in."""
-    scope_type: ClassVar[type[Any] | None] = None
-    """The cloud's scope class, or None if `prepare` is overridden."""
+    scope_type: ClassVar[type[BaseScope]] = BaseScope
+    ready_type: ClassVar[type[BaseNodesReady[Any]]]
+    ready_args: ClassVar[type[BaseNodesReadyArgs]]
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
@@ -75,10 +72,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     def prepare(self, parent: pulumi.Resource) -> None:
         """Read the account information into `self.scope`. Called before the first layer is created."""
-        if self.scope_type is None:
-            return
-        plan = self.plan
-        self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
+        self.scope: Any = self.scope_type.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.opts = self.scope.options(self.opts)  # For resources that are direct children of the cluster.
 
     @abstractmethod
@@ -145,7 +139,7 @@ def build(
         foundation = references(below, known)
         used.add(below)
     if "site" in plan.layers:
-        site = homes.with_services(plan, cloud.site(foundation))
+        site = cloud.site(foundation)
         result |= outputs(site)
     elif "cluster" in plan.layers:
         site = references(around, known)
@@ -162,23 +156,20 @@ def build(
 def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
     """Create the pools and wait for their nodes."""
     created = cloud.cluster(foundation, site)
-    groups = [group for pool in created.pools for group in pool.groups]
-    ready = wait_for_nodes(
-        cloud.plan,
-        [pool.ready(node_role=created.node_role, evidence_owner=created.evidence_owner) for pool in created.pools],
-        evidence_bucket=foundation.evidence_bucket,
-        depends_on=[resource for group in groups for resource in group.resources],
-        opts=pulumi.ResourceOptions(parent=cloud.opts.parent),
+    groups = {group.plan.name: group.group for pool in created.pools for group in pool.groups}
+    ready = cloud.ready_type(
+        naming.logical(cloud.plan.name, "ready"),
+        cloud.ready_args(scope=cloud.scope, plan=cloud.plan.handover, pools=created.pools),
+        pulumi.ResourceOptions(parent=cloud.opts.parent),
     )
-    return {"groups": {group.plan.name: group.group for group in groups}, **created.outputs, **ready}
+    return {"groups": groups, **created.outputs, **ready.outputs}
 
 
-def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluster: str) -> dict[str, Any]:
+def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
     """Return the pool arguments that are the same on all clouds."""
     return {
         "plan": pool,
         "bucket": _bundle_bucket(foundation, site),
-        "evidence_prefix": naming.evidence_prefix(cluster),
         "file_systems": site.file_systems,
     }
 
@@ -208,14 +199,6 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
         return site.subnet_ids.apply(found)
     # With a plain mapping, the pool depends only on its own subnet, not on all subnets.
     return found(site.subnet_ids)
-
-
-def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
-    """Return the entries of existing file systems in the list of file systems that the nodes mount."""
-    return [
-        {"kind": one.kind, "mount": one.mount, "dns_name": one.address, "mount_name": one.mount_name}
-        for one in plan.existing_file_systems
-    ]
 
 
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:

@@ -7,32 +7,21 @@ so nodes mount each one as its service requires.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pulumi
 
-from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.model import FileSystemPlan, PoolPlan
 from gpuinfra.plan.profile import profile_of
 
 FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 """File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
 
-S = TypeVar("S", bound=Any)
 
-
-def with_services(plan: Plan, site: S) -> S:
-    """Return the site with the service in the entry of each home."""
-    services = {
-        one.mount: one.service for one in (*plan.file_systems, *plan.existing_file_systems) if one.kind == "home"
-    }
-    if not services or not isinstance(site.file_systems, Sequence):
-        return site
-    entries = [
-        {**one, "service": services[one["mount"]]} if one["kind"] == "home" and services.get(one["mount"]) else one
-        for one in site.file_systems
-    ]
-    return replace(site, file_systems=entries)
+def mounted(plan: FileSystemPlan, dns_name: pulumi.Input[str], mount_name: pulumi.Input[str]) -> dict[str, Any]:
+    """Return the entry of a created file system in the list of file systems that nodes mount."""
+    service = {"service": plan.service} if plan.kind == "home" and plan.service else {}
+    return {"kind": plan.kind, "mount": plan.mount, "dns_name": dns_name, "mount_name": mount_name, **service}
 
 
 def for_nodes(cloud: str, pool: PoolPlan, found: FileSystems) -> FileSystems:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from datetime import date
 
+from gpuinfra.base.findings import Finding, error
+from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.model import Image
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.image import CustomImage
@@ -35,6 +38,20 @@ def day(image: str | CustomImage) -> date | None:
         with contextlib.suppress(ValueError):
             return date.fromisoformat(image)
     return None
+
+
+def misfits(spec: ClusterSpec, is_ref: Callable[[str], object], what: str, hint: str) -> Iterator[Finding]:
+    """Yield an error for each image that is selected by its ID and has another architecture than the machine type, or whose ID has
+    another form. `is_ref` recognizes an ID of the cloud; `what` and `hint` are the message about other IDs."""
+    for path, pool, machine in pools_of(spec):
+        image, field = wanted(spec, pool), where(pool, path)
+        if not isinstance(image, CustomImage):
+            continue
+        if image.arch != machine.arch:
+            found = f"is {image.arch}, but {machine.name} is {machine.arch}"
+            yield error(f"{field}.arch", found, "use an image that has the same architecture as the machine type")
+        if not is_ref(image.ref):
+            yield error(f"{field}.ref", what, hint)
 
 
 def released(

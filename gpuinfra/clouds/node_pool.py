@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pulumi
 
 from gpuinfra import bundle
+from gpuinfra.base import naming
 from gpuinfra.clouds import homes
-from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.scope import BaseScope
 from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import Group, PoolPlan
@@ -27,10 +28,11 @@ class BaseNodePoolArgs:
     plan: PoolPlan
     bucket: pulumi.Input[str]
     """Object store for the bundle and the evidence."""
-    evidence_prefix: str
-    """Folder for evidence in this store."""
-    file_systems: FileSystems = ()
-    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
+    evidence_prefix: str = ""
+    """Folder for evidence in this store. If unset, `evidence/<cluster>`."""
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
+    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories. The `mounted` output of
+    `SharedFilesystem` and of an existing file system in the plan is such an entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +59,30 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
     """The cloud's group names, keyed by the group's name in the plan."""
     bundle_sha256: str
     """Checksum of the bundle that the nodes run at boot."""
+    bucket: pulumi.Input[str]
+    """Store of the bundle and the evidence."""
+    evidence_prefix: str
+    """Folder for evidence in this store."""
 
-    def __init__(self, type_: str, name: str, args: A, opts: pulumi.ResourceOptions | None) -> None:
-        super().__init__(type_, name, None, opts)
+    def __init__(
+        self,
+        type_: str,
+        name: str,
+        args: A,
+        scope: BaseScope,
+        opts: pulumi.ResourceOptions | None,
+        *,
+        node_role: pulumi.Input[str] | None = None,
+        evidence_owner: pulumi.Input[str] | None = None,
+    ) -> None:
+        """`node_role` is the identity that must sign the evidence, if the pool has one.
+
+        `evidence_owner` is its unique ID, for stores whose access rules require the ID.
+        """
+        super().__init__(type_, name, None, scope.options(opts))
+        self._node_role, self._evidence_owner = node_role, evidence_owner
         self._name, self._args = name, args
+        self.bucket, self.evidence_prefix = args.bucket, args.evidence_prefix or naming.evidence_prefix(scope.cluster)
         self.plan = args.plan
         """The plan of the pool."""
         built = bundle.build(args.plan)
@@ -76,7 +98,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
 
     def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
         """Return the user data of the nodes. It contains `node.json` (docs/reference/formats.md). `more` adds fields that are specific to this cloud."""
-        evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
+        evidence = {"bucket": self._args.bucket, "prefix": self.evidence_prefix, **more.pop("evidence", {})}
         config = {
             "schema": "gpuinfra.node/1",
             "cloud": cloud,
@@ -90,9 +112,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         }
         return pulumi.Output.json_dumps(config, sort_keys=True).apply(lambda text: bundle.user_data(json.loads(text)))
 
-    def ready(
-        self, *, node_role: pulumi.Input[str] | None = None, evidence_owner: pulumi.Input[str] | None = None
-    ) -> PoolReady:
+    def ready(self) -> PoolReady:
         """Return the values that the handover expects from the pool."""
         return PoolReady(
             name=self.plan.name,
@@ -111,6 +131,6 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
             ],
             expectation=self.plan.expectation,
             bundle_sha256=self.bundle_sha256,
-            node_role=node_role,
-            evidence_owner=evidence_owner,
+            node_role=self._node_role,
+            evidence_owner=self._evidence_owner,
         )

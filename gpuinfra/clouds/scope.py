@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.already_exists import explains_existing
+from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
 
 
@@ -31,6 +32,15 @@ class BaseScope:
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags for every resource that supports tags."""
 
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
+        """Return the scope of a plan in the running stack. `opts` applies to the calls that read the account."""
+        return cls(**of_stack(plan))
+
+    def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """Return `opts` of a component with the settings that all of its resources share."""
+        return opts or pulumi.ResourceOptions()
+
     def tagged(self, name: str, **more: str) -> dict[str, str]:
         """Return the tags with the display name and additional tags. The `gpuinfra_pool` keyword becomes the `gpuinfra:pool` tag."""
         return {**self.tags, "Name": name, **{key.replace("_", ":", 1): value for key, value in more.items()}}
@@ -45,9 +55,9 @@ def stack_token(cluster: str) -> str:
     return naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
 
 
-def of_stack(cluster: str, region: str, tags: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the scope fields that are the same on all clouds, for the running stack."""
-    return {"cluster": cluster, "region": region, "token": stack_token(cluster), "tags": dict(tags or {})}
+def of_stack(plan: Plan) -> dict[str, Any]:
+    """Return the scope fields that are the same on all clouds, for a plan in the running stack."""
+    return {"cluster": plan.name, "region": plan.region, "token": stack_token(plan.name), "tags": dict(plan.tags)}
 
 
 Fill = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]

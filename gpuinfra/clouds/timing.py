@@ -137,7 +137,7 @@ def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
     if not pool.image.prebuilt and any(step.id == "30-driver" for step in pool.steps):
         found.insert(0, Step(does="bootstrap step 30-driver", duration=DRIVER))
     level = pool.expectation.get("burn_in", 1)
-    if isinstance(level, int) and level in BURN_IN:
+    if level in BURN_IN:
         found.append(Step(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
     if pool.fabric_test and pool.count > 1:
         found.append(Step(does="fabric test", duration=FABRIC_TEST))

@@ -39,7 +39,7 @@ def compare(plan: Plan, today: date) -> tuple[Row, ...]:
     machines = profile_of(plan.cloud).machines
     nodes: Counter[str] = Counter()
     for pool in plan.pools:
-        if pool.expectation.get("gpus") and pool.machine in machines:
+        if pool.expectation["gpus"] and pool.machine in machines:
             nodes[pool.machine] += sum(group.max_count for group in pool.groups)
     priced = {machine: _ways(machines[machine].prices, plan.region) for machine in nodes}
     common = set.intersection(*(set(ways) for ways in priced.values())) if priced else set()

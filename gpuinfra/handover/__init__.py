@@ -2,7 +2,7 @@
 
 `judge` is pure and makes the decision. `ports` defines the four interfaces that each cloud implements (`aws`, `azure`, `gcp`).
 `watch` polls until the verdict is final or the deadline passes. `provider` is the Pulumi provider plugin around it.
-`component` holds the resource classes that programs import.
+`component` holds the resource class. `gpuinfra.clouds.<cloud>.NodesReady` is the component around it.
 The handover never connects to a node: nodes are in private networks, and each node uploads its own evidence.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from gpuinfra.base.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gpuinfra.handover.component import GroupReady, NodesReady, NodesReadyArgs, PoolReady
+    from gpuinfra.handover.component import GroupReady, NodesVerified, NodesVerifiedArgs, PoolReady
 
-__all__ = ["GroupReady", "NodesReady", "NodesReadyArgs", "PoolReady"]
+__all__ = ["GroupReady", "NodesVerified", "NodesVerifiedArgs", "PoolReady"]
 
 __getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -1,4 +1,4 @@
-"""`NodesReady`: the resource that a program waits for before the cluster is handed over."""
+"""The resource that waits for verified nodes. Programs use it through the `NodesReady` component of their cloud (`gpuinfra.clouds.<cloud>.NodesReady`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PoolReady:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodesReadyArgs:
+class NodesVerifiedArgs:
     """The expected nodes, the location of their evidence, and how long to wait."""
 
     cloud: str
@@ -56,11 +56,11 @@ class NodesReadyArgs:
     evidence_bucket: pulumi.Input[str]
     evidence_prefix: pulumi.Input[str]
     pools: Sequence[PoolReady]
-    wait: str = "all"
+    wait: str
     """`all`, `floor`, `none`."""
     floor: int | None = None
     """With `wait="floor"`: the number of verified nodes to wait for."""
-    deadline_s: int = 2700
+    deadline_s: int
     """Seconds until `up` fails. `GPUINFRA_DEADLINE` shortens it for one run."""
     profile: str | None = None
     """The operator's named AWS profile. Default: the credentials from the environment."""
@@ -70,7 +70,7 @@ class NodesReadyArgs:
     """Values that cause `up` to judge the nodes again when they change."""
 
 
-class NodesReady(pulumi.CustomResource):
+class NodesVerified(pulumi.CustomResource):
     """Waits until all nodes of a cluster are verified.
 
     Creation completes when every expected node has uploaded evidence that is signed with an identity that the cloud confirms,
@@ -90,7 +90,7 @@ class NodesReady(pulumi.CustomResource):
     shortages: pulumi.Output[list[Any]]
     """One entry per group that lacks nodes: pool, group, kind, zone, missing, cause, message, hint."""
 
-    def __init__(self, name: str, args: NodesReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: NodesVerifiedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props: dict[str, object] = {
             "cloud": args.cloud,
             "cluster": args.cluster,

@@ -15,9 +15,9 @@ from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.text import host_keys
 from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, verdict
+from gpuinfra.node.outcome import CheckResult
 
-Check = dict[str, object]
-JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[Check]]
+JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[CheckResult]]
 
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 UNFINISHED = frozenset({"pending", "running", "reboot"})
@@ -33,8 +33,8 @@ class Content:
     bundle_sha256: object = None
     unjudged: str = ""
     """The reason why the raw output cannot be judged."""
-    checks: tuple[Check, ...] = ()
-    blocking: tuple[Check, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    blocking: tuple[CheckResult, ...] = ()
     missing: tuple[str, ...] = ()
     verified: bool = False
     working: bool = False
@@ -49,7 +49,7 @@ class Content:
 
 def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-) -> list[Check]:
+) -> list[CheckResult]:
     """Evaluate the raw probe output in the evidence with the same code that runs on the node."""
     return judge(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
@@ -107,13 +107,13 @@ def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _untested(checks: tuple[Check, ...]) -> str:
-    waiting = (one for one in checks if one.get("cause") == Cause.UNTESTED)
+def _untested(checks: tuple[CheckResult, ...]) -> str:
+    waiting = (one for one in checks if one["cause"] is Cause.UNTESTED)
     return next((str(one.get("reason") or "the node has no partner yet") for one in waiting), "")
 
 
-def _undecided(blocking: tuple[Check, ...]) -> bool:
-    return bool(blocking) and all(check.get("cause") == Cause.NO_GOOD_PAIR for check in blocking)
+def _undecided(blocking: tuple[CheckResult, ...]) -> bool:
+    return bool(blocking) and all(check["cause"] is Cause.NO_GOOD_PAIR for check in blocking)
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:

@@ -11,10 +11,11 @@ from typing import assert_never
 from gpuinfra.base.words import counted
 from gpuinfra.handover.causes import NodeCause, WaitEnd
 from gpuinfra.handover.connect import terms_of
-from gpuinfra.handover.judge import Check, NodeVerdict, describe
+from gpuinfra.handover.judge import NodeVerdict, describe
 from gpuinfra.handover.ports import CloudTerms, GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import Outcome
+from gpuinfra.node.outcome import CheckResult
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""
@@ -75,7 +76,7 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
     return f"{head}: {node.outcome}: {node.reason}\n  what to do: {hint(node)}"
 
 
-def _findings(blocking: Sequence[Check]) -> list[str]:
+def _findings(blocking: Sequence[CheckResult]) -> list[str]:
     """Return the failed checks with root causes first. Checks with the same reason form one finding."""
     lines: list[str] = []
     findings = list(_by_reason(blocking).values())
@@ -94,9 +95,9 @@ def _findings(blocking: Sequence[Check]) -> list[str]:
     return lines
 
 
-def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
+def _by_reason(blocking: Sequence[CheckResult]) -> dict[str, list[CheckResult]]:
     """Group checks by reason, in order."""
-    groups: dict[str, list[Check]] = {}
+    groups: dict[str, list[CheckResult]] = {}
     for check in blocking:
         reason = str(check.get("reason") or "") or describe(check)
         groups.setdefault(reason, []).append(check)

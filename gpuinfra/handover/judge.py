@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 
 from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.connect import terms_of
-from gpuinfra.handover.examine import Check, Content
+from gpuinfra.handover.examine import Content
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+from gpuinfra.node.outcome import CheckResult
 
 MAX_EVIDENCE_AGE = timedelta(hours=24)
 """Age at which evidence no longer proves the state of a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
@@ -61,8 +62,8 @@ class NodeVerdict:
     resource: str = ""
     evidence_key: str = ""
     evidence_sha256: str = ""
-    checks: tuple[Check, ...] = ()
-    blocking: tuple[Check, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    blocking: tuple[CheckResult, ...] = ()
     """The checks that block the handover of this node, root causes first."""
     gpus: tuple[dict[str, object], ...] = ()
     gpus_expected: int = 0
@@ -303,7 +304,7 @@ def _judge_one(
     return verdict("verified", None, "", settled=True, **seen)
 
 
-def describe(check: Check) -> str:
+def describe(check: CheckResult) -> str:
     """Describe a check in one line: the found and expected values, or the reason if the values do not show the problem."""
     unit = f" {check['unit']}" if check.get("unit") else ""
     found, expected = check.get("found"), check.get("expected")

@@ -244,9 +244,9 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return abort(context, f"{DEADLINE_VARIABLE}: {error}")
         except PortUnavailable as error:
             unread = {**inputs, **_unreachable_outputs(state)}
-            return _fail(
-                context, name, wire.to_struct(unread, secret), [f"cannot read the state of the nodes: {error}"]
-            )
+            hint = "restore the access to the cloud, then run `pulumi up` again"
+            text = f"cannot read the state of the nodes: {error}\n  what to do: {hint}"
+            return _fail(context, name, wire.to_struct(unread, secret), [text])
         early = outcome.ended is WaitEnd.NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended is WaitEnd.ONCE)
         # An `up` that did not wait succeeds, but the fleet is ready only after it is judged. The next `up` judges the remaining nodes.

@@ -76,7 +76,7 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
     """Return the pools that a resource's inputs declare."""
     return [
         PoolExpected(
-            cloud=str(inputs["cloud"]),
+            cloud=str(inputs.get("cloud") or ""),
             name=str(pool["name"]),
             machine=str(pool["machine"]),
             bundle_sha256=str(pool.get("bundleSha256") or ""),

@@ -2,7 +2,7 @@
 
 JSON goes to stdout, messages to stderr.
 Exit codes, for a scheduler's prolog, a health check or systemd:
-0 verified (or done), 1 not verified (or a step failed), 2 usage error, 3 missing prerequisite.
+0 verified (or done), 1 not verified (or a step failed), 2 usage error, 3 missing prerequisite, 4 the partner of a pair did not arrive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable
 
 from . import VERSION
-from .console import BUNDLE, ENVIRONMENT, NODE, OK, WRONG_USE, Missing, load, print_message
+from .console import BUNDLE, NODE, OK, WRONG_USE, Missing, load, print_message
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         return args.run(args)
     except Missing as error:
         print_message(str(error), console="--upload" in words or words[:1] == ["attest"])
-        return ENVIRONMENT
+        return error.code
     except KeyboardInterrupt:
         return 130
 

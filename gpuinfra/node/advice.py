@@ -1,25 +1,17 @@
 """Selects the action for a node, which is the strongest action that any of its failed checks requires, and gives the reasons.
 
-This module is pure. Its input is the outcomes of `judge.py`. The cause of a failure requires an action (`cause.py`), or leaves it to `BY_CHECK`.
+This module is pure. Its input is the outcomes of `judge.py`. The cause of a failure requires an action (`cause.py`), or leaves it to the class of the check.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping
+from typing import Iterable
 
-from .cause import Action, Cause
+from .cause import Action
+from .checks import ALL
 from .judge import root_cause_order
-
-BY_CHECK = {
-    **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), Action.REPLACE),
-    **dict.fromkeys(
-        ("G1", "G3", "G7", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7", "B8", "X1"),
-        Action.REBOOT,
-    ),
-    **dict.fromkeys(("G5", "G6", "G10", "G12", "G14"), Action.RESET),
-}
-"""Maps each check to the action for its failure. A check that is not listed concerns the installation, so its action is `configure`."""
+from .outcome import CheckResult
 
 
 @dataclass(frozen=True)
@@ -36,22 +28,22 @@ class Advice:
         return self.action.drains
 
 
-def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
+def advise(checks: Iterable[CheckResult]) -> Advice:
     """Return the strongest action that is required by a check that did not pass."""
-    actions = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
+    actions = [(_action(check), check) for check in checks if check["outcome"] in ("warn", "fail", "error")]
     action = max((action for action, _ in actions), key=lambda action: action.strength, default=Action.NOTHING)
     matching = sorted((check for its_action, check in actions if its_action is action), key=root_cause_order)
     # One cause can fail many checks with the same reason. List that reason once, with the IDs of all these checks.
     reasons: dict[str, list[str]] = {}
     for check in matching:
-        reasons.setdefault(str(check.get("reason") or check.get("hint")), []).append(str(check.get("id")))
+        reasons.setdefault(check["reason"] or check["hint"], []).append(check["id"])
     why = ["%s: %s" % (" ".join(ids), reason) for reason, ids in reasons.items()]
     return Advice(action, tuple(why))
 
 
-def _action(check: Mapping[str, Any]) -> Action:
-    if check.get("outcome") == "warn":
+def _action(check: CheckResult) -> Action:
+    if check["outcome"] == "warn":
         return Action.LOOK
-    cause = check.get("cause")
-    required = cause.action if isinstance(cause, Cause) else None
-    return required or BY_CHECK.get(str(check.get("id")), Action.CONFIGURE)
+    cause, name = check["cause"], check["id"]
+    required = cause.action if cause else None
+    return required or (ALL[name].action if name in ALL else Action.CONFIGURE)

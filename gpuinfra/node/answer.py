@@ -7,10 +7,14 @@ Exit code, stdout and stderr are always checked together because none of them is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
-from . import nvsmi, states, table
+from . import states, table
 from .outcome import Broken, Unreadable, escaped, shortened
+from .probes import NOT_FOUND
+
+if TYPE_CHECKING:
+    from . import nvsmi
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Answer:
     stderr: str
     truncated: bool
     problem: str | None
-    """None, or the reason for a missing result: `not found`, `timed out after 60 s`, `not permitted`."""
+    """None, or the reason for a missing result, such as `timed out after 60 s`. The exit code then identifies it (`probes.py`)."""
     repeated: int = 0
     """Lines that were omitted because enough lines of their kind were kept."""
 
@@ -80,7 +84,7 @@ class Answers:
     def installed(self, name: str) -> bool:
         """Return False if the probe's command does not exist on the node. Each check decides whether that is allowed."""
         record = self._probes.get(name)
-        return not (isinstance(record, Mapping) and record.get("problem") == "not found")
+        return not (isinstance(record, Mapping) and record.get("problem") and record.get("exit") == NOT_FOUND)
 
     def text(self, name: str) -> str:
         """Stdout of a command that succeeded."""
@@ -98,6 +102,8 @@ class Answers:
 
     def xml(self) -> "nvsmi.Log":
         """Return the output from `nvidia-smi -q -x`, by element name."""
+        from . import nvsmi  # imported here because a plan imports the checks, and reads no XML
+
         return self._cached("xml", "nvidia-smi-xml", lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:
@@ -105,7 +111,7 @@ class Answers:
             raise Unreadable("probe %s was not run" % name)
         answer = read(name, self._probes[name])
         if answer.problem:
-            state = states.recognize(answer.argv, answer.exit, answer.problem)
+            state = states.recognize(answer.argv, answer.exit, "")
             if state is not None:
                 raise Broken(state.meaning, state.hint, state.cause)
             raise Unreadable("%s: %s" % (answer.command, shortened(answer.problem)))

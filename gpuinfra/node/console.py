@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OK, NOT_VERIFIED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
+OK, NOT_VERIFIED, WRONG_USE, ENVIRONMENT, NO_PARTNER = 0, 1, 2, 3, 4
 NODE = Path("/etc/gpuinfra/node.json")
 STATE = Path("/var/lib/gpuinfra/state.json")
 BUNDLE = Path("/opt/gpuinfra/current")
@@ -16,6 +16,8 @@ BUNDLE = Path("/opt/gpuinfra/current")
 
 class Missing(Exception):
     """A prerequisite is missing. The message names the prerequisite and the action to take."""
+
+    code = ENVIRONMENT
 
 
 def print_message(line: str, console: bool = False) -> None:

@@ -6,39 +6,173 @@ A check that needs a missing field results in an error, so an incomplete record 
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import Any, Generic, Mapping, TypedDict, TypeVar, overload
 
 from .outcome import Broken, Unreadable
 
+Value = TypeVar("Value")
 
-class Machine:
-    """An expectation, read by field name."""
 
-    def __init__(self, expectation: Mapping[str, Any], journal: Mapping[str, Any] | None) -> None:
-        self._fields = expectation
-        self.journal = journal
+class Software(TypedDict, total=False):
+    """The pinned version of a package, and the bounds of the versions that the software lock allows."""
 
-    def need(self, field: str, kind: type) -> Any:
-        """Return a required field of the given type."""
-        value = self._fields.get(field)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+    pin: str
+    range: list[str]
+
+
+class Floor(TypedDict):
+    """The lowest figure that a healthy machine reaches in the measurement of a check."""
+
+    check: str
+    what: str
+    at_least: float
+    unit: str
+
+
+class DeclaredFile(TypedDict):
+    """A declared file on the nodes."""
+
+    path: str
+    sha256: str
+    owner: str
+    group: str
+    mode: str
+
+
+class BucketMount(TypedDict):
+    """A bucket that the nodes mount."""
+
+    mount: str
+    read_only: bool
+
+
+class _Always(TypedDict):
+    schema: str
+    machine: str
+    cloud: str
+    gpus: int
+    nvswitch: bool
+    fabric_devices: int
+    fabric_device_gbps: float
+    fabric_provider: str | None
+    open_module: bool
+    software: dict[str, Software]
+    root_free_gib: float
+    file_systems: list[str]
+    """Mounts of the Lustre file systems."""
+    steps: list[str]
+    required: list[str]
+    """IDs of the checks that nodes must pass."""
+    skips: dict[str, str]
+    """IDs of the checks that these nodes cannot run, and the reasons."""
+
+
+class _Gpus(TypedDict, total=False):
+    gpu_name: str
+    gpu_memory_mib: float
+    pci_ids: list[str]
+    pcie_gen: int
+    pcie_width: int
+    nvlinks_per_gpu: int
+    nvlink_gb_s: float | None
+    ecc: bool
+    arch: str
+
+
+class Uses(TypedDict, total=False):
+    """What a pool uses. A field that is false or empty is left out."""
+
+    own_steps: dict[str, str]
+    """SHA-256 of the script of each declared step."""
+    files: list[DeclaredFile]
+    variables: dict[str, str]
+    lnet_efa: int
+    """Number of EFA devices that Lustre uses."""
+    containers: list[str]
+    metadata_guarded: list[str]
+    """Addresses of the metadata service that containers cannot reach."""
+    homes: list[str]
+    buckets: list[BucketMount]
+    mig: bool
+    mig_profiles: list[str]
+    energy: bool
+    fabric_test: bool
+    burn_in: int
+    gvnics: int
+    floors: list[Floor]
+
+
+class Expectation(_Always, _Gpus, Uses):
+    """The content of `expectation.json`."""
+
+
+class Field(Generic[Value]):
+    """A field of the expectation. Without a default, a check that reads an unusable value ends in an error."""
+
+    def __init__(self, kind: type, default: Value | None = None) -> None:
+        self._kind, self._default = kind, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, machine: None, owner: type) -> Field[Value]: ...
+    @overload
+    def __get__(self, machine: Machine, owner: type) -> Value: ...
+    def __get__(self, machine: Machine | None, owner: type) -> Any:
+        if machine is None:
+            return self
+        value: Any = machine.fields.get(self._name)
+        if value is None and self._default is not None:
+            return self._default
+        if self._kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, self._kind) or (self._kind is not bool and isinstance(value, bool)):
             raise Unreadable(
-                "the machine's record has no usable %s" % field,
+                "the machine's record has no usable %s" % self._name,
                 "fix the machine's catalog record and rebuild the bundle",
             )
         return value
 
-    def get(self, field: str, default: Any) -> Any:
-        """Return an optional field, or a safe default."""
-        value = self._fields.get(field)
-        return default if value is None else value
 
-    @property
-    def gpus(self) -> int:
-        """The number of GPUs in the machine type."""
-        return self.need("gpus", int)
+class Machine:
+    """The expectation as checks read it, and the journal of the node. The bundle can be older or damaged, so each field is checked when it is read."""
+
+    gpus = Field[int](int)
+    gpu_name = Field[str](str)
+    gpu_memory_mib = Field[float](float)
+    pci_ids = Field["list[Any]"](list)
+    pcie_gen = Field[int](int)
+    pcie_width = Field[int](int)
+    nvlinks_per_gpu = Field[int](int)
+    nvlink_gb_s = Field[float](float)
+    nvswitch = Field[bool](bool)
+    ecc = Field[bool](bool)
+    open_module = Field[bool](bool)
+    software = Field["dict[str, Any]"](dict)
+    fabric_devices = Field[int](int)
+    fabric_device_gbps = Field[float](float)
+    fabric_provider = Field[str](str, "")
+    gvnics = Field[int](int)
+    root_free_gib = Field[float](float)
+    file_systems = Field["list[Any]"](list)
+    lnet_efa = Field[int](int)
+    homes = Field["list[Any]"](list, [])
+    buckets = Field["list[Any]"](list, [])
+    steps = Field["list[Any]"](list)
+    own_steps = Field["dict[str, Any]"](dict, {})
+    files = Field["list[Any]"](list, [])
+    variables = Field["dict[str, Any]"](dict, {})
+    containers = Field["list[Any]"](list, [])
+    metadata_guarded = Field["list[Any]"](list)
+    mig = Field[bool](bool, False)
+    mig_profiles = Field["list[Any]"](list)
+    burn_in = Field[int](int)
+    floors = Field["list[Any]"](list, [])
+
+    def __init__(self, expectation: Mapping[str, object], journal: Mapping[str, Any] | None) -> None:
+        self.fields = expectation
+        self.journal = journal
 
     def version(self, software: str) -> str | None:
         """Return the version that this node's steps recorded, or None if the evidence has no journal. The version must
@@ -58,7 +192,7 @@ class Machine:
 
     def inside_range(self, software: str, value: str) -> None:
         """Raise `Broken` if the version is outside the lock's range."""
-        wanted = self.need("software", dict).get(software)
+        wanted = self.software.get(software)
         bounds = wanted.get("range") if isinstance(wanted, Mapping) else None
         pin = wanted.get("pin") if isinstance(wanted, Mapping) else None
         if not isinstance(bounds, (list, tuple)) or not bounds:

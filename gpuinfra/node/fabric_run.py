@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
-from . import fabric, pair
-from .console import print_message
+from . import fabric
+from .console import NO_PARTNER, print_message
 from .judge import judge
 from .probe import run as run_probe
 from .probes import PROBES
@@ -87,7 +87,7 @@ def measured(
 
 
 def _outcome(record: Mapping[str, Any], expectation: Mapping[str, Any]) -> fabric.Outcome:
-    if pair.NOT_ARRIVED in str(record["stderr"]):
+    if record["exit"] == NO_PARTNER:
         return fabric.Outcome(fabric.ABSENT, str(record["stderr"]))
     (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
     if check["outcome"] == "pass":

@@ -16,11 +16,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from . import cloud, evidence, fabric, fabric_bucket, fabric_run
-from .checks.fabric_test import CHECK, SCHEMA
+from .checks.fabric_test import SCHEMA, FabricTest, TestState, Waits
 from .console import BUNDLE, NODE, OK, Missing, load, optional, print_message
 from .journal import write_whole
 from .judge import verdict
@@ -40,8 +41,6 @@ JOIN_S = 300.0
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
 """Pauses: until this node can take part, between two searches for a node that waits, and after a test. A search takes three list requests. After each attempt
 without a partner, the pause is twice as long, up to `HELP_S`: two nodes that wait meet, because the pause is shorter than an attempt."""
-FIRST = "waits for the first evidence"
-"""Beginning of the reason before the first evidence, which no evidence can contain."""
 RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
 
 
@@ -49,7 +48,7 @@ def fabric_service(args: argparse.Namespace) -> int:
     """Run until terminated."""
     expectation = load(BUNDLE / "expectation.json", "the bundle's expectation", "start gpuinfra-bootstrap")
     node = load(NODE, "the node's configuration", "user data writes it")
-    if CHECK not in expectation.get("required", ()):
+    if FabricTest.id not in expectation.get("required", ()):
         print_message("the handover of this pool does not require the fabric test")
         return OK
     # The service leaves its test, so that the other nodes do not wait for this node.
@@ -58,6 +57,22 @@ def fabric_service(args: argparse.Namespace) -> int:
     service = Service(node, expectation, connected, fabric_bucket.Sessions(node, connected))
     while True:
         time.sleep(service.once() * random.uniform(0.8, 1.2))
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why a node cannot measure now."""
+
+    cause: Waits
+    reason: str
+
+
+class Busy(Exception):
+    """A node that joined a test can no longer measure."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        super().__init__(waiting.reason)
+        self.waiting = waiting
 
 
 class Service:
@@ -72,7 +87,7 @@ class Service:
         *,
         result: Path = RESULT,
         measure: Callable[[fabric.Measure, str], fabric_run.Measured] | None = None,
-        ready: Callable[[], str] | None = None,
+        ready: Callable[[], Waiting | None] | None = None,
         report: Callable[[], None] | None = None,
         reported: Callable[[], str | None] | None = None,
         wait: Callable[[float], None] = time.sleep,
@@ -94,26 +109,30 @@ class Service:
         state = self._state()
         try:
             self._report_again()
-            reason = self._ready()
-            if reason:
-                self._wait_for(state, reason)
+            waiting = self._ready()
+            if waiting:
+                self._wait_for(state, waiting)
                 return self._busy_s
-            if state in ("", "waiting"):
+            if state in (None, TestState.WAITING):
                 return self._take_part(state)
             # A good node would fail with this node as its only partner.
-            return self._help_s if state == "slow" else self._help(state)
+            return self._help_s if state is TestState.SLOW else self._help(state)
+        except Busy as error:
+            print_message("fabric test: %s" % error.waiting.reason)
+            self._wait_for(state, error.waiting)
+            return self._busy_s
         except (cloud.CloudError, Missing, OSError) as error:
             print_message("fabric test: %s" % error)
-            self._wait_for(state, str(error))
+            self._wait_for(state, Waiting(Waits.BUCKET, str(error)))
             return self._busy_s
 
-    def _wait_for(self, state: str, reason: str) -> None:
+    def _wait_for(self, state: TestState | None, waiting: Waiting) -> None:
         """Store why this node has no result. If the reason is new, upload evidence with it."""
         held = optional(self._result) or {}
-        if state not in ("", "waiting") or (state and held.get("reason") == reason):
+        if state not in (None, TestState.WAITING) or (state and held.get("reason") == waiting.reason):
             return
-        self._write({"state": "waiting", "reason": reason})
-        if not reason.startswith(FIRST):
+        self._write({"state": TestState.WAITING.value, "cause": waiting.cause.value, "reason": waiting.reason})
+        if waiting.cause is not Waits.FIRST_EVIDENCE:
             self._report()
 
     def _report_again(self) -> None:
@@ -121,15 +140,15 @@ class Service:
         held, stored = self._reported(), optional(self._result)
         if held is None or stored is None or self._result.read_text(encoding="utf-8") == held:
             return
-        if not str(stored.get("reason")).startswith(FIRST):
+        if stored.get("cause") != Waits.FIRST_EVIDENCE.value:
             self._report()
 
-    def _state(self) -> str:
-        """Return the state of the stored result, or an empty string. The result of another bundle does not count, because its software differs."""
-        found = optional(self._result) or {}
-        return str(found.get("state") or "") if found.get("bundle") == self._bundle else ""
+    def _state(self) -> TestState | None:
+        """Return the state of the stored result. The result of another bundle does not count, because its software differs."""
+        stored = optional(self._result) or {}
+        return TestState(stored["state"]) if "state" in stored and stored.get("bundle") == self._bundle else None
 
-    def _take_part(self, state: str) -> float:
+    def _take_part(self, state: TestState | None) -> float:
         """Join the newest test, or start one, and store the result of this node."""
         number = max(self._tests.newest(), 1)
         store = self._tests.store(number)
@@ -143,7 +162,8 @@ class Service:
         try:
             plan, measured = self._run(number, store, "")
         except fabric.Alone as error:
-            self._wait_for(state, "%s; the test needs a second node of the pool whose GPUs are idle" % error)
+            why = "%s; the test needs a second node of the pool whose GPUs are idle" % error
+            self._wait_for(state, Waiting(Waits.PARTNER, why))
             pause, self._alone_s = self._alone_s, min(2 * self._alone_s, self._help_s)
             return pause
         except fabric.Ended as error:
@@ -155,7 +175,7 @@ class Service:
         self._report()
         return AGAIN_S
 
-    def _help(self, state: str) -> float:
+    def _help(self, state: TestState | None) -> float:
         """Join a test in which a node waits. A good node joins as a helper if the test has fewer helpers than nodes that wait, plus one: a slow node needs
         two partners. A node whose result is unknown joins like a node that waits, and stores its result if this test decides."""
         number = self._tests.newest()
@@ -167,7 +187,7 @@ class Service:
             return self._help_s
         joined = fabric_bucket.members(store, time.time())
         helpers = [name for name, one in joined.items() if HELPER in one]
-        is_good = state == "good"
+        is_good = state is TestState.GOOD
         if not joined or self._name in joined or (is_good and len(helpers) > len(joined) - len(helpers)):
             return self._help_s
         try:
@@ -179,9 +199,9 @@ class Service:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
             return AGAIN_S
-        found = result_of(self._name, plan, measured, number)
-        if not is_good and found["state"] in ("good", "slow"):
-            self._write(found)
+        result = result_of(self._name, plan, measured, number)
+        if not is_good and result["state"] in (TestState.GOOD.value, TestState.SLOW.value):
+            self._write(result)
             self._report()
         return AGAIN_S
 
@@ -196,9 +216,9 @@ class Service:
         session = self._tests.session(number)
 
         def measure(step: fabric.Measure) -> fabric_run.Measured:
-            reason = self._ready()
-            if reason:  # since the node joined
-                raise Missing(reason)
+            waiting = self._ready()
+            if waiting:  # since the node joined
+                raise Busy(waiting)
             return self._measure(step, session)
 
         return fabric_run.take_part(settings, store, measure, self._wait)
@@ -214,17 +234,17 @@ class Service:
 def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measured], number: int) -> dict[str, Any]:
     """Return the result of one node: the raw output of a good all-reduce, or of the last failed one."""
     found = dict(plan.verdict or {})
-    word = "good" if name in found["good"] else "slow" if name in found["slow"] else "unknown"
-    wanted = fabric.PASS if word == "good" else fabric.FAIL
+    state = TestState.GOOD if name in found["good"] else TestState.SLOW if name in found["slow"] else TestState.UNKNOWN
+    wanted = fabric.PASS if state is TestState.GOOD else fabric.FAIL
     met = [one for one in measured if one.outcome.word in (fabric.PASS, fabric.FAIL)]
     # A node can pass in each pair that its partner failed. Then the verdict counts, and the raw output shows a pass.
-    chosen = [one for one in met if one.outcome.word == wanted] or ([] if word == "good" else met)
+    chosen = [one for one in met if one.outcome.word == wanted] or ([] if state is TestState.GOOD else met)
     if not chosen:
         reason = "no partner arrived in the fabric test %d" % number
-        return {"state": "waiting", "reason": reason}
+        return {"state": TestState.WAITING.value, "cause": Waits.PARTNER.value, "reason": reason}
     paths = [path for path in found["slow_paths"] if name in path]
     return {
-        "state": word,
+        "state": state.value,
         "reason": shortened(str(found["slow"].get(name) or chosen[-1].outcome.reason), 400),
         "test": number,
         "nodes": len(plan.members),
@@ -249,26 +269,25 @@ def _wait_s() -> float:
     return seconds
 
 
-def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:
-    """Return why this node cannot measure now, or an empty string."""
+def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> Waiting | None:
+    """Return why this node cannot measure now."""
     newest = evidence.EvidenceFolder().newest()
     document = newest[1] if newest else {}
     bundle = (node.get("bundle") or {}).get("sha256")
     if document.get("boot_id") != evidence.boot_id() or document.get("bundle_sha256") != bundle:
-        return FIRST + " of this boot"
-    others = {**expectation, "required": [one for one in expectation["required"] if one != CHECK]}
-    checks = [one for one in document.get("checks") or [] if one.get("id") != CHECK]
+        return Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
+    others = {**expectation, "required": [one for one in expectation["required"] if one != FabricTest.id]}
+    checks = [one for one in document.get("checks") or [] if one.get("id") != FabricTest.id]
     found = verdict(checks, others)
     if not found.verified:
-        return "other checks of this node failed: %s" % ", ".join(
-            [str(one["id"]) for one in found.blockers] + list(found.missing)
-        )
+        names = ", ".join([str(check["id"]) for check in found.blockers] + list(found.missing))
+        return Waiting(Waits.CHECKS, "other checks of this node failed: %s" % names)
     probe = PROBES["nvidia-smi-apps"]
     record = run_probe(probe.argv, probe)
     lines = [line for line in str(record["stdout"]).splitlines()[1:] if line.strip()]
     if record["exit"] != 0 or record["problem"]:
-        return "nvidia-smi does not list the processes on the GPUs"
-    return "processes use the GPUs" if lines else ""
+        return Waiting(Waits.GPUS, "nvidia-smi does not list the processes on the GPUs")
+    return Waiting(Waits.GPUS, "processes use the GPUs") if lines else None
 
 
 def _in_evidence() -> str | None:

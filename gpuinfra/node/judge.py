@@ -13,9 +13,9 @@ from typing import Any, Iterable, Mapping
 from .answer import Answers
 from .cause import Cause
 from .checks import ALL
-from .checks.base import Check
+from .checks.base import LAST, Check
 from .expectation import Machine
-from .outcome import Broken, Outcome, Phase, Severity, Unreadable, escaped, shortened
+from .outcome import Broken, CheckResult, Outcome, Phase, Severity, Unreadable, escaped, shortened
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "error")
 
@@ -25,7 +25,7 @@ class Verdict:
     """Whether a node is verified, and what prevents it."""
 
     verified: bool
-    blockers: tuple[dict[str, Any], ...]
+    blockers: tuple[CheckResult, ...]
     """Checks with severity block or drain that did not pass, and required checks that did not run, with root causes
     first."""
     missing: tuple[str, ...]
@@ -34,11 +34,11 @@ class Verdict:
 
 def judge(
     probes: Mapping[str, Any],
-    expectation: Mapping[str, Any],
+    expectation: Mapping[str, object],
     *,
     journal: Mapping[str, Any] | None = None,
     phases: Iterable[str] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[CheckResult]:
     """Judge every check that the machine requires or skips, in order of phase and ID.
 
     `journal` is the node's `state.json`, or None, for example on a machine that gpuinfra did not bootstrap.
@@ -62,47 +62,38 @@ def judge(
     return results
 
 
-def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
+def verdict(checks: Iterable[CheckResult], expectation: Mapping[str, object]) -> Verdict:
     """Decide if a node is verified. All required checks must have run, and each check with severity block or drain must have passed or been skipped
-    as the machine's record lists. A warning of a check in `WARNS` does not block; an error of any check does."""
+    as the machine's record lists. A warning of a check that may warn does not block; an error of any check does."""
     required, skips = _required_and_skipped(expectation)
-    by_id = {check.get("id"): check for check in checks}
+    by_id = {check["id"]: check for check in checks}
     blockers, missing = [], [name for name in required if name not in by_id]
     for name, check in by_id.items():
-        outcome, severity = check.get("outcome"), check.get("severity")
+        outcome, severity = check["outcome"], check["severity"]
         if outcome == "pass" or (outcome == "skip" and name in skips):
             continue
-        if outcome == "warn" and (severity in (Severity.WARN.value, Severity.INFO.value) or name in WARNS):
+        if outcome == "warn" and (
+            severity in (Severity.WARN.value, Severity.INFO.value) or (name in ALL and ALL[name].may_warn)
+        ):
             continue
-        blockers.append(dict(check))
+        blockers.append(check)
     blockers.sort(key=root_cause_order)
     return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
 
 
-WARNS = frozenset(("B1", "B6", "B8", "D7", "G7", "G14", "X1", "X2"))
-"""Checks that can warn despite their severity: a driver not yet proven by a reboot, software thermal slowdown,
-processes on the GPUs, Xids to monitor, non-fatal SXids, diagnostics that report only that persistence mode is disabled, a fabric test without a
-partner yet (the handover waits for the result), and a slow path between two good nodes."""
-
-_ROOT_CAUSES = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
+def root_cause_order(check: CheckResult) -> tuple[int, int]:
+    """Sort failures before errors, and causes before consequences."""
+    name = check["id"]
+    return 0 if check["outcome"] == "fail" else 1, ALL[name].rank if name in ALL else LAST
 
 
-def root_cause_order(check: Mapping[str, Any]) -> tuple[int, int]:
-    """Sort causes before consequences: a lost GPU fails ten checks, and its Xid gives the cause."""
-    name = str(check.get("id"))
-    return (
-        0 if check.get("outcome") == "fail" else 1,
-        _ROOT_CAUSES.index(name) if name in _ROOT_CAUSES else len(_ROOT_CAUSES),
-    )
-
-
-def not_checked(expectation: Mapping[str, Any]) -> list[str]:
+def not_checked(expectation: Mapping[str, object]) -> list[str]:
     """Return the checks that this machine neither requires nor skips. Reports list them."""
     required, skips = _required_and_skipped(expectation)
     return [name for name in ALL if name not in required and name not in skips]
 
 
-def _required_and_skipped(expectation: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+def _required_and_skipped(expectation: Mapping[str, object]) -> tuple[list[str], dict[str, str]]:
     required, skips = expectation.get("required"), expectation.get("skips", {})
     if not isinstance(required, (list, tuple)) or not required or not all(isinstance(name, str) for name in required):
         raise ValueError("the expectation lists no required checks")
@@ -128,7 +119,7 @@ def _error(reason: str, hint: str | None = None) -> Outcome:
     return Outcome("error", reason=reason, hint=hint, cause=Cause.UNREADABLE)
 
 
-def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
+def _record(check: Check, outcome: Outcome) -> CheckResult:
     word = outcome.outcome
     if word == "fail" and check.severity in (Severity.WARN, Severity.INFO):
         word = "warn"
@@ -152,7 +143,7 @@ class _UnknownCheck(Check):
     hint = "rebuild the bundle with a matching version of gpuinfra"
 
 
-def _unknown_check(name: str) -> dict[str, Any]:
+def _unknown_check(name: str) -> CheckResult:
     check = _UnknownCheck()
     check.id = shortened(name, 20)
     return _record(check, _error("this version of the node program has no check %s" % check.id))

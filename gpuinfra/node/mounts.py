@@ -21,12 +21,11 @@ import time
 from typing import Any
 
 from .console import Missing
+from .probes import BUCKETS, FUSE
 
 SCHEMA = "gpuinfra.mounts/1"
-FUSE = "fuse"
 PROGRAMS = ("mountpoint-s3", "blobfuse2")
 """Sources of mounted buckets with the `fuse` type. User programs also have this type."""
-BUCKETS = ("fuse.gcsfuse", FUSE)
 KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0
 _GRACE_S = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from .cause import Cause
 
@@ -52,11 +52,31 @@ class Unreadable(_ToolOutput):
         super().__init__(reason, hint, Cause.UNREADABLE)
 
 
+Word = Literal["pass", "warn", "fail", "skip", "error"]
+"""The outcome of a check."""
+
+
+class CheckResult(TypedDict):
+    """The result of one check as evidence and reports contain it (docs/reference/formats.md)."""
+
+    id: str
+    name: str
+    phase: str
+    severity: str
+    outcome: Word
+    found: Any
+    expected: Any
+    unit: str | None
+    hint: str
+    reason: str | None
+    cause: Cause | None
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one check. `found` and `expected` are JSON scalars or lists of them."""
+    """The judgment of one check. `found` and `expected` are JSON scalars or lists of them."""
 
-    outcome: str
+    outcome: Word
     found: Any = None
     expected: Any = None
     unit: str | None = None

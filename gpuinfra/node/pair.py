@@ -19,21 +19,25 @@ from typing import Any, Callable, Mapping, Protocol
 
 from . import nccl
 from .cloud import CloudError, field
-from .console import Missing
+from .console import NO_PARTNER, Missing
 from .log import utc_now
 from .outcome import shortened
 
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
 WAIT_S, LIMIT_S = 300.0, 600.0
 """Maximum wait for the partner, and maximum duration of a run, in seconds."""
-NOT_ARRIVED = "did not arrive within"
-"""Part of the message about a partner that is missing. `fabric_command.py` recognizes it."""
 FOLDER_OF_TESTS = "fabric/rendezvous"
 """Folder of all fabric tests, below the evidence prefix of the cluster. Nodes can list and read it, and write below their own name in it."""
 _PAUSE_S, _LAST_PAUSE_S = 0.25, 15.0
 """First and longest wait between two reads. Both nodes of a pair usually arrive within a second."""
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 _SESSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}/\d{4,8}$")
+
+
+class NoPartner(Missing):
+    """The partner did not arrive in time."""
+
+    code = NO_PARTNER
 
 
 class Store(Protocol):
@@ -200,7 +204,7 @@ def _await(
                 raise Missing("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
             return answer
         if clock() - started >= wait_s:
-            raise Missing("%s %s %d s" % (assignment["partner"], NOT_ARRIVED, wait_s))
+            raise NoPartner("%s did not arrive within %d s" % (assignment["partner"], wait_s))
         wait(pause)
         pause = min(pause * 1.5, _LAST_PAUSE_S)
 

@@ -17,7 +17,19 @@ import time
 from typing import Any, Callable, Iterable
 
 from .outcome import escaped
-from .probes import GPU_FIELDS, METRIC, METRICS_QUERY, NODE_PART, OLDER_NAMES, PROBES, Probe
+from .probes import (
+    GPU_FIELDS,
+    HANGS,
+    METRIC,
+    METRICS_QUERY,
+    NODE_PART,
+    NOT_FOUND,
+    NOT_STARTED,
+    OLDER_NAMES,
+    PROBES,
+    TIMED_OUT,
+    Probe,
+)
 
 _FIRST_LINES = 20
 _ALIKE = 50
@@ -49,15 +61,16 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
             cwd="/",
         )
     except FileNotFoundError:
-        return _record(words, 127, b"", b"", False, started, "not found")
+        return _record(words, NOT_FOUND, b"", b"", False, started, "not found")
     except OSError as error:
-        return _record(words, 126, b"", b"", False, started, "cannot be started: %s" % error.strerror)
+        return _record(words, NOT_STARTED, b"", b"", False, started, "cannot be started: %s" % error.strerror)
     keeper = _Keeper(probe)
-    problem = _collect(process, keeper, started + probe.timeout_s)
-    code = process.returncode
-    if problem:
-        code = 124 if problem.startswith("timed out") else code if code is not None else 125
-        problem = problem.replace("@", "%d s" % probe.timeout_s)
+    in_time = _collect(process, keeper, started + probe.timeout_s)
+    code, problem = process.returncode, None
+    if not in_time:
+        code, problem = TIMED_OUT, "timed out after %d s" % probe.timeout_s
+    elif code is None:
+        code, problem = HANGS, "hangs and cannot be killed"
     return _record(
         words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep, keeper.repeated()
     )
@@ -82,39 +95,40 @@ def _command(words: list[str]) -> list[str]:
     return [sys.executable, *part, *words[1:]]
 
 
-def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> str | None:
+def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> bool:
+    """Collect the output and end the command. Return False if it reached its time limit."""
     selector = selectors.DefaultSelector()
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     for stream in streams:
         os.set_blocking(stream.fileno(), False)
         selector.register(stream, selectors.EVENT_READ, stream is process.stdout)
-    problem = None
     try:
         while selector.get_map():
             left = deadline - time.monotonic()
             if left <= 0:
-                problem = "timed out after @"
-                break
+                _end(process)
+                return False
             for key, _ in selector.select(left):
                 data = os.read(key.fd, 65536)
                 if not data:
                     selector.unregister(key.fileobj)
                 elif not keeper.take(key.data, data):
                     # Truncation is not a failure of the command. The remaining output is not needed.
-                    return _end(process, None)
-        if problem is None:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                problem = "timed out after @"
-        return _end(process, problem) if problem else None
+                    _end(process)
+                    return True
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return False
+        return True
     finally:
         selector.close()
         for stream in streams:
             stream.close()
 
 
-def _end(process: subprocess.Popen, problem: str | None) -> str | None:
+def _end(process: subprocess.Popen) -> None:
     """Kill the command and its children. A process that hangs in the kernel (a lost GPU) is abandoned after a grace period."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -123,8 +137,7 @@ def _end(process: subprocess.Popen, problem: str | None) -> str | None:
     try:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        return problem or "hangs and cannot be killed"
-    return problem
+        pass
 
 
 class _Keeper:
@@ -198,7 +211,7 @@ def _kind(line: bytes) -> bytes:
 
 def _record(
     argv: list[str],
-    code: int | None,
+    code: int,
     out: bytes,
     err: bytes,
     truncated: bool,
@@ -209,7 +222,7 @@ def _record(
 ) -> dict[str, Any]:
     record = {
         "argv": argv,
-        "exit": 125 if code is None else code,
+        "exit": code,
         "stdout": escaped(out.decode("utf-8", "backslashreplace")),
         "stderr": escaped(err.decode("utf-8", "backslashreplace")),
         "truncated": truncated,
@@ -264,7 +277,7 @@ def _run_probe(probe: Probe, do: Run) -> dict[str, Any]:
         if record["problem"] is None and record["exit"] == 0:
             break
         second = do(argv, probe)
-        if second["problem"] != "not found":
+        if second["problem"] is None or second["exit"] != NOT_FOUND:
             record = second
     return record
 

@@ -47,6 +47,10 @@ OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 """Columns that have a different name in drivers before 535.54.03. Newer drivers accept both names and print one of them."""
 
 
+NOT_FOUND, NOT_STARTED, TIMED_OUT, HANGS = 127, 126, 124, 125
+"""Exit codes in the record of a command without a result, beside the text in `problem`."""
+
+
 @dataclass(frozen=True)
 class Probe:
     """One command with its limits."""
@@ -75,6 +79,10 @@ METRICS = ("curl", "-s", "--noproxy", "*", "--max-time", "10")
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
+
+FUSE = "fuse"
+BUCKETS = ("fuse.gcsfuse", FUSE)
+"""File system types of mounted buckets."""
 
 FABRIC_RESULT = "/run/gpuinfra/fabric.json"
 """Result of this boot's fabric test, which `node.pyz fabric-service` writes."""

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from .cause import Cause
+from .probes import NOT_FOUND, TIMED_OUT
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class State:
     """One known broken state."""
 
     pattern: str
+    """A regular expression for a line of output."""
     meaning: str
     hint: str
     cause: Cause
@@ -34,6 +36,8 @@ class State:
         return self.meaning
 
 
+NO_TEXT = r"(?!)"
+"""The pattern of a state that only an exit code identifies."""
 STATES = (
     State(
         r"Driver/library version mismatch",
@@ -90,17 +94,18 @@ STATES = (
         exit=12,
     ),
     State(
-        r"^not found$",
+        NO_TEXT,
         "nvidia-smi is not installed",
         "rerun the driver step; the journal /var/lib/gpuinfra/state.json shows where it stopped",
         Cause.TOOL_MISSING,
-        exit=127,
+        exit=NOT_FOUND,
     ),
     State(
-        r"^timed out",
+        NO_TEXT,
         "nvidia-smi does not respond: the driver or a GPU hangs",
         "drain the node and read journalctl -k -b; reboot the node, and replace it if nvidia-smi hangs again",
         Cause.TOOL_HANGS,
+        exit=TIMED_OUT,
     ),
 )
 

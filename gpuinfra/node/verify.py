@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Missing, load, optional, print_message
+from .outcome import CheckResult
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -189,7 +190,7 @@ def burn_in_checks(level: int | None) -> list[str]:
 
 
 def _limited_to_phases(
-    expectation: dict[str, Any], checks: list[dict[str, Any]], phases: list[str] | None
+    expectation: dict[str, Any], checks: Iterable[CheckResult], phases: list[str] | None
 ) -> dict[str, Any]:
     """Limit the expectation to the requested phases. A node is not verified if no check in these phases ran."""
     if not phases:

@@ -13,6 +13,7 @@ from datetime import date
 from enum import StrEnum
 
 from gpuinfra.base import naming
+from gpuinfra.node.expectation import Expectation
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.software.images import ImageRelease, contents_text
 
@@ -190,8 +191,8 @@ class PoolPlan:
     image: Image
     disk: Disk
     steps: tuple[Step, ...]
-    expectation: dict[str, object]
-    """Content of `expectation.json` (docs/reference/formats.md). A mapping, because it is a file format."""
+    expectation: Expectation
+    """Content of `expectation.json` (docs/reference/formats.md)."""
     versions: dict[str, str]
     """Content of `versions.env`: the software lock as shell variables."""
     files: tuple[FilePlan, ...] = ()
@@ -211,8 +212,7 @@ class PoolPlan:
     @property
     def fabric_test(self) -> bool:
         """Whether the nodes must pass the fabric test (check B8)."""
-        required = self.expectation.get("required")
-        return isinstance(required, list) and "B8" in required
+        return "B8" in self.expectation["required"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,6 +380,13 @@ class ExistingFileSystemPlan:
     owner_opens: str = ""
     """What the owner of the file system must allow, in words."""
 
+    @property
+    def mounted(self) -> dict[str, str]:
+        """The entry of the file system in the list of file systems that nodes mount."""
+        service = {"service": self.service} if self.service else {}
+        entry = {"kind": self.kind, "mount": self.mount, "dns_name": self.address, "mount_name": self.mount_name}
+        return {**entry, **service}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan:
@@ -524,6 +531,13 @@ class Plan:
     def nodes(self) -> int:
         """Number of nodes in all pools."""
         return sum(pool.count for pool in self.pools)
+
+    @property
+    def site_network(self) -> NetworkPlan:
+        """The network of the site. Raises `ValueError` if the declaration does not contain the site."""
+        if self.network is None:
+            raise ValueError("the plan has no network, because layers of the declaration does not include site")
+        return self.network
 
     @property
     def fabric_folder(self) -> str:

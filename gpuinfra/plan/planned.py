@@ -206,9 +206,9 @@ def groups(plan: Plan) -> Iterator[Instance]:
 
 
 def nodes_ready(plan: Plan) -> Iterator[Instance]:
-    """Yield the `NodesReady` resource, which waits for the nodes of a cluster."""
+    """Yield the resource of `NodesReady`, which waits for the nodes of a cluster."""
     if "cluster" in plan.layers and plan.pools:
-        yield Instance(component=plan.name)
+        yield Instance(component=naming.logical(plan.name, "ready"))
 
 
 def is_counted(type: str, custom: object) -> bool:

@@ -44,9 +44,8 @@ from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.storage import ObjectMount
 
 SECRETS = "secretsprovider"
-BACKEND = "PULUMI_BACKEND_URL"
-LOGIN = "pulumi login"
-"""Name of the state backend that no setting selects, but a login."""
+BACKEND, LOGIN = "PULUMI_BACKEND_URL", "pulumi login"
+"""Names of the setting that selects the state backend, and of a backend that a login selects."""
 MOST_DIFFERENCES = 20
 
 
@@ -439,10 +438,10 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     found += [(finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
     lines = [
         Line(
-            topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message,
-            fix=CHANGE.replace("STACK", owner.name) if one.path == SECRETS else MOVE,
+            topic="state", name=finding.path, state=FAIL if _named_region(owner, finding.path) == region else WARN,
+            reason=finding.message, fix=CHANGE.replace("STACK", owner.name) if finding.path == SECRETS else MOVE,
         )
-        for one, owner in found
+        for finding, owner in found
     ]  # fmt: skip
     if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"
@@ -450,6 +449,12 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     yield from lines or [
         Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
     ]
+
+
+def _named_region(stack: LoadedStack, path: str) -> str | None:
+    """Return the region in the URL of a stack's secrets provider, or of its state backend."""
+    url = secrets_provider(stack) if path == SECRETS else project_backend(stack)
+    return region_in_url(url) if url else None
 
 
 def _secrets(stacks: Iterable[LoadedStack]) -> Iterator[tuple[str, str]]:

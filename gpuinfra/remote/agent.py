@@ -33,6 +33,15 @@ FABRIC_UNIT, FABRIC_RESULT = "gpuinfra-fabric.service", "run/gpuinfra/fabric.jso
 class Refused(Exception):
     """The host cannot fulfill the request. The text gives the reason and the action to take."""
 
+    busy = False
+    """Whether the host installs another bundle, so that the same request can succeed later."""
+
+
+class Busy(Refused):
+    """The host installs another bundle."""
+
+    busy = True
+
 
 class HostAgent:
     """One host, or a folder that contains a host's files."""
@@ -69,7 +78,7 @@ class HostAgent:
         if found["running"]:
             if found["current"] == order["sha256"]:
                 return found
-            raise Refused(
+            raise Busy(
                 f"another bundle, {str(found['current'])[:12]}, is being installed; wait until the installation finishes"
             )
         before = found["node"] or {}
@@ -298,9 +307,9 @@ def main() -> int:
             }
             answer = actions[order["do"]](order, payload)
     except Refused as refused:
-        answer = {"refused": str(refused)}
+        answer = {"refused": str(refused), "busy": refused.busy}
     except OSError as error:
-        answer = {"refused": f"{error.filename or 'this machine'}: {error.strerror or error}"}
+        answer = {"busy": False, "refused": f"{error.filename or 'this machine'}: {error.strerror or error}"}
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     sys.stdout.flush()
     return 0

@@ -98,7 +98,7 @@ def call_agent(
             if isinstance(found, dict):
                 if "refused" in found:
                     raise HostProblem(
-                        _refusal_kind(found),
+                        Kind.BUSY if found["busy"] else Kind.UNUSABLE,
                         f"{host.title}: {found['refused']}",
                         "fix the problem, then run the command again",
                     )
@@ -260,10 +260,6 @@ def _stage_text(steps: Sequence[Mapping[str, Any]], total: int) -> str:
     done = sum(step.get("status") == "done" for step in steps)
     now = next((step for step in steps if step.get("status") == "running"), None)
     return f"{done} of {total} steps" + (f", running {one_line(now.get('id'))}" if now else "")
-
-
-def _refusal_kind(found: Mapping[str, Any]) -> Kind:
-    return Kind.BUSY if "another bundle" in str(found["refused"]) else Kind.UNUSABLE
 
 
 def _no_answer(host: Host, code: int, output: str) -> HostProblem:

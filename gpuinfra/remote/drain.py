@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Host
 
 LIMIT_S = 120.0
-NOT_STOPPED = "jobs not stopped"
-"""Start of the result of a node whose jobs were not stopped."""
 ABSENT = "the node is not in the state of the stack"
 
 # The character class keeps the pattern from matching the process that reads it.
@@ -55,19 +54,33 @@ echo "stopped=$count left=$(echo $found | wc -w)"
 """
 
 
-def drain_all(connector: Connector, hosts: Sequence[Host], names: Sequence[str]) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class JobStop:
+    """The result of the request to stop the jobs on a node."""
+
+    done: bool
+    text: str
+
+
+def not_stopped(why: object) -> JobStop:
+    """Return the result of a node whose jobs were not stopped."""
+    return JobStop(done=False, text=f"jobs not stopped: {why}")
+
+
+def drain_all(connector: Connector, hosts: Sequence[Host], names: Sequence[str]) -> dict[str, JobStop]:
     """Stop the jobs on the hosts with these names in parallel. Returns the result of each host. A host that cannot be reached does not affect the others."""
     by_name = {host.name: host for host in hosts}
 
-    def result(name: str) -> str:
+    def result(name: str) -> JobStop:
         host = by_name.get(name)
         if host is None:
-            return f"{NOT_STOPPED}: {ABSENT}"
+            return not_stopped(ABSENT)
         try:
             with connector.connect(host) as connection:
-                return f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
+                count = drain(connection, sudo=host.sudo)
+                return JobStop(done=True, text=f"{counted(count, 'process', 'processes')} stopped")
         except (GpuinfraError, HostProblem) as problem:
-            return f"{NOT_STOPPED}: {problem}"
+            return not_stopped(problem)
 
     with ThreadPoolExecutor(max_workers=min(64, max(1, len(names)))) as pool:
         try:

@@ -109,7 +109,7 @@ def _group(group: Group) -> Box:
 def _node(pool: PoolPlan, plan: Plan) -> Box:
     expected = pool.expectation
     lines = [pool.machine]
-    if expected.get("gpu_name"):
+    if "gpu_name" in expected:
         lines.append(f"{expected['gpus']} x {expected['gpu_name']}")
     machine = profile_of(plan.cloud).machines.get(pool.machine)
     if machine and machine.numa_nodes and not machine.numa:

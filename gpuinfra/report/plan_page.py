@@ -92,7 +92,7 @@ def page(report: PlanReport) -> str:
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:
-    gpus = pool.expectation.get("gpus")
+    gpus = pool.expectation["gpus"]
     gpu = f", {gpus} x {pool.expectation.get('gpu_name')} each" if gpus else ""
     return {
         "name": pool.name,

@@ -23,8 +23,7 @@ from gpuinfra.report.tables import Cell, Column, Table
 
 def gpus_of(plan: Plan) -> int:
     """Return the number of GPUs in all pools."""
-    each = ((pool.count, pool.expectation.get("gpus")) for pool in plan.pools)
-    return sum(count * gpus for count, gpus in each if isinstance(gpus, int))
+    return sum(pool.count * pool.expectation["gpus"] for pool in plan.pools)
 
 
 def subnet_table(subnets: Sequence[Subnet]) -> Table:

@@ -61,7 +61,7 @@ def _lines(report: PlanReport) -> Iterator[str]:
 
 def _pool(pool: PoolPlan, why_tested: str) -> Iterator[str]:
     expected = pool.expectation
-    gpu = f", {expected['gpus']} x {expected['gpu_name']}" if expected.get("gpu_name") else ""
+    gpu = f", {expected['gpus']} x {expected['gpu_name']}" if "gpu_name" in expected else ""
     fabric = (
         f", {expected['fabric_devices']} x {expected['fabric_provider']}" if expected.get("fabric_provider") else ""
     )

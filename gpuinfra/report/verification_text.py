@@ -8,6 +8,7 @@ from typing import Any
 from gpuinfra.base.safe_text import one_line, printable
 from gpuinfra.base.words import titled
 from gpuinfra.node.cause import Action
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.report import tables
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.report.tables import Cell, Column, Table
@@ -205,11 +206,11 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _grouped(checks: Iterable[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:
+def _grouped(checks: Iterable[CheckResult]) -> list[tuple[list[str], CheckResult]]:
     """Group checks by reason, because one GPU that does not respond causes twenty checks to fail."""
-    groups: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    groups: dict[str, tuple[list[str], CheckResult]] = {}
     for check in checks:
-        groups.setdefault(f"{check['reason']}\n{check['hint']}", ([], check))[0].append(str(check["id"]))
+        groups.setdefault(f"{check['reason']}\n{check['hint']}", ([], check))[0].append(check["id"])
     return list(groups.values())
 
 

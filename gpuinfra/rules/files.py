@@ -188,22 +188,21 @@ def file_can_be_read(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The path of a declared file is on the disk of the node, in a folder that only root can change, and is not a file that the bootstrap steps write."""
-    shared = {entry.mount: "all nodes share" for entry in spec.storage}
-    scratch = (SCRATCH_MOUNT, profile_of(spec.cloud).software.local_disk_mount_of_image)
-    shared |= {mount: "is empty when a node starts on another machine" for mount in scratch if mount}
+    local = tuple(filter(None, (SCRATCH_MOUNT, profile_of(spec.cloud).software.local_disk_mount_of_image)))
+    mounts = sorted({*local, *(entry.mount for entry in spec.storage)})
     for i, one in enumerate(spec.software.files):
         path = f"software.files[{i}].path"
-        mount = next((mount for mount in sorted(shared) if _within(one.path, mount)), None)
+        mount = next((mount for mount in mounts if _within(one.path, mount)), None)
         folder = next((folder for folder in _FOLDERS if _within(one.path, folder)), None)
         known = next((known for known in _FILES if fnmatchcase(one.path, known) or _within(one.path, known)), None)
         if known:
             what, _, hint = _FILES[known].partition("; ")
             yield error(path, f"is {one.path}, {what}", hint)
         elif mount:
-            hint = "write the file once, in a job or on one node"
-            if shared[mount].startswith("is empty"):
-                hint = "use a folder on the root disk"
-            yield error(path, f"is {one.path}, which is on {mount}, a file system that {shared[mount]}", hint)
+            what, hint = "all nodes share", "write the file once, in a job or on one node"
+            if mount in local:
+                what, hint = "is empty when a node starts on another machine", "use a folder on the root disk"
+            yield error(path, f"is {one.path}, which is on {mount}, a file system that {what}", hint)
         elif _within(one.path, "/home"):
             what = f"is {one.path}, but users can change the folders in /home, and root writes the file"
             yield error(path, what, "use a folder such as /etc, or a script in software.steps")

@@ -16,7 +16,7 @@ from gpuinfra.engine.refresh import CloudChange
 from gpuinfra.node.expectation import Machine
 from gpuinfra.node.outcome import Broken, Unreadable
 from gpuinfra.verification.judged import Judged
-from gpuinfra.verification.read import Absent
+from gpuinfra.verification.read import NO_EVIDENCE, Absent
 
 CLOUD, NODE = "cloud", "node"
 INSTALLATION = frozenset(
@@ -139,7 +139,7 @@ def _difference(
 
 
 def _without_evidence(one: Absent, commands: Commands) -> Difference:
-    here = bool(one.instance_id) and one.outcome == "no evidence"
+    here = bool(one.instance_id) and one.outcome == NO_EVIDENCE
     fix = commands.on_node.format(node=one.name, command=RECHECK) if here else commands.restore
     return Difference(
         area=NODE, name=one.name, id=one.instance_id, kind=one.outcome, what="evidence", recorded="", found="",

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuinfra.node.advice import Advice, advise
 from gpuinfra.node.judge import judge, not_checked, verdict
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.verification.read import Evidence, Found
 
 Expectation = Mapping[str, Any]
@@ -20,9 +21,9 @@ class Judged:
 
     evidence: Evidence
     expectation: Expectation
-    checks: tuple[dict[str, Any], ...]
+    checks: tuple[CheckResult, ...]
     verified: bool
-    blockers: tuple[dict[str, Any], ...]
+    blockers: tuple[CheckResult, ...]
     """Checks that prevent the node from being verified."""
     missing: tuple[str, ...]
     """Required checks that did not run."""
@@ -64,7 +65,7 @@ def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> 
     )
 
 
-def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
+def _checks(one: Evidence, expectation: Expectation) -> list[CheckResult]:
     probes, journal = one.document.get("probes"), one.document.get("state")
     return judge(
         probes if isinstance(probes, Mapping) else {},
@@ -73,7 +74,7 @@ def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
     )
 
 
-def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+def _worse(before: Iterable[CheckResult], after: Iterable[CheckResult]) -> Iterable[str]:
     """Return the checks that have become worse, one entry per reason, because one unresponsive GPU can fail twenty checks."""
     earlier = {check["id"]: check for check in before}
     grouped: dict[str, list[tuple[str, str, str]]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.verification.read import Absent, Evidence, Found, parse
+from gpuinfra.verification.read import NO_EVIDENCE, Absent, Evidence, Found, parse
 
 if TYPE_CHECKING:
     from gpuinfra.remote.fleet import Outcome
@@ -25,7 +25,7 @@ def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str
             if isinstance(one, Evidence):
                 newest.append(one)
                 continue
-            kind, reason = "no evidence", one or f"{host.title} sent a document of a different kind"
+            kind, reason = NO_EVIDENCE, one or f"{host.title} sent a document of a different kind"
             hint = f"log in to {host.title} and run the checks on the host"
         pool, expected = by_host[host.name]
         absent.append(

@@ -45,13 +45,16 @@ class Evidence:
         return int(self.document["seq"])
 
 
+NO_EVIDENCE, NOT_LAUNCHED = "no evidence", "not launched"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Absent:
     """A node without usable evidence."""
 
     name: str
     outcome: str
-    """Short reason: `no evidence`, `refused`, `not launched`."""
+    """`NO_EVIDENCE`, `NOT_LAUNCHED`, the outcome of a verdict, or the kind of a problem with a host."""
     reason: str
     hint: str
     instance_id: str = ""

@@ -16,7 +16,7 @@ from gpuinfra.handover.explain import hint
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
 from gpuinfra.inventory import handovers_of
-from gpuinfra.verification.read import Absent, Evidence, Found, parse
+from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, Evidence, Found, parse
 
 ABOUT = "Read from the stack's evidence bucket for the nodes that are currently in its groups; the cloud verified each signer."
 
@@ -96,7 +96,7 @@ def _without_evidence(node: NodeVerdict) -> Absent:
         pool=node.pool,
         machine=node.machine,
         gpus=node.gpus_expected,
-        outcome="no evidence" if node.outcome == "waiting" else node.outcome,
+        outcome=NO_EVIDENCE if node.outcome == "waiting" else node.outcome,
         reason=node.reason,
         hint=hint(node),
     )
@@ -107,7 +107,7 @@ def _never_launched(seen: Poll) -> list[Absent]:
     return [
         Absent(
             name=group,
-            outcome="not launched",
+            outcome=NOT_LAUNCHED,
             reason=f"the group has {count} fewer node{'s' if count > 1 else ''} than requested",
             hint=f"{terms_of(cloud_of[group]).activities}, then run `pulumi up` again",
         )

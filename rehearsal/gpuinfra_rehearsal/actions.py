@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.errors import GpuinfraError
+from gpuinfra.handover import wire
 from gpuinfra_rehearsal import least_privilege, retained
 from gpuinfra_rehearsal.engine import Operation
 from gpuinfra_rehearsal.events import kind_of, name_of
@@ -72,7 +73,7 @@ def errors_of(operation: Operation) -> tuple[str, ...]:
             continue
         where = f"{name_of(urn)} ({kind_of(urn)}): " if urn and kind_of(urn) not in ("pulumi:pulumi:Stack", "") else ""
         line = where + tidy(text)
-        if where and "what to do: " not in line:
+        if where and kind_of(urn) != wire.TYPE:  # The errors of the handover contain the advice.
             line += f"\n  what to do: {hint_for(text)}"
         if line not in found:
             found.append(line)

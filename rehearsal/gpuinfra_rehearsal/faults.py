@@ -156,11 +156,9 @@ def _possible_in_pool(fault: Fault, pool: PoolPlan) -> None:
     """Raise `UsageError` if the nodes of a pool have no device or step that a fault affects."""
     from gpuinfra_rehearsal import devices
 
-    required = pool.expectation.get("required")
-    run = required if isinstance(required, list) else []
     checks = DEVICE_CHECKS.get(fault.name, GPU_CHECKS) if fault.name in devices.faults() else ()
     step = STEPS.get(fault.name, "")
-    if checks and not set(checks) & set(run):
+    if checks and not set(checks) & set(pool.expectation["required"]):
         missing = f"check {' or '.join(checks)}"
     elif step and not any(one.id.startswith(step) for one in pool.steps):
         missing = f"step {step}{'*' if step.endswith('-') else ''}"

@@ -57,6 +57,7 @@ def collect(
         "seconds": round(sum(op.seconds for _, op in session.operations), 1),
         "faults": list(session.options.faults),
         "problems": list(problems),
+        "not_due": verdict is not None and not verdict.expected,
         "notes": [*session.notes, *([NOT_DUE_TEXT] if verdict and not verdict.expected else [])],
         "engine": _engine(session),
         "cost": _cost(plan),

@@ -25,6 +25,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.adopt import import_file, is_imported, urns_in
+from gpuinfra.clouds.region.dns import CLUSTER
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.hosts import find_host
 from gpuinfra.handover import wire
@@ -160,10 +161,11 @@ class Session:
         return bool(missing)
 
     def _write_import_file(self, path: Path) -> None:
-        """Run the real command. A declaration in Python exists only in its program, so its retained resources are read
-        from the record."""
+        """Run the real command. It cannot read a declaration in Python, and it imports into `GpuCluster`. For other programs,
+        the retained resources are read from the record."""
         export = {"version": 3, "deployment": self.pulumi.deployment()}
-        if self.loaded is None:
+        in_cluster = any(parent[0] == CLUSTER for one in retained.recorded(self.folder) for parent in one.parents)
+        if self.loaded is None or not in_cluster:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
             found = [
                 one for one in retained.recorded(self.folder) if (one.type, one.id) in held and is_imported(one.type)

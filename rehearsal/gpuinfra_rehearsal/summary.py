@@ -96,7 +96,7 @@ def _drill(report: Mapping[str, Any]) -> list[str]:
 def _nodes(report: Mapping[str, Any]) -> list[str]:
     nodes = report["nodes"]
     if not nodes:
-        return [note for note in report.get("notes", ()) if note == NOT_DUE_TEXT]
+        return [NOT_DUE_TEXT] if report.get("not_due") else []
     rows = [
         (
             node["label"],
@@ -151,12 +151,15 @@ def _deployment(report: Mapping[str, Any]) -> list[str]:
     """Return the line with the command that does the same on a deployed stack. `gpuinfra up` requires a declaration in the stack file."""
     stack, action = report["stack"], report["action"]
     deploy = f"gpuinfra up {stack}" if report.get("cost") else f"pulumi up --stack {stack}"
-    purpose = {
+    purposes = {
         "preview": "to preview a deployment",
         "refresh": "to refresh a deployed stack",
         "destroy": "to destroy a deployed stack",
-    }.get(action, "to deploy")
-    command = deploy if purpose == "to deploy" else f"pulumi {action} --stack {stack}"
+    }
+    purpose, command = (
+        purposes.get(action, "to deploy"),
+        f"pulumi {action} --stack {stack}" if action in purposes else deploy,
+    )
     return [f"this was a rehearsal, and nothing was deployed; {purpose}: {command}"]
 
 

@@ -105,7 +105,10 @@ def test_an_error_of_the_cloud_ends_with_a_hint(text: str, words: str) -> None:
 
 def test_an_error_with_a_hint_gets_no_second_hint() -> None:
     """The handover's hint stays the only one, and a program's own error gets none."""
-    (handover,) = failed("gpu-1 failed\n  what to do: replace the node")
+    (handover,) = failed(
+        "gpu-1 failed\n  what to do: replace the node",
+        "urn:pulumi:try::gpuinfra::gpuinfra:index:NodesReady::train-ready",
+    )
     assert handover.count("what to do: ") == 1
     (program,) = failed("spec: count is missing", "urn:pulumi:try::gpuinfra::pulumi:pulumi:Stack::gpuinfra-try")
     assert program == "spec: count is missing"
@@ -159,7 +162,7 @@ def test_the_line_of_a_node_states_how_many_gpus_answer(tmp_path: Path) -> None:
 def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
     """A Capacity Block before its window succeeds, and the last lines give the reason for zero nodes."""
     report = {
-        "stack": "try", "action": "up", "ok": True, "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
+        "stack": "try", "action": "up", "ok": True, "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "not_due": True,
         "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
     }  # fmt: skip
     assert NOT_DUE_TEXT in summary_lines(report, tmp_path)

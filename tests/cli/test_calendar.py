@@ -23,7 +23,7 @@ from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
 from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
-from gpuinfra.remote.drain import NOT_STOPPED
+from gpuinfra.remote.drain import JobStop, not_stopped
 from gpuinfra.remote.hosts import Hosts
 from tests.test_idle import evidence
 
@@ -57,7 +57,7 @@ def deployed(nodes: int) -> dict[str, Any]:
     """The handover of a stack that expects this number of nodes."""
     group = {"name": "gpu-block-0", "group": "burst-gpu-block-0-abc", "count": nodes}
     pool = {"name": "gpu", "machine": "p5.48xlarge", "expectation": {}, "groups": [group]}
-    return {"type": TYPE, "custom": True, "outputs": {"pools": [pool]}}
+    return {"type": TYPE, "custom": True, "outputs": {"cloud": "aws", "pools": [pool]}}
 
 
 def run(*words: str) -> Result:
@@ -238,20 +238,23 @@ def has_members(monkeypatch: pytest.MonkeyPatch, *members: Member, problem: str 
     monkeypatch.setattr("gpuinfra.handover.connect.connect", lambda inputs: ports)
 
 
-def stops(monkeypatch: pytest.MonkeyPatch, result: str = "2 processes stopped") -> None:
+STOPPED = JobStop(done=True, text="2 processes stopped")
+
+
+def stops(monkeypatch: pytest.MonkeyPatch, result: JobStop = STOPPED) -> None:
     """Let each node have this result."""
     monkeypatch.setattr(ActiveStack, "stop_jobs", lambda self, plan, direct, ids: dict.fromkeys(ids, result))
 
 
-@pytest.mark.parametrize(("result", "code"), [("2 processes stopped", 0), (f"{NOT_STOPPED}: no route", 1)])
+@pytest.mark.parametrize(("result", "code"), [(STOPPED, 0), (not_stopped("no route"), 1)])
 def test_jobs_that_could_not_be_stopped_change_the_exit_code(
-    removed: str, monkeypatch: pytest.MonkeyPatch, result: str, code: int
+    removed: str, monkeypatch: pytest.MonkeyPatch, result: JobStop, code: int
 ) -> None:
     """If nothing is due or soon, the exit code is 0 if all jobs were stopped, and 1 otherwise. The end of a node is part of its line."""
     stops(monkeypatch, result)
     done = run("--within", "0", "--drain", "55")
     assert done.return_value == code, done.exception
-    assert f"gpu-1 (i-1): {result}; removed at {removed}" in done.output
+    assert f"gpu-1 (i-1): {result.text}; removed at {removed}" in done.output
     assert "gpu-1" not in run("--within", "0", "--drain", "10").output
 
 
@@ -280,7 +283,7 @@ def test_a_login_that_fails_does_not_hide_the_dates(removed: str, monkeypatch: p
     found = json.loads(done.output)
     assert len(found["events"]) == 2
     assert found["drained"] == {
-        "gpu-1 (i-1)": f"{NOT_STOPPED}: the session has expired; log in again; removed at {removed}"
+        "gpu-1 (i-1)": f"jobs not stopped: the session has expired; log in again; removed at {removed}"
     }
 
 
@@ -295,7 +298,7 @@ def test_a_node_that_is_not_in_the_state_is_reported(removed: str, monkeypatch: 
     assert done.return_value == 1, done.exception
     assert json.loads(done.output)["drained"] == {
         "gpu-1 (i-1)": f"2 processes stopped; removed at {removed}",
-        "i-2": f"{NOT_STOPPED}: the node is not in the state of the stack; run `pulumi up --stack burst`; removed at {removed}",
+        "i-2": f"jobs not stopped: the node is not in the state of the stack; run `pulumi up --stack burst`; removed at {removed}",
     }
 
 

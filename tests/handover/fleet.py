@@ -23,6 +23,8 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
     folder_of,
 )
+from gpuinfra.node.cause import Cause
+from gpuinfra.node.outcome import CheckResult
 
 LAUNCHED = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
 """Some hours ago, because evidence has a maximum age."""
@@ -53,15 +55,15 @@ def pool(count: int = 2, **more: Any) -> PoolExpected:
 
 def judge(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-) -> list[dict[str, object]]:
+) -> list[CheckResult]:
     """One check: the number of GPUs in the raw output."""
     found = probes.get("gpus")
-    outcome = "pass" if found == expectation["gpus"] else "fail"
+    good = found == expectation["gpus"]
     return [
         {
-            "id": "G1", "name": "gpu_count", "phase": "presence", "severity": "block", "outcome": outcome,
+            "id": "G1", "name": "gpu_count", "phase": "presence", "severity": "block", "outcome": "pass" if good else "fail",
             "found": found, "expected": expectation["gpus"], "unit": "GPUs", "hint": "replace the node",
-            "reason": None if outcome == "pass" else "the driver lists fewer GPUs",
+            "reason": None if good else "the driver lists fewer GPUs", "cause": None if good else Cause.DIFFERS,
         }
     ]  # fmt: skip
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.handover import connect
 from gpuinfra.handover.causes import CapacityCause, NodeCause, WaitEnd
-from gpuinfra.handover.connect import terms_of
+from gpuinfra.handover.connect import handover_of, terms_of
 from gpuinfra.handover.explain import MOST_FINDINGS, hint, node_reason, reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, judge_fleet
 from gpuinfra.handover.ports import GroupProblem, Member
@@ -120,5 +119,5 @@ def test_advice_for_a_group_names_only_things_of_its_cloud(cloud: str, cause: Ca
 @pytest.mark.parametrize("cloud", TERMS)
 def test_the_hints_for_messages_of_a_cloud_name_only_its_things(cloud: str) -> None:
     """A hint of a row in the table of a cloud names no thing of another cloud."""
-    rows = connect.module(cloud).REFUSALS.rows
+    rows = handover_of(cloud).REFUSALS.rows
     assert [word for row in rows for word in _foreign(row.hint or HINTS[row.cause], cloud)] == []

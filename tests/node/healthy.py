@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.node import evidence, ports
+from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.fabric_test import SCHEMA
 from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
@@ -33,7 +34,7 @@ KERNEL = "6.8.0-1040-aws"
 DRIVER = "580.173.02"
 BOOT, EARLIER_BOOT = "00000000-0000-4000-8000-000000000002", "00000000-0000-4000-8000-000000000001"
 
-P4D: dict[str, Any] = {
+P4D: Any = {
     "schema": "gpuinfra.expectation/1",
     "machine": "p4d.24xlarge",
     "cloud": "aws",
@@ -50,62 +51,20 @@ P4D: dict[str, Any] = {
     "fabric_provider": "efa",
     "open_module": True,
     "ecc": True,
+    "arch": "ampere",
     "software": {"driver": {"pin": DRIVER, "range": [">=580.95", "<581"]}},
     "root_free_gib": 50,
     "file_systems": ["/scratch"],
     "containers": ["docker"],
-    "required": [
-        "P1",
-        "P2",
-        "P3",
-        "P4",
-        "P5",
-        "D1",
-        "D2",
-        "D3",
-        "D4",
-        "D5",
-        "D6",
-        "G1",
-        "G2",
-        "G3",
-        "G4",
-        "G5",
-        "G6",
-        "G7",
-        "G8",
-        "G9",
-        "G10",
-        "G11",
-        "G12",
-        "G13",
-        "G14",
-        "F1",
-        "F3",
-        "F4",
-        "F5",
-        "X1",
-        "X2",
-        "N1",
-        "N4",
-        "C1",
-        "C2",
-        "C3",
-        "D7",
-        "D8",
-        "L1",
-        "S1",
-        "S2",
-        "B4",
-        "B5",
-    ],
     "floors": [{"check": "B5", "at_least": 10}],
     "skips": {"F2": "A100 reports no fabric state", "F6": "fourth-generation NVSwitch only"},
     "steps": ["10-prepare", "30-driver"],
 }
+P4D["required"] = [check.id for check in ALL.values() if check.applies(P4D) and check.id not in (*P4D["skips"], "B1")]
 H100 = {
     **P4D,
     "machine": "p5.48xlarge",
+    "arch": "hopper",
     "gpu_name": "NVIDIA H100 80GB HBM3",
     "gpu_memory_mib": 81559,
     "pci_ids": ["10de:2330"],

@@ -6,24 +6,62 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.node.checks import ALL
+from gpuinfra.node.checks.base import LAST, Check
+from gpuinfra.node.outcome import Severity
 from tests.node.real import tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
 
 
 def table() -> str:
-    """The table of checks for the page."""
+    """The table of checks for the page, and the order of root causes."""
     rows = [
-        "| id | name | phase | severity | proves | real outputs | rewritten outputs |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| id | name | phase | severity | required for pools | on failure | proves | real outputs | rewritten outputs |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     counts = tried()
     for check in ALL.values():
         proves = " ".join((check.__doc__ or "").split())
-        rows.append(
-            f"| {check.id} | `{check.name}` | {check.phase.value} | {check.severity.value} | {proves} | {counts[check.id][0]} | {counts[check.id][1]} |"
+        severity = f"{check.severity.value}, can warn" if check.may_warn else check.severity.value
+        action = "look" if check.severity in (Severity.WARN, Severity.INFO) else check.action.value
+        cells = (
+            check.id,
+            f"`{check.name}`",
+            check.phase.value,
+            severity,
+            pools(check),
+            action,
+            proves,
+            *counts[check.id],
         )
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    causes = sorted((check for check in ALL.values() if check.rank != LAST), key=lambda check: check.rank)
+    rows += ["", f"Reports list root causes first, in this order: {', '.join(check.id for check in causes)}."]
     return "\n".join(rows)
+
+
+def pools(check: Check) -> str:
+    """The pools whose nodes run a check."""
+    if not check.when:
+        return "on request"
+    text = " and ".join(str(condition.__doc__) for condition in check.when)
+    skipped = "; ".join(f"not {condition.__doc__}: {reason}" for condition, reason in check.skips)
+    return f"{text} ({skipped})" if skipped else text
+
+
+def test_ranks_are_unique() -> None:
+    """Two root causes never have the same rank."""
+    ranks = [check.rank for check in ALL.values() if check.rank != LAST]
+    assert len(set(ranks)) == len(ranks)
+
+
+@pytest.mark.parametrize("check", ALL.values(), ids=lambda check: check.id)
+def test_a_declaration_on_a_class_has_an_effect(check: Check) -> None:
+    """A check that only warns declares neither an action nor that it can warn, and a check without conditions declares no skips."""
+    if check.severity in (Severity.WARN, Severity.INFO):
+        assert not {"action", "may_warn"} & set(vars(type(check)))
+    if not check.when:
+        assert not check.skips
 
 
 def test_page_lists_every_check() -> None:
@@ -34,10 +72,10 @@ def test_page_lists_every_check() -> None:
 
 
 @pytest.mark.parametrize("check", ALL.values(), ids=lambda check: check.id)
-def test_every_check_has_explanations(check: object) -> None:
+def test_every_check_has_explanations(check: Check) -> None:
     """Name, docstring, hint and source exist."""
-    assert re.fullmatch(r"[a-z0-9_]+", check.name)  # type: ignore[attr-defined]
-    for text in (check.__doc__, check.hint, check.source):  # type: ignore[attr-defined]
+    assert re.fullmatch(r"[a-z0-9_]+", check.name)
+    for text in (check.__doc__, check.hint, check.source):
         assert text
         assert len(text) > 10
 

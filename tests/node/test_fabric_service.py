@@ -17,13 +17,15 @@ import pytest
 
 from gpuinfra.node import cloud, evidence, fabric, fabric_bucket, fabric_run, fabric_service, probe
 from gpuinfra.node.checks import ALL
-from gpuinfra.node.console import Missing
+from gpuinfra.node.checks.fabric_test import Waits
+from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, Missing
 from gpuinfra.node.fabric_bucket import Sessions
-from gpuinfra.node.fabric_service import Service
+from gpuinfra.node.fabric_service import Service, Waiting
 from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
+IN_USE = Waiting(Waits.GPUS, "processes use the GPUs")
 NODE = {"pool": "gpu", "bundle": {"sha256": "b" * 64}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no partner"}
@@ -45,7 +47,7 @@ class Node:
     name: str
     slow: set[str]
     folder: Path
-    reason: str = ""
+    waiting: Waiting | None = None
     reports: int = 0
     held: str | None = None
     """The result in the newest evidence."""
@@ -84,7 +86,7 @@ class Node:
         """The service of this node; waiting takes no time."""
         return Service(
             NODE, EXPECTATION, self, Sessions(NODE, self), result=self.folder / f"{self.name}.json", measure=self._measure,
-            ready=lambda: self.reason, report=self._report, reported=lambda: self.held, wait=self._wait,
+            ready=lambda: self.waiting, report=self._report, reported=lambda: self.held, wait=self._wait,
         )  # fmt: skip
 
     def _measure(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
@@ -180,7 +182,7 @@ def test_a_replaced_node_measures_with_idle_nodes_and_not_with_busy_ones(tmp_pat
     together(*(node.service() for node in pool))
     before = [node.result for node in pool]
     (late,) = nodes(tmp_path, 1, store=pool[0].store, first=9)
-    pool[1].reason = "processes use the GPUs"
+    pool[1].waiting = IN_USE
     thread = threading.Thread(target=late.service().once)
     thread.start()
     helpers = [pool[0].service(), pool[1].service()]
@@ -205,13 +207,21 @@ def test_a_node_without_partner_waits_and_tries_again(tmp_path: Path) -> None:
     assert not any("/0002/" in key for key in node.store.objects)
 
 
-@pytest.mark.parametrize("reason", ["processes use the GPUs", "other checks of this node failed: G1"])
-def test_a_node_that_is_not_ready_does_not_join(tmp_path: Path, reason: str) -> None:
+@pytest.mark.parametrize(
+    "waiting", [IN_USE, Waiting(Waits.CHECKS, "other checks of this node failed: G1")], ids=["gpus", "checks"]
+)
+def test_a_node_that_is_not_ready_does_not_join(tmp_path: Path, waiting: Waiting) -> None:
     """A node with a failed check or a job does not join, and its result contains the reason."""
     (node,) = nodes(tmp_path, 1)
-    node.reason = reason
+    node.waiting = waiting
     assert node.service().once() == fabric_service.BUSY_S
-    assert node.result == {"schema": "gpuinfra.fabric-result/1", "bundle": "b" * 64, "state": "waiting", "reason": reason}  # fmt: skip
+    assert node.result == {
+        "schema": "gpuinfra.fabric-result/1",
+        "bundle": "b" * 64,
+        "state": "waiting",
+        "cause": waiting.cause.value,
+        "reason": waiting.reason,
+    }
     assert node.reports == 1
     assert node.store.objects == {}
 
@@ -320,9 +330,9 @@ def test_a_job_that_starts_during_a_test_is_not_disturbed(tmp_path: Path, state:
     (late,) = nodes(tmp_path, 1, store=pool[0].store, first=9)
     ready, calls = pool[0], [0]
 
-    def busy_after_the_start() -> str:
+    def busy_after_the_start() -> Waiting | None:
         calls[0] += 1
-        return "processes use the GPUs" if calls[0] > 1 else ""
+        return IN_USE if calls[0] > 1 else None
 
     service = ready.service()
     service._ready = busy_after_the_start
@@ -333,7 +343,7 @@ def test_a_job_that_starts_during_a_test_is_not_disturbed(tmp_path: Path, state:
     assert service.once() == fabric_service.BUSY_S
     assert measured == []
     assert any(f"/{number:04d}/member/00/AROA1:i-1/" in key and key.endswith("-left") for key in ready.store.objects)
-    assert ready.result == before if state else ready.result["reason"] == "processes use the GPUs"
+    assert ready.result == before if state else ready.result["cause"] == "gpus"
 
 
 def test_a_result_that_is_not_in_the_evidence_is_reported_again(tmp_path: Path) -> None:
@@ -351,7 +361,7 @@ def test_a_result_that_is_not_in_the_evidence_is_reported_again(tmp_path: Path) 
 def test_the_first_evidence_is_not_requested(tmp_path: Path) -> None:
     """Before the first evidence, and with the reason for it, there is nothing to report."""
     (node,) = nodes(tmp_path, 1)
-    node.reason = "waits for the first evidence of this boot"
+    node.waiting = Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
     for held in (None, ""):
         node.held = held
         node.service().once()
@@ -384,7 +394,7 @@ def test_the_result_of_another_bundle_does_not_count(tmp_path: Path) -> None:
     assert [(node.result["bundle"], node.result["test"]) for node in pool] == [("b" * 64, 1)] * 2
     (busy,) = nodes(tmp_path, 1, first=5)
     (tmp_path / "i-5.json").write_text(json.dumps({**WAITING, "reason": "processes use the GPUs", "bundle": "a" * 64}))
-    busy.reason = "processes use the GPUs"
+    busy.waiting = IN_USE
     busy.service().once()
     assert (busy.result["bundle"], busy.reports) == ("b" * 64, 1)
 
@@ -451,7 +461,7 @@ def test_the_wait_for_more_nodes_is_set_in_the_environment(tmp_path: Path, monke
         together(*(node.service() for node in pool))
         assert [node.result["state"] for node in pool] == ["good", "good"]
         waited.append(CLOCK.now - began)
-        pool[0].reason = "processes use the GPUs"
+        pool[0].waiting = IN_USE
         assert pool[0].service().once() == fabric_service.BUSY_S * (60 if wait else 1)
     assert waited[1] > waited[0] + 300
 
@@ -535,4 +545,12 @@ def test_a_node_whose_partner_never_arrived_still_waits() -> None:
     measured = [fabric_run.Measured("i-2", fabric.Outcome(fabric.ABSENT), {})]
     verdict = {"good": [], "slow": {}, "slow_paths": [], "unknown": ["i-1"]}
     found = fabric_service.result_of("i-1", fabric.Plan(1, "i-1", {"i-1": "1"}, verdict=verdict), measured, 4)
-    assert found == {"state": "waiting", "reason": "no partner arrived in the fabric test 4"}
+    assert found == {"state": "waiting", "cause": "partner", "reason": "no partner arrived in the fabric test 4"}
+
+
+def test_a_partner_that_does_not_arrive_is_absent() -> None:
+    """The exit code of `node.pyz pair` decides between a partner that is absent and an all-reduce that failed, whatever it printed."""
+    argv = PROBES["pair"].argv
+    assert fabric_run._outcome(record(argv, "", NO_PARTNER), EXPECTATION).word == fabric.ABSENT
+    text = "vm-1 did not arrive within 300 s"
+    assert fabric_run._outcome(record(argv, "", ENVIRONMENT, stderr=text), EXPECTATION).word == fabric.FAIL

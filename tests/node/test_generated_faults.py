@@ -17,7 +17,7 @@ import pytest
 
 from gpuinfra.node import nvsmi
 from gpuinfra.node.judge import judge
-from gpuinfra.node.states import STATES
+from gpuinfra.node.states import NO_TEXT, STATES
 from gpuinfra.node.xids import XIDS
 from tests.node.healthy import AZURE, AZURE_A100, GOOGLE, GOOGLE_B200, GOOGLE_RDMA, H100, JOURNAL, MIG, P4D, healthy
 
@@ -146,7 +146,7 @@ def doubled_line(rng: random.Random, one: Node) -> str:
 
 def broken_state(rng: random.Random, one: Node) -> str:
     """One call of nvidia-smi reports a known broken state, or exits with its code."""
-    state = rng.choice([state for state in STATES if state.exit not in (127,)])
+    state = rng.choice([state for state in STATES if state.pattern != NO_TEXT])
     probe = rng.choice([name for name in sorted(one["probes"]) if one["probes"][name]["argv"][0] == "nvidia-smi"])
     text = re.sub(r"\(\?:([^|)]*)[^)]*\)|\\|\^|\$", lambda m: m.group(1) or "", state.pattern.split("|")[0])
     one["probes"][probe].update(stdout=text + "\n", exit=rng.choice([0, 1, state.exit or 255, 255]))

@@ -92,7 +92,7 @@ def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatc
     shared = pair.Folder(tmp_path)
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     waited: list[float] = []
-    with pytest.raises(Missing, match="vm-1 did not arrive within 30 s"):
+    with pytest.raises(pair.NoPartner, match="vm-1 did not arrive within 30 s"):
         pair.meet(
             assignment(tmp_path, 0), shared, fake, wait_s=30, wait=waited.append, clock=lambda: float(len(waited))
         )

@@ -14,7 +14,7 @@ from gpuinfra.base import day
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.aws.instances import schedule
-from gpuinfra.plan.expectation import REQUIRED
+from gpuinfra.node.checks import ALL
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.profile import profile_of
@@ -119,7 +119,7 @@ def test_every_machine_can_be_planned() -> None:
             expected = plan.pools[0].expectation
             assert len(plan.pools[0].nics) == len(machine.nics)
             assert expected["gpus"] == machine.gpus
-            assert set(expected["required"]) <= set(REQUIRED)  # type: ignore[arg-type]
+            assert set(expected["required"]) <= set(ALL)
             ids = [step.id for step in plan.pools[0].steps]
             assert ids == sorted(ids)
             assert ("35-fabric-manager" in ids) == machine.nvswitch
@@ -138,6 +138,25 @@ def test_p4d_expectation() -> None:
     assert expected["file_systems"] == ["/scratch"]
     minimum = {"P1", "P2", "D1", "D2", "D3", "D5", "D6", *(f"G{n}" for n in range(1, 7)), "G10", "G13"}
     assert minimum | {"F1", "F3", "X1", "N1", "S1", "S2"} <= set(expected["required"])  # type: ignore[arg-type]
+
+
+def test_a_pool_without_gpus_requires_the_runtime_check_only_with_docker() -> None:
+    """C1 is required if containers use GPUs, or if the declaration lists Docker."""
+    small = {"pools__0__machine": "m7i.xlarge", "pools__0__capacity": [{"kind": "on_demand", "count": 1}]}
+    for containers in ([], ["docker"], ["enroot"]):
+        required = _plan("aws", **small, software__containers=containers).pools[0].expectation["required"]
+        assert ("C1" in required, "C5" in required) == ("docker" in containers, "enroot" in containers)
+        assert not {"C2", "C3", "G1", "D1"} & set(required)
+
+
+def test_tcpx_nodes_need_no_library_on_the_host() -> None:
+    """TCPX runs in containers, so N3 is not required with a kernel for TCPX; with TCPXO it is."""
+    a3 = {"pools__0__machine": "a3-highgpu-8g", "pools__0__capacity": [{"kind": "reserved", "id": "train", "count": 2}]}
+    for kernel, provider in (("5.15.0-1042-gcp-tcpx", "tcpx"), (None, "tcpxo")):
+        expected = _plan("gcp", **a3, software__kernel=kernel).pools[0].expectation
+        assert expected["fabric_provider"] == provider
+        assert ("N3" in expected["required"]) == (provider == "tcpxo")
+        assert "N6" in expected["required"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.remote.drain import SCRIPT, drain_all, stopped
+from gpuinfra.remote.drain import SCRIPT, JobStop, drain_all, not_stopped, stopped
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
 
@@ -78,8 +78,8 @@ def test_jobs_stop_on_all_nodes_at_the_same_time() -> None:
     connector: Any = Nodes(len(names))
     found = drain_all(connector, [Host(name=name, address=name) for name in names], [*names, "i-unknown"])
     assert list(found) == [*names, "i-unknown"]
-    assert {found[name] for name in names[:-1]} == {"1 process stopped"}
-    assert found["unreachable"].startswith("jobs not stopped: ")
-    assert "no route to host" in found["unreachable"]
-    assert found["i-unknown"] == "jobs not stopped: the node is not in the state of the stack"
+    assert {found[name] for name in names[:-1]} == {JobStop(done=True, text="1 process stopped")}
+    assert found["unreachable"].text.startswith("jobs not stopped: ")
+    assert "no route to host" in found["unreachable"].text
+    assert found["i-unknown"] == not_stopped("the node is not in the state of the stack")
     assert drain_all(connector, [], []) == {}

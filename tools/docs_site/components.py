@@ -1,4 +1,4 @@
-"""Generates the reference of the components of each cloud: arguments and outputs, with their types and docstrings.
+"""Generates the reference of the components of each cloud and of the plan: arguments, outputs and fields, with their types and docstrings.
 
 It reads the source files without importing them, because the SDKs take seconds to import.
 """
@@ -61,6 +61,21 @@ def lines() -> Iterator[str]:
             yield from _lines(cloud, one, known.get(f"{one.name}Args"))
 
 
+def plan_classes() -> list[Class]:
+    """Return the classes of a plan, in the order of the code."""
+    paths = [PACKAGE / "gpuinfra" / "plan" / name for name in ("model.py", "recovery_model.py")]
+    names = [(path, one.name) for path in paths for one in _tree(path).body if isinstance(one, ast.ClassDef)]
+    return [found for path, name in names if (found := _class(path, name)) is not None]
+
+
+def plan_lines() -> Iterator[str]:
+    """Yield a section for each class of a plan with its fields. The plan itself is first."""
+    for one in sorted(plan_classes(), key=lambda one: one.name != "Plan"):
+        yield from [f"## `{one.name}`", "", *_paragraphs(one.meaning)]
+        if one.fields:
+            yield from _list(one.fields)
+
+
 def _is_args(one: Class, known: dict[str, Class]) -> bool:
     return one.name.endswith("Args") and one.name.removesuffix("Args") in known
 
@@ -75,9 +90,10 @@ def _lines(cloud: str, one: Class, args: Class | None) -> Iterator[str]:
 
 def _list(fields: Iterable[Field]) -> Iterator[str]:
     for field in fields:
-        default = f", default `{field.default}`" if field.default else ""
+        default = f"default `{field.default}`" if field.default and field.type else f"`{field.default}`"
+        kind = ", ".join([*([f"`{field.type}`"] if field.type else []), *([default] if field.default else [])])
         meaning = " ".join(field.meaning.split())
-        yield f"- `{field.name}`: `{field.type}`{default}. {meaning}".rstrip()
+        yield f"- `{field.name}`: {kind}. {meaning}".rstrip()
     yield ""
 
 
@@ -124,7 +140,12 @@ def _imported(path: Path, name: str) -> Class | None:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Field]:
+    values = any(ast.unparse(base).endswith("Enum") for base in node.bases)
     for index, one in enumerate(node.body):
+        if isinstance(one, ast.FunctionDef) and any(ast.unparse(mark) == "property" for mark in one.decorator_list):
+            yield Field(one.name, ast.unparse(one.returns) if one.returns else "", "", ast.get_docstring(one) or "")
+        if values and isinstance(one, ast.Assign):
+            yield Field(ast.unparse(one.targets[0]), "", ast.unparse(one.value), "")
         if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name) or one.target.id.startswith("_"):
             continue
         after = node.body[index + 1] if index + 1 < len(node.body) else None

@@ -94,6 +94,11 @@ def pages() -> dict[str, str]:
             "[Using the library](../docs/guides/library.md) and the pages of the clouds have examples.",
             components.lines(),
         ),
+        "plan.md": page(
+            "Plan",
+            "`make_plan` returns a `Plan`. Its parts are the `plan` arguments of the components. `gpuinfra plan --json` prints the same fields.",
+            components.plan_lines(),
+        ),
         "python.md": page(
             "Python names",
             "You can import these names from `gpuinfra`. [Using the library](../docs/guides/library.md) has examples.",

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
+    from gpuinfra.clouds.aws.components.policies import MountedBucket
+    from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
     from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
@@ -49,12 +51,15 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedBucket",
     "Network",
     "NetworkArgs",
     "NodePool",
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "OpenZfsHomeDirectories",
     "OpenZfsHomeDirectoriesArgs",
     "PrivateBucket",

@@ -16,7 +16,7 @@ from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, NAMES, SSH, STOP_SECOND, asked
+from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
@@ -230,7 +230,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     elif service == "s3":
         yield _scope(*_in_buckets(plan, action))
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
-        for region in regions if COPY in types else [plan.region]:
+        for region in regions if Purpose.COPY in types else [plan.region]:
             via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
             yield _scope("UseKeysThroughS3", [f"{arn}kms:{region}:*:key/*"], StringEquals=via)
     elif action == "kms:CreateGrant":
@@ -265,7 +265,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield from _tagging(plan, action, own, regions)
     elif named := _named(plan, planned, action, regions):
         yield _scope(service.capitalize(), named)
-        if STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
+        if Purpose.STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
             # In the second Region, the group of a pool can have another kind of capacity, which is part of the group's name.
             group = f"{arn}autoscaling:{plan.recovery.region}:*:autoScalingGroup:*:autoScalingGroupName/"
             yield _scope("StopSecondRegion", [f"{group}{plan.name}-{pool.name}-*" for pool in plan.pools])

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from gpuinfra.plan.model import Plan
 
-BY_NAME = "find an image by its name"
-REFRESH = "handover: replace the other nodes after a verified canary"
+
+class Purpose(StrEnum):
+    """Purposes of requests on which permissions depend."""
+
+    BY_NAME = "find an image by its name"
+    REFRESH = "handover: replace the other nodes after a verified canary"
+    STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+    COPY = "gpuinfra failback: copy newer objects from the replicas"
+    READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
+    READ_NAMES = "gpuinfra ready and names: read the DNS names"
+    MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
+
+
 ASKED: dict[str, tuple[str, ...]] = {
     "read an image's parameter": ("ssm:GetParameter",),
-    BY_NAME: ("ec2:DescribeImages",),
+    Purpose.BY_NAME: ("ec2:DescribeImages",),
     "handover: list the instances": (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeScalingActivities",
         "ec2:DescribeInstances",
     ),
-    REFRESH: (
+    Purpose.REFRESH: (
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:StartInstanceRefresh",
     ),
@@ -63,16 +76,14 @@ FAILOVER: dict[str, tuple[str, ...]] = {
     ),
 }
 """Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second Region."""
-STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
-COPY = "gpuinfra failback: copy newer objects from the replicas"
 FAILBACK: dict[str, tuple[str, ...]] = {
-    STOP_SECOND: (
+    Purpose.STOP_SECOND: (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:SuspendProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
     "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
-    COPY: (
+    Purpose.COPY: (
         "s3:ListBucketVersions",
         "s3:GetObject",
         "s3:GetObjectVersion",
@@ -87,18 +98,15 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 
 A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
 retrieved 2026-11-26)."""
-READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
-READ_NAMES = "gpuinfra ready and names: read the DNS names"
-MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
 NAMES: dict[str, tuple[str, ...]] = {
-    READ_ADDRESSES: ("ec2:DescribeNetworkInterfaces",),
-    READ_NAMES: ("route53:GetHostedZone", "route53:ListResourceRecordSets"),
-    MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
+    Purpose.READ_ADDRESSES: ("ec2:DescribeNetworkInterfaces",),
+    Purpose.READ_NAMES: ("route53:GetHostedZone", "route53:ListResourceRecordSets"),
+    Purpose.MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
 }
 """Requests for a plan with `recovery.names`."""
 RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
 """Requests for a plan with `restore_from`."""
-IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, READ_ADDRESSES))
+IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, Purpose.READ_ADDRESSES))
 """Requests in the Region of the plan and in the second Region."""
 
 SSH: dict[str, tuple[str, ...]] = {
@@ -117,7 +125,7 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
 
-CHANGES = frozenset({REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, MOVE_NAMES})
+CHANGES = frozenset({Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.MOVE_NAMES})
 """gpuinfra requests that change something or open a session."""
 
 
@@ -132,4 +140,4 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)
     known = {**ASKED, **SSH, **REPLACE}
-    return {**{purpose: known[purpose] for purpose in known if by_name or purpose != BY_NAME}, **moves}
+    return {**{purpose: known[purpose] for purpose in known if by_name or purpose != Purpose.BY_NAME}, **moves}

@@ -403,7 +403,7 @@ SCHEDULE = ResourceKind("aws:autoscaling/schedule:Schedule", "{component}-{actio
     "autoscaling:DeleteScheduledAction",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.azure.components.refs import Existing
-    from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.azure.components.roles import MountedContainer, NodeRole, NodeRoleArgs
     from gpuinfra.clouds.azure.components.scope import Scope
     from gpuinfra.clouds.azure.components.security import SecurityGroups, SecurityGroupsArgs
     from gpuinfra.clouds.azure.components.storage import (
@@ -59,6 +60,7 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedContainer",
     "NetAppHomeDirectories",
     "NetAppHomeDirectoriesArgs",
     "Network",
@@ -67,6 +69,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "PrivateStore",
     "PrivateStoreArgs",
     "RegionClone",

@@ -17,7 +17,7 @@ from typing import Any
 from gpuinfra.clouds.azure import adopt, quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
-from gpuinfra.clouds.azure.rest import Refused, Rest
+from gpuinfra.clouds.azure.rest import NoToken, Refused, Rest
 from gpuinfra.clouds.preflight import (
     Owner,
     Question,
@@ -138,9 +138,8 @@ class Preflight:
         """Return the type of the identity that azure-identity uses. Raises `Unanswered`."""
         try:
             return self.rest.identity_type()
-        except PortUnavailable as error:
-            why = str(error).partition(" Attempted credentials")[0].removeprefix("no credentials for Azure: ")
-            raise no_credentials(why, LOGIN) from None
+        except NoToken as error:
+            raise no_credentials(error.why, LOGIN) from None
 
     def get(self, action: str, path: str, api: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """Send a request and return the response, or None if the resource does not exist. `action` is the permission that the request requires."""

@@ -252,7 +252,7 @@ SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{compon
     " Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

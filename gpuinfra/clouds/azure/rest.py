@@ -64,6 +64,15 @@ class NotReached(PortUnavailable):
     """The service did not respond."""
 
 
+class NoToken(PortUnavailable):
+    """azure-identity found no credentials. `why` is its message without the list of the credentials that it attempted."""
+
+    def __init__(self, message: str) -> None:
+        text = " ".join(message.split())
+        super().__init__(f"no credentials for Azure: {text[:500]}")
+        self.why = text[:500].partition(" Attempted credentials")[0]
+
+
 class Rest:
     """Sends requests with one credential."""
 
@@ -220,7 +229,7 @@ class Rest:
             try:
                 self._tokens[scope] = given = self._credential.get_token(scope)
             except (AzureError, ValueError, OSError) as error:
-                raise PortUnavailable(f"no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
+                raise NoToken(str(error)) from None
         return str(given.token)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.components.ready import NodesReady, NodesReadyArgs
     from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.gcp.components.refs import Existing
-    from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
     from gpuinfra.clouds.gcp.components.scope import Scope
-    from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
+    from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs, apis
     from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "MountedBucket",
     "Network",
     "NetworkArgs",
     "NodeFirewallRule",
@@ -63,6 +65,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "NodesReady",
+    "NodesReadyArgs",
     "PrivateBucket",
     "PrivateBucketArgs",
     "RdmaNetwork",
@@ -74,6 +78,7 @@ __all__ = [
     "ServicesArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
+    "apis",
 ]
 
 __getattr__ = lazy_exports(__name__, __file__, __all__)

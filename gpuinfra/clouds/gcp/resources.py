@@ -221,7 +221,7 @@ RESIZE_REQUEST = ResourceKind("gcp:compute/resizeRequest:ResizeRequest", "{compo
     f"compute.instanceGroupManagers.update {_ZONE}",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -1,15 +1,13 @@
-"""All checks in report order: presence, correctness, speed, and by ID within each phase.
+"""All checks in report order: presence, correctness, speed, and by subject and ID within each phase.
 
-To add a check, write a `Check` class in the module for its subject, and add the machines that must pass the check to `REQUIRED` in
-`gpuinfra/plan/expectation.py`. A class with an ID registers itself when this package imports its module.
-If the check requires output that no probe collects, add a probe to `gpuinfra/node/probes.py`. If a failed check requires an action other
-than `configure`, add the ID to `gpuinfra/node/advice.py`. `python -m tests.node.test_docs` regenerates the table in `docs/reference/checks.md`.
+A check is one class: what it proves, which pools require it, how severe a failure is and what to do about it are attributes of the class
+(`base.py`). A class with an ID registers itself when its module is imported. docs/internals/add-a-check.md is the guide.
 """
 
 from __future__ import annotations
 
 from ..outcome import Phase
-from . import (  # noqa: F401 - the import registers the checks
+from . import (
     burn_in,
     containers,
     driver,
@@ -28,9 +26,14 @@ from . import (  # noqa: F401 - the import registers the checks
 )
 from .base import KINDS, Check
 
+_MODULES = (
+    platform, driver, gpus, gpu_health, fabric, kernel_log, network, ports,
+    links, containers, storage, software, speed, burn_in, fabric_test,
+)  # fmt: skip
+"""The modules in report order, which is the order of the letters of the IDs within a phase."""
+_NAMES = [module.__name__ for module in _MODULES]
+_LETTERS = list(dict.fromkeys(kind.id[0] for kind in sorted(KINDS, key=lambda kind: _NAMES.index(kind.__module__))))
 _PHASES = list(Phase)
-_LETTERS = "PDGFXNCLSMB"
-"""Order within a phase: platform, driver, GPUs, fabric, kernel log, network, containers, storage, steps, metrics, measurements."""
 
 
 def _order(check: Check) -> tuple[int, int, int]:

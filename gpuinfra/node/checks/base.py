@@ -9,24 +9,37 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ..answer import Answers
 from ..cause import Action, Cause
-from ..expectation import Machine
+from ..expectation import Expectation, Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import Row, Table, absent, failure
+from .conditions import Condition
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.10
 
+LAST = 99
+"""The rank of a check that is no root cause."""
 KINDS: list[type[Check]] = []
 """All check classes in the imported modules."""
 
 
 class Check:
-    """One question about a node. `explain` prints the docstring of the subclass, which implements `parse` and `judge`."""
+    """One question about a node, and everything that the project knows about it. The docstring of the subclass states what the check proves."""
 
     id: str
     name: str
     phase: Phase
     severity: Severity
+    when: tuple[Condition, ...] = ()
+    """Nodes of a pool run the check if all conditions are true. Without conditions, it runs only on request."""
+    skips: tuple[tuple[Condition, str], ...] = ()
+    """Conditions under which the check cannot run although `when` is true, and the reasons. The nodes are verified without it."""
+    action: Action = Action.CONFIGURE
+    """What a failure requires, unless its cause requires an action (`cause.py`)."""
+    may_warn = False
+    """Whether the check can warn despite its severity. Such a warning does not block the node."""
+    rank = LAST
+    """Position among the failed checks of a node: causes before consequences. A lost GPU fails ten checks, and its Xid gives the cause."""
     probes: tuple[str, ...] = ()
     hint: str = ""
     source: str = ""
@@ -34,6 +47,16 @@ class Check:
     def __init_subclass__(cls) -> None:
         if "id" in vars(cls):
             KINDS.append(cls)
+
+    @classmethod
+    def applies(cls, pool: Expectation) -> bool:
+        """Return True if the nodes of a pool run the check, or skip it for a listed reason."""
+        return bool(cls.when) and all(condition(pool) for condition in cls.when)
+
+    @classmethod
+    def skipped(cls, pool: Expectation) -> str:
+        """Return the reason why the nodes of a pool cannot run the check, or an empty string."""
+        return next((reason for condition, reason in cls.skips if condition(pool)), "")
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the probes whose output this check needs on a machine. Default: all of its probes."""

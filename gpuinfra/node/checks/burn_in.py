@@ -9,10 +9,12 @@ import re
 from typing import Any, Mapping
 
 from ..answer import Answers
+from ..cause import Action
 from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, Result, results, test_name
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, is_number, judged, result_of, strongest
+from .conditions import burn_in, gpus, mig
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 """Maps each level to the probe that runs it."""
@@ -72,6 +74,9 @@ class Diagnostics(Check):
 
     id, name = "B1", "dcgm_diagnostics"
     phase, severity = Phase.SPEED, Severity.BLOCK
+    when = (gpus,)
+    skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
+    may_warn = True
     probes = ("dcgm",)
     hint = "read the test's warning in the output of dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
     source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, retrieved 2026-11"
@@ -89,6 +94,9 @@ class BurnIn(Check):
 
     id, name = "B6", "burn_in"
     phase, severity = Phase.SPEED, Severity.BLOCK
+    when = (gpus, burn_in(2))
+    skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
+    may_warn = True
     probes = ("dcgm-medium", "dcgm-long", "dcgm-extra-long")
     hint = (
         "read the test's warning; reset the GPU or reboot the node once and run the same level again (gpuinfra check "
@@ -100,11 +108,11 @@ class BurnIn(Check):
         return (PROBES[max(2, level(expectation))],)
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
-        answer = answers.raw(PROBES[max(2, level({"burn_in": machine.get("burn_in", 0)}))])
+        answer = answers.raw(PROBES.get(max(2, machine.burn_in), PROBES[2]))
         return answer.exit, results(answer.stdout)
 
     def judge(self, found: tuple[int, list[Result]], machine: Machine) -> Outcome:
-        requested = machine.need("burn_in", int)
+        requested = machine.burn_in
         if requested not in LEVELS or requested < 2:
             raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % requested)
         return _outcome(*found, requested, machine.gpus)
@@ -115,6 +123,9 @@ class SteadyHeat(Check):
 
     id, name = "B7", "steady_heat"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (gpus, burn_in(3))
+    skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
+    action = Action.REBOOT
     probes = ("heat",)
     hint = "let the GPU cool down and repeat the stress test; a second slowdown means a cooling or power fault: replace the node"
     source = (
@@ -139,7 +150,7 @@ class SteadyHeat(Check):
             label = "GPU %s" % shortened(str(gpu.get("index")), 8)
             if int(gpu["reasons"], 16) & 0xC8:
                 wrong.append("%s was slowed down at %g C (reasons %s)" % (label, hot, gpu["reasons"]))
-            if errors not in (0, None) or (errors is None and machine.need("ecc", bool)):
+            if errors not in (0, None) or (errors is None and machine.ecc):
                 wrong.append("%s counted %s memory errors" % (label, shortened(str(errors), 20)))
             if not 50 <= busy <= 100:
                 wrong.append("%s was busy only %g %% of the time" % (label, busy))

@@ -12,6 +12,7 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, json_object, listed
+from .conditions import enroot, gpus, gpus_or_docker, guarded_metadata
 
 
 def docker(answers: Answers) -> dict[str, Any] | None:
@@ -37,6 +38,7 @@ class ContainerRuntime(Check):
 
     id, name = "C1", "container_runtime"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (gpus_or_docker,)
     probes = ("docker", "containerd")
     hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the runtime's service"
     source = (
@@ -69,7 +71,7 @@ class ContainerRuntime(Check):
         return found
 
     def judge(self, found: dict[str, str], machine: Machine) -> Outcome:
-        declared = "docker" in machine.get("containers", [])
+        declared = "docker" in machine.containers
         if declared and "docker" not in found:
             return failed("none", "docker", "the declaration lists docker, but it is not installed")
         if declared and not machine.gpus:
@@ -93,6 +95,7 @@ class CdiDevices(Check):
 
     id, name = "C2", "cdi_devices"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     probes = ("cdi",)
     hint = "run systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
     source = "NVIDIA/cloud-native-docs: container-toolkit/release-notes.md"
@@ -103,7 +106,7 @@ class CdiDevices(Check):
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
         names = {name.split("=", 1)[1] for name in found}
-        cut = machine.get("mig_profiles", []) if machine.get("mig", False) is True else []
+        cut = machine.mig_profiles if machine.mig else []
         # A MIG instance is named with its GPU: 0:1.
         pattern, wanted, what = (
             (r"\d+:\d+", machine.gpus * len(cut), "instances") if cut else (r"\d+", machine.gpus, "GPUs")
@@ -122,6 +125,7 @@ class ContainersKeepGpus(Check):
 
     id, name = "C3", "containers_keep_gpus"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     probes = ("docker",)
     hint = "use Docker 28.2 or newer, or enable CDI (features.cdi in /etc/docker/daemon.json), and pass GPUs with --device nvidia.com/gpu=all"
     source = "NVIDIA/cloud-native-docs: container-toolkit/troubleshooting.md: Failed to initialize NVML: Unknown Error in a running container"
@@ -147,6 +151,7 @@ class Enroot(Check):
 
     id, name = "C5", "enroot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (enroot,)
     probes = ("enroot", "enroot-namespaces")
     hint = (
         "rerun step 71-enroot; on Ubuntu 24.04 the AppArmor profile /etc/apparmor.d/enroot must be loaded (aa-status)"
@@ -184,6 +189,7 @@ class ContainersKeptFromMetadata(Check):
 
     id, name = "C4", "containers_kept_from_metadata"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (guarded_metadata,)
     probes = ("metadata-guard",)
     hint = "run systemctl restart gpuinfra-metadata, and find out what removed its nftables table (nft flush ruleset, or nftables.service)"
     source = "nft(8): a drop is final, whatever other tables accept; output format of nftables 1.0.6"
@@ -204,7 +210,7 @@ class ContainersKeptFromMetadata(Check):
         return found
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        wanted = machine.need("metadata_guarded", list)
+        wanted = machine.metadata_guarded
         open_ = [address for address in wanted if address not in found]
         if open_ or not wanted:
             return failed(

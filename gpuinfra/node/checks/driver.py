@@ -10,6 +10,7 @@ from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
 from ..table import Table
 from .base import Check, GpuTableCheck, all_same, by_gpu, listed, on_some
+from .conditions import gpus
 from .platform import loaded_modules
 
 _MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", re.MULTILINE)
@@ -31,6 +32,8 @@ class KernelModule(Check):
 
     id, name = "D1", "kernel_module"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
+    rank = 6
     probes = ("driver-version",)
     hint = "rerun the driver step; reboot if an older module is still loaded"
     source = "aws/aws-parallelcluster-cookbook#2654"
@@ -51,7 +54,7 @@ class KernelModule(Check):
         if wanted is None:
             machine.inside_range("driver", version)
             wanted = version
-        wants_open = machine.need("open_module", bool)
+        wants_open = machine.open_module
         words = [
             "%s %s" % (one, "open" if flavour else "proprietary")
             for one, flavour in ((version, is_open), (wanted, wants_open))
@@ -66,6 +69,8 @@ class DriverVersion(Check):
 
     id, name = "D2", "driver_version"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
+    rank = 5
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
     hint = "drain and reboot the node; if the version is still wrong, reinstall the pinned driver and hold its packages"
     source = "nvidia-smi(1) of driver 550.163.01; canonical/nvidia-graphics-drivers#78: driver/library version mismatch"
@@ -113,6 +118,7 @@ class ModuleKept(Check):
 
     id, name = "D3", "dkms_installed"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
     probes = ("dkms", "uname", "driver-version", "module")
     hint = (
         "install the headers for the running kernel, then run dkms autoinstall; if it fails, read "
@@ -170,6 +176,8 @@ class DriverAfterReboot(Check):
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (gpus,)
+    may_warn = True
     probes = ("driver-version", "boot-id")
     hint = "reboot the node when it is idle; the checks run again after the reboot"
     source = "GoogleCloudPlatform/compute-gpu-installation#10: the driver was missing after a restart"
@@ -209,6 +217,7 @@ class DriverLibrary(Check):
 
     id, name = "D8", "driver_library"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    when = (gpus,)
     probes = ("libcuda",)
     hint = (
         "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that list their folder, then run ldconfig"
@@ -246,6 +255,7 @@ class Holds(Check):
 
     id, name = "D4", "holds"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     probes = ("holds", "uname")
     hint = "rerun the holds step, which runs apt-mark hold for the driver, fabric manager, kernel and NCCL packages"
     source = (
@@ -267,7 +277,7 @@ class Holds(Check):
             "kernel": r"linux-image-(?:unsigned-)?" + re.escape(kernel),
             "nccl": r"libnccl2",
         }
-        if machine.get("nvswitch", False):
+        if machine.nvswitch:
             wanted["fabric manager"] = r"nvidia-fabric-?manager(?:-\d+)?"
         missing = [what for what, pattern in wanted.items() if not any(re.fullmatch(pattern, name) for name in names)]
         if missing:
@@ -280,6 +290,7 @@ class Persistence(GpuTableCheck):
 
     id, name = "D5", "persistence_mode"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    when = (gpus,)
     hint = (
         "run nvidia-smi -pm 1; to keep the mode after a reboot, remove --no-persistence-mode, which the package sets, from the "
         "nvidia-persistenced unit, then run systemctl enable --now nvidia-persistenced"
@@ -295,10 +306,11 @@ class Persistence(GpuTableCheck):
 
 
 class DriverModules(Check):
-    """nvidia_uvm is loaded, and GPUDirect RDMA is available through DMA-BUF (open module) or nvidia_peermem (proprietary module)."""
+    """nvidia_uvm is loaded, which CUDA requires."""
 
     id, name = "D6", "driver_modules"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    when = (gpus,)
     probes = ("modules",)
     hint = "load the missing module with modprobe and add it to /etc/modules-load.d"
     source = (
@@ -311,8 +323,6 @@ class DriverModules(Check):
 
     def judge(self, found: frozenset[str], machine: Machine) -> Outcome:
         wanted = ["nvidia", "nvidia_uvm"]
-        if not machine.need("open_module", bool) and machine.get("gpudirect", False) is True:
-            wanted.append("nvidia_peermem")
         missing = [module for module in wanted if module not in found]
         if missing:
             return failed(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
 from ..table import Table, absent
 from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, judged, listed, on_some
+from .conditions import ampere, before_blackwell, gpus, mig, nvlinks, nvswitch
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
@@ -41,6 +43,8 @@ class FabricManager(Check):
 
     id, name = "F1", "fabric_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (nvswitch,)
+    rank = 7
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
     hint = (
         "install the nvidia-fabricmanager package in exactly the driver's version, then run systemctl enable --now "
@@ -61,7 +65,7 @@ class FabricManager(Check):
         return state, match.group(1), loaded_driver(answers)[0]
 
     def judge(self, found: tuple[str, str, str], machine: Machine) -> Outcome:
-        if not machine.need("nvswitch", bool):
+        if not machine.nvswitch:
             return skipped("the machine has no NVSwitch")
         state, version, driver = found
         wanted = "active, %s" % (driver or "the driver's version")
@@ -78,6 +82,9 @@ class FabricState(GpuTableCheck):
 
     id, name = "F2", "fabric_state"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (gpus, nvswitch)
+    skips = ((ampere, "GPUs of the Ampere generation report no fabric state; the field is N/A"),)
+    action = Action.REBOOT
     hint = (
         "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state does not change, read "
         "journalctl -u nvidia-fabricmanager"
@@ -113,6 +120,9 @@ class NvlinkActive(Check):
 
     id, name = "F3", "nvlink_active"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (nvlinks,)
+    skips = ((mig, "a GPU with MIG reports no NVLink"),)
+    action = Action.REBOOT
     probes = ("nvlink-status",)
     hint = (
         "drain the node, restart the fabric manager, then reboot; if a link stays down, replace the node (look for "
@@ -138,7 +148,7 @@ class NvlinkActive(Check):
         return {gpu: list(links.values()) for gpu, links in gpus.items()}
 
     def judge(self, found: dict[int, list[float | None]], machine: Machine) -> Outcome:
-        links, rate = machine.need("nvlinks_per_gpu", int), machine.need("nvlink_gb_s", float)
+        links, rate = machine.nvlinks_per_gpu, machine.nvlink_gb_s
         if links == 0:
             return skipped("the machine has no NVLink")
         wrong = []
@@ -165,6 +175,8 @@ class NvlinkErrors(Check):
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (nvlinks,)
+    skips = ((mig, "a GPU with MIG reports no NVLink"),)
     probes = ("nvlink-errors",)
     hint = "watch the counters; if they rise, drain and replace the node"
     source = (
@@ -222,6 +234,9 @@ class Topology(Check):
 
     id, name = "F5", "topology"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (nvswitch,)
+    skips = ((mig, "a GPU with MIG reports no NVLink"),)
+    action = Action.REBOOT
     probes = ("topology",)
     hint = "compare the output with nvidia-smi nvlink -s (F3); restart the fabric manager, then reboot; if links are still missing, replace the node"
     source = "Azure/azurehpc-health-checks: check_hw_topology; utkuozdemir/nvidia_gpu_exporter: internal/captures"
@@ -246,7 +261,7 @@ class Topology(Check):
         return pairs
 
     def judge(self, found: dict[tuple[int, int], str], machine: Machine) -> Outcome:
-        wanted = "NV%d" % machine.need("nvlinks_per_gpu", int)
+        wanted = "NV%d" % machine.nvlinks_per_gpu
         wrong = [
             "GPU %d and GPU %d: %s" % (a, b, cell) for (a, b), cell in sorted(found.items()) if a < b and cell != wanted
         ]
@@ -263,6 +278,8 @@ class SubnetManager(Check):
 
     id, name = "F6", "nvlink_subnet_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus, nvswitch)
+    skips = ((before_blackwell, "only fourth-generation NVSwitch (B200 and later) has an NVLink subnet manager"),)
     probes = ("nvlsm", "modules", "nvidia-smi-csv")
     hint = (
         "add ib_umad to /etc/modules-load.d, load it with modprobe, then run systemctl restart nvidia-fabricmanager and read "

@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Cause
+from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, json_object
+from .conditions import fabric_test
 from .speed import PairReduce
 
-CHECK = "B8"
 SCHEMA = "gpuinfra.fabric-result/1"
-WAITING = "waiting"
-"""The found value of a node that has no result yet. The handover waits for the result (`handover/judge.py`)."""
 
 
-UNKNOWN = "unknown"
-"""The state of a node whose test had no good pair. A later test with another node can pass."""
-NO_GOOD_PAIR = "no pair of this test reached the floor"
+class TestState(str, enum.Enum):
+    """The state of the stored result of a node."""
+
+    WAITING = "waiting"
+    """The node has no result yet. The handover waits for the result (`handover/judge.py`)."""
+    GOOD = "good"
+    SLOW = "slow"
+    UNKNOWN = "unknown"
+    """The test had no good pair. A later test with another node can pass."""
+
+
+class Waits(str, enum.Enum):
+    """What a waiting node waits for: the field `cause` of its stored result."""
+
+    FIRST_EVIDENCE = "first-evidence"
+    """The checks of this boot have not finished. No evidence can contain this cause."""
+    CHECKS = "checks"
+    """Other checks of the node have not passed."""
+    GPUS = "gpus"
+    """Processes use the GPUs, or nvidia-smi does not list them."""
+    PARTNER = "partner"
+    BUCKET = "bucket"
+    """The evidence bucket does not respond, or a setting is wrong."""
 
 
 class FabricTest(Check):
     """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed.
     The nodes select the partners in rounds, so that a slow node differs from a slow path."""
 
-    id, name = CHECK, "fabric_test"
+    id, name = "B8", "fabric_test"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (fabric_test,)
+    action = Action.REBOOT
+    may_warn = True
     probes = ("fabric-result",)
     hint = (
         "compare N1, N2, N5 and N7 with a fast node, and terminate the instance so that its group replaces it; to hand over without this test, set "
@@ -37,28 +59,29 @@ class FabricTest(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         if answers.raw("fabric-result").exit != 0:
-            return {"state": WAITING, "reason": "the fabric test has not started on this node"}
+            return {"state": TestState.WAITING.value, "reason": "the fabric test has not started on this node"}
         found = json_object(answers.text("fabric-result"), "the result of the fabric test")
-        if found.get("schema") != SCHEMA or found.get("state") not in (WAITING, "good", "slow", UNKNOWN):
+        if found.get("schema") != SCHEMA or found.get("state") not in [state.value for state in TestState]:
             raise Unreadable("the result of the fabric test has an unknown format")
         return found
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        state, reason = found["state"], shortened(str(found.get("reason") or ""), 400)
-        if state == WAITING:
-            return warned(WAITING, "good", reason or "the node has no partner yet", cause=Cause.UNTESTED)
+        state, reason = TestState(found["state"]), shortened(str(found.get("reason") or ""), 400)
+        if state is TestState.WAITING:
+            return warned(state.value, "good", reason or "the node has no partner yet", cause=Cause.UNTESTED)
         # The raw output decides. The verdict of all nodes can only make a result worse.
         outcome = _measured(found.get("pair"), machine)
         if outcome.outcome != "pass":
-            why = "%s; %s, so the fabric or the floor can be the cause" % (outcome.reason, NO_GOOD_PAIR)
-            return (
-                outcome
-                if state != UNKNOWN
-                else failed(outcome.found, outcome.expected, why, outcome.unit, cause=Cause.NO_GOOD_PAIR)
+            if state is not TestState.UNKNOWN:
+                return outcome
+            why = (
+                "%s; no pair of this test reached the floor, so the fabric or the floor can be the cause"
+                % outcome.reason
             )
-        if state != "good":
-            cause = Cause.NO_GOOD_PAIR if state == UNKNOWN else None
-            return failed(state, "good", reason or "the partner's all-reduce failed", cause=cause)
+            return failed(outcome.found, outcome.expected, why, outcome.unit, cause=Cause.NO_GOOD_PAIR)
+        if state is not TestState.GOOD:
+            cause = Cause.NO_GOOD_PAIR if state is TestState.UNKNOWN else None
+            return failed(state.value, "good", reason or "the partner's all-reduce failed", cause=cause)
         others = found.get("slow_paths")
         if isinstance(others, list) and others:
             named = shortened(", ".join(str(one) for one in others), 200)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..answer import Answers
-from ..cause import Cause
+from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, shortened, warned
 from ..table import Table, absent, denied, failure
@@ -20,6 +20,7 @@ from .base import (
     strongest,
     word,
 )
+from .conditions import gpus
 
 
 class EccMode(GpuTableCheck):
@@ -27,11 +28,12 @@ class EccMode(GpuTableCheck):
 
     id, name = "G4", "ecc_mode"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
     source = "imbue-ai/cluster-health"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        wanted = "Enabled" if machine.need("ecc", bool) else "Disabled"
+        wanted = "Enabled" if machine.ecc else "Disabled"
         seen = []
         for row in found.rows:
             modes, good = mode(row, "ecc", wanted)
@@ -45,6 +47,8 @@ class EccErrors(GpuTableCheck):
 
     id, name = "G5", "ecc_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.RESET
     hint = (
         "drain the node and reset the GPU (reboot the node if the GPU cannot be reset); replace the node if the count "
         "rises again or if the errors are in SRAM"
@@ -57,7 +61,7 @@ class EccErrors(GpuTableCheck):
             volatile = row.number("ecc.errors.uncorrected.volatile.total")
             sram = row.number("ecc.errors.uncorrected.aggregate.sram")
             if volatile is None or sram is None:
-                if machine.need("ecc", bool):
+                if machine.ecc:
                     raise Unreadable("%s reports no ECC error counts" % row.label, "enable ECC, see G4")
                 volatile, sram = volatile or 0, sram or 0
             wrong = []
@@ -75,6 +79,8 @@ class RemappedRows(GpuTableCheck):
 
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.RESET
     hint = "if a remapping is pending, drain the node and reset the GPU; if a remapping failed, the spare rows are used up: replace the node"
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
@@ -100,6 +106,9 @@ class Throttling(GpuTableCheck):
 
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
+    may_warn = True
     hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown persists, drain and replace the node"
     source = (
         "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
@@ -128,6 +137,7 @@ class Temperature(GpuTableCheck):
 
     id, name = "G8", "temperature"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
     source = (
         "influxdata/telegraf: plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml: A100 slows down at 89 C, HBM at 95 C; "
@@ -168,6 +178,7 @@ class PowerLimit(GpuTableCheck):
 
     id, name = "G9", "power_limit"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
     hint = "run nvidia-smi -pl <default> for that GPU, and find out what lowered the limit"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
@@ -187,6 +198,8 @@ class RecoveryAction(GpuTableCheck):
 
     id, name = "G10", "recovery_action"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.RESET
     hint = "drain the node, then take the action that the driver requests"
     source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
@@ -235,6 +248,8 @@ class InfoRom(GpuTableCheck):
 
     id, name = "G11", "inforom"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REPLACE
     hint = "replace the node: an infoROM cannot be repaired"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
@@ -256,6 +271,8 @@ class ErrorTokens(Check):
 
     id, name = "G13", "error_tokens"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
     hint = "drain the node and read journalctl -k -b; reset the GPU or reboot the node, and replace the node if the token returns"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go"

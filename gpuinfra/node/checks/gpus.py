@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..mig import instances
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..table import Table, label
 from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, clock_reasons, judged, listed, mode, needed
+from .conditions import gpus, mig
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -21,6 +23,9 @@ class GpuCount(Check):
 
     id, name = "G1", "gpu_count"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
+    action = Action.REBOOT
+    rank = 4
     probes = ("nvidia-smi-list", "nvidia-smi-xml", "lspci")
     hint = "drain the node and search journalctl -k -b for the missing address; reboot once, then replace the node"
     source = "Azure/azurehpc-health-checks: check_gpu_count"
@@ -58,11 +63,13 @@ class GpuModel(GpuTableCheck):
 
     id, name = "G2", "gpu_model"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
+    action = Action.REPLACE
     hint = "replace the node: a GPU that is a different model or has less memory slows down or breaks every job on the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        name, memory = machine.need("gpu_name", str), machine.need("gpu_memory_mib", float)
+        name, memory = machine.gpu_name, machine.gpu_memory_mib
         expected = "%s, %d MiB" % (name, memory)
         seen = []
         for row in found.rows:
@@ -85,11 +92,13 @@ class PcieLink(GpuTableCheck):
 
     id, name = "G3", "pcie_link"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
     hint = "drain the node, reboot it once and compare again; if the link is still narrow or slow, replace the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14); stas00/ml-engineering"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        gen, width = machine.need("pcie_gen", int), machine.need("pcie_width", int)
+        gen, width = machine.pcie_gen, machine.pcie_width
         seen, resting = [], 0
         for row in found.rows:
             now_gen, top_gen = needed(row, "pcie.link.gen.current"), needed(row, "pcie.link.gen.max")
@@ -121,11 +130,13 @@ class MigMode(GpuTableCheck):
 
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (gpus,)
+    action = Action.RESET
     hint = "run nvidia-smi -mig 1 if the pool uses MIG, or nvidia-smi -mig 0 if it does not; then reset the GPU or reboot the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
-        wanted = "Enabled" if machine.get("mig", False) is True else "Disabled"
+        wanted = "Enabled" if machine.mig else "Disabled"
         seen = []
         for row in found.rows:
             modes, good = mode(row, "mig", wanted)
@@ -138,6 +149,7 @@ class MigLayout(Check):
 
     id, name = "G15", "mig_layout"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (mig,)
     probes = ("nvidia-smi-list", "nvidia-smi-xml")
     hint = "run systemctl restart gpuinfra-mig, which also runs at each boot, or python3 /opt/gpuinfra/current/node.pyz mig"
     source = "nvidia-smi -L of an H100 with MIG, driver 590.48.01"
@@ -154,7 +166,7 @@ class MigLayout(Check):
         return found
 
     def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> Outcome:
-        wanted = sorted(str(name) for name in machine.need("mig_profiles", list))
+        wanted = sorted(str(name) for name in machine.mig_profiles)
         if not wanted:
             raise Unreadable("the machine's record declares MIG but no profiles")
         wrong, uuids = [], [uuid for cut in found.values() for _, uuid in cut]
@@ -176,6 +188,9 @@ class NoProcesses(Check):
 
     id, name = "G14", "no_processes"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.RESET
+    may_warn = True
     probes = ("nvidia-smi-apps", "nvidia-smi-csv")
     hint = "stop the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"
     source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps; real idle GPUs: at most 4 MiB used (tests/recordings)"

@@ -11,6 +11,7 @@ from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
 from .base import Check, listed, strongest
+from .conditions import gpus, nvswitch
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:,|:|$)(.*)$")
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
@@ -27,24 +28,34 @@ def kernel_log(answers: Answers) -> list[str]:
 _TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
 
 
-def incomplete(answers: Answers) -> list[str]:
-    """Return the limitations of a result: a rotated log that does not contain the start of the boot, and lines that were only counted."""
-    notes = []
+@dataclass(frozen=True)
+class Limits:
+    """The limitations of a result."""
+
+    starts: str
+    """The time of the first line of a rotated log, which does not contain the start of the boot. Empty for a complete log."""
+    repeated: int
+    """Number of lines that were only counted."""
+
+
+def limits(answers: Answers) -> Limits:
+    """Return the limitations of a result from the kernel log."""
     lines = kernel_log(answers)
-    if not any("Linux version" in line for line in lines):
-        notes.append("the log was rotated: it starts after the boot, at %s" % shortened(lines[0].split(" ")[0], 40))
-    repeated = answers.raw("kernel-log").repeated
-    if repeated:
-        notes.append("%d more lines of the same kinds were counted" % repeated)
-    return notes
+    rotated = not any("Linux version" in line for line in lines)
+    return Limits(shortened(lines[0].split(" ")[0], 40) if rotated else "", answers.raw("kernel-log").repeated)
 
 
-def with_notes(outcome: Outcome, notes: list[str]) -> Outcome:
+def with_limits(outcome: Outcome, limited: Limits) -> Outcome:
     """Add the limitations of a result to its reason. A pass on a rotated log is a warning."""
-    if not notes:
+    notes = [outcome.reason] if outcome.reason else []
+    if limited.starts:
+        notes.append("the log was rotated: it starts after the boot, at %s" % limited.starts)
+    if limited.repeated:
+        notes.append("%d more lines of the same kinds were counted" % limited.repeated)
+    if not limited.starts and not limited.repeated:
         return outcome
-    reason = "; ".join([outcome.reason, *notes] if outcome.reason else notes)
-    word = "warn" if outcome.outcome == "pass" and any("rotated" in note for note in notes) else outcome.outcome
+    reason = "; ".join(notes)
+    word = "warn" if outcome.outcome == "pass" and limited.starts else outcome.outcome
     return Outcome(
         word, outcome.found, outcome.expected, outcome.unit, reason, outcome.hint, outcome.cause or Cause.UNREADABLE
     )
@@ -55,6 +66,10 @@ class Xids(Check):
 
     id, name = "X1", "xid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
+    may_warn = True
+    rank = 1
     probes = ("kernel-log",)
     hint = "drain the node and follow the table's action for this Xid"
     source = (
@@ -62,7 +77,7 @@ class Xids(Check):
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[list[tuple[int, str, str]], list[str]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[tuple[int, str, str]], Limits]:
         seen = []
         for line in kernel_log(answers):
             if "NVRM: Xid" not in line:
@@ -75,10 +90,10 @@ class Xids(Check):
             cause = re.search(r"caused by previous Xid (\d+)", match.group(3))
             if cause:
                 seen.append((int(cause.group(1)), match.group(1), ""))
-        return seen, incomplete(answers)
+        return seen, limits(answers)
 
-    def judge(self, found: tuple[list[tuple[int, str, str]], list[str]], machine: Machine) -> Outcome:
-        return with_notes(_judge_xids(found[0]), found[1])
+    def judge(self, found: tuple[list[tuple[int, str, str]], Limits], machine: Machine) -> Outcome:
+        return with_limits(_judge_xids(found[0]), found[1])
 
 
 def _judge_xids(found: list[tuple[int, str, str]]) -> Outcome:
@@ -120,6 +135,10 @@ class SwitchErrors(Check):
 
     id, name = "X2", "sxid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (nvswitch,)
+    action = Action.REPLACE
+    may_warn = True
+    rank = 2
     probes = ("kernel-log",)
     hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
     source = (
@@ -127,7 +146,7 @@ class SwitchErrors(Check):
         "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, NVSwitch errors"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[list[SwitchError], list[str]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[SwitchError], Limits]:
         seen = []
         for line in kernel_log(answers):
             if "SXid" not in line:
@@ -138,10 +157,10 @@ class SwitchErrors(Check):
             # The first word of a log line is its time; a fraction of a second differs between the lines of one event.
             at = re.sub(r"[.,]\d+", "", line.strip("[ ").split(" ")[0])
             seen.append(SwitchError(match.group(1), int(match.group(2)), at, match.group(3)))
-        return seen, incomplete(answers)
+        return seen, limits(answers)
 
-    def judge(self, found: tuple[list[SwitchError], list[str]], machine: Machine) -> Outcome:
-        return with_notes(_judge_switches(found[0]), found[1])
+    def judge(self, found: tuple[list[SwitchError], Limits], machine: Machine) -> Outcome:
+        return with_limits(_judge_switches(found[0]), found[1])
 
 
 def _judge_switches(found: list[SwitchError]) -> Outcome:

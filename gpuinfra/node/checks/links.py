@@ -6,6 +6,7 @@ import math
 from typing import Any, Mapping
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, shortened
 from .base import Check, is_number, judged, result_of
@@ -21,6 +22,7 @@ class LinkSpeed(Check):
 
     id, name = "N5", "link_speed"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    action = Action.REBOOT
     probes = ("links",)
     hint = "compare lspci -vv (LnkSta) and the counters of that device with the other devices; reboot, measure again, then redeploy the node"
     source = (
@@ -39,7 +41,7 @@ class LinkSpeed(Check):
         return document["devices"]
 
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
-        wanted = machine.need("fabric_devices", int)
+        wanted = machine.fabric_devices
         if len(found) != wanted or not found:
             return failed(len(found), wanted, "%d of %d devices were measured" % (len(found), wanted), "devices")
         rates = sorted(one["gbps"] for one in found if one["gbps"] is not None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check
+from .conditions import fabric, fabric_of
 
 _16_GIB_IN_KIB = 16 * 1024 * 1024
 
@@ -17,6 +19,9 @@ class EfaDevices(Check):
 
     id, name = "N1", "efa_devices"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (fabric_of("efa"),)
+    action = Action.REBOOT
+    rank = 8
     probes = ("efa",)
     hint = (
         "compare with lspci -d 1d0f: and the network interfaces of the launch template; rerun the EFA step, "
@@ -49,8 +54,8 @@ class EfaDevices(Check):
         return sorted(domains)
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        wanted = machine.need("fabric_devices", int)
-        if machine.get("fabric_provider", None) != "efa":
+        wanted = machine.fabric_devices
+        if machine.fabric_provider != "efa":
             return skipped("the machine's fabric is not EFA")
         return equal(
             len(found),
@@ -65,6 +70,7 @@ class FabricLibraries(Check):
 
     id, name = "N3", "fabric_libraries"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (fabric_of("gib", "tcpxo"),)
     probes = ("fabric-libraries",)
     hint = "rerun the fabric step; without the plugin, NCCL silently falls back to sockets"
     source = "GoogleCloudPlatform/cluster-toolkit: examples/machine-learning/a3-megagpu-8g and a3-ultragpu-8g"
@@ -77,7 +83,7 @@ class FabricLibraries(Check):
         return answer.stdout.splitlines()
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        provider = machine.need("fabric_provider", str)
+        provider = machine.fabric_provider
         if provider not in FABRIC_LIBRARIES:
             return skipped("no host library is required for %s" % shortened(provider, 40))
         wanted = FABRIC_LIBRARIES[provider]
@@ -95,6 +101,7 @@ class LockedMemory(Check):
 
     id, name = "N4", "locked_memory"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    when = (fabric,)
     probes = ("memlock",)
     hint = "rerun the prepare step, which writes memlock limits for all users to /etc/security/limits.d"
     source = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
+from .conditions import every_node, gpus
 
 _PCI = re.compile(
     r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: "
@@ -33,6 +35,9 @@ class PciGpus(Check):
 
     id, name = "P1", "pci_gpus"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
+    action = Action.REPLACE
+    rank = 3
     probes = ("lspci",)
     hint = "stop and start the instance to move it to different hardware, or terminate it so that its group replaces it"
     source = "awslabs/amazon-eks-ami: nvidia-kmod-load.sh; device ids: NVIDIA/open-gpu-kernel-modules, README.md"
@@ -41,7 +46,7 @@ class PciGpus(Check):
         return pci_gpus(answers)
 
     def judge(self, found: list[tuple[str, str]], machine: Machine) -> Outcome:
-        wanted = [one.lower() for one in machine.need("pci_ids", list)]
+        wanted = [one.lower() for one in machine.pci_ids]
         strange = ["%s is a %s" % (address, device) for address, device in found if device not in wanted]
         if strange:
             return failed(
@@ -63,6 +68,7 @@ class KernelHeaders(Check):
 
     id, name = "P2", "kernel_headers"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (every_node,)
     probes = ("uname", "kernel-headers")
     hint = (
         "install linux-headers-$(uname -r), or reboot into the locked kernel; then run apt-mark hold on the kernel "
@@ -97,6 +103,7 @@ class RootSpace(Check):
 
     id, name = "P3", "root_space"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (every_node,)
     probes = ("disk",)
     hint = "free space on / or set a larger root disk for the pool"
     source = "an estimate for toolkit, driver and images; Google builds its images on 100 GB (GoogleCloudPlatform/compute-gpu-installation)"
@@ -108,7 +115,7 @@ class RootSpace(Check):
         return int(lines[1]) / 2**30
 
     def judge(self, found: float, machine: Machine) -> Outcome:
-        wanted = machine.need("root_free_gib", float)
+        wanted = machine.root_free_gib
         if found < wanted:
             return failed(
                 round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are required" % (found, wanted), "GiB"
@@ -121,6 +128,7 @@ class SecureBoot(Check):
 
     id, name = "P4", "secure_boot"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
     probes = ("secure-boot", "module-signer")
     hint = "sign the module with an enrolled key, or start the instance without Secure Boot"
     source = "GoogleCloudPlatform/compute-gpu-installation: linux/README.md, signed modules for Secure Boot"
@@ -155,6 +163,7 @@ class NoNouveau(Check):
 
     id, name = "P5", "no_nouveau"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (gpus,)
     probes = ("modules",)
     hint = "rerun the driver step, which blacklists nouveau and rebuilds the initramfs, then reboot"
     source = "NVIDIA: driver installation guide, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/, retrieved 2026-11"

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check, judged, listed, result_of
+from .conditions import fabric_of, several_gvnics
 from .kernel_log import kernel_log
 
 MAX_FLAPS = 5
@@ -41,7 +43,7 @@ _TEXTS = ("state", "physical", "rate", "layer", "link_downed", "key_0", "key_1")
 
 def _judge_ports(found: list[dict[str, Any]], machine: Machine, unit: str) -> Outcome:
     """Judge that every port is active, physically up and at its full rate."""
-    wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
+    wanted, rate = machine.fabric_devices, machine.fabric_device_gbps
     wrong = []
     for port in found:
         speed = re.match(r"^(\d+(?:\.\d+)?) Gb/sec", port.get("rate") or "")
@@ -61,6 +63,8 @@ class InfinibandPorts(Check):
 
     id, name = "N2", "infiniband_ports"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (fabric_of("infiniband"),)
+    action = Action.REBOOT
     probes = ("ports",)
     hint = "compare ibstat with a healthy node and reboot once; if a port stays down, the host is faulty: redeploy the node"
     source = (
@@ -72,7 +76,7 @@ class InfinibandPorts(Check):
         return [port for port in rdma_ports(answers) if port["layer"] == "InfiniBand"]
 
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
-        if machine.get("fabric_provider", None) != "infiniband":
+        if machine.fabric_provider != "infiniband":
             return skipped("the machine's fabric is not InfiniBand")
         return _judge_ports(found, machine, "ports")
 
@@ -82,6 +86,8 @@ class RdmaDevices(Check):
 
     id, name = "N7", "rdma_devices"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (fabric_of("gib"),)
+    action = Action.REBOOT
     probes = ("ports",)
     hint = (
         "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once; "
@@ -96,7 +102,7 @@ class RdmaDevices(Check):
         return [port for port in rdma_ports(answers) if port["layer"] == "Ethernet"]
 
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
-        if machine.get("fabric_provider", None) != "gib":
+        if machine.fabric_provider != "gib":
             return skipped("the machine's fabric is not RDMA over Ethernet")
         return _judge_ports(found, machine, "devices")
 
@@ -106,6 +112,8 @@ class GoogleInterfaces(Check):
 
     id, name = "N8", "gvnics"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (several_gvnics,)
+    action = Action.REBOOT
     probes = ("gvnics",)
     hint = "compare with the network interfaces of the instance template; interfaces can be added only when an instance is created, so recreate it"
     source = "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
@@ -123,7 +131,7 @@ class GoogleInterfaces(Check):
         return addresses
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        wanted = machine.need("gvnics", int)
+        wanted = machine.gvnics
         where = ", ".join(found) or "none"
         return equal(
             len(found), wanted, "gVNICs", "%d of %d gVNICs are on the PCI bus: %s" % (len(found), wanted, where)
@@ -138,6 +146,7 @@ class PartitionKeys(Check):
 
     id, name = "N9", "partition_keys"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (fabric_of("infiniband"),)
     probes = ("ports",)
     hint = (
         "restart waagent and read /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port still has no key"
@@ -152,9 +161,9 @@ class PartitionKeys(Check):
         return keys
 
     def judge(self, found: dict[str, list[str]], machine: Machine) -> Outcome:
-        if machine.get("fabric_provider", None) != "infiniband":
+        if machine.fabric_provider != "infiniband":
             return skipped("the machine's fabric is not InfiniBand")
-        wanted = machine.need("fabric_devices", int)
+        wanted = machine.fabric_devices
         tenants: dict[str, str] = {}
         for device, keys in found.items():
             for key in keys:
@@ -181,6 +190,8 @@ class LinkFlaps(Check):
 
     id, name = "N6", "link_flaps"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (fabric_of("infiniband", "gib", "tcpx", "tcpxo"),)
+    action = Action.REPLACE
     probes = ("ports", "link-log", "kernel-log")
     hint = "drain the node and redeploy it: a flapping link slows down every job that uses it"
     source = (
@@ -195,13 +206,13 @@ class LinkFlaps(Check):
         for line in log:
             if not re.match(r"^(?:-- |\d{4}-\d\d-\d\dT)", line):
                 raise Unreadable("cannot parse a line of journalctl: %s" % shortened(line, 80))
-        of_the_fabric = _INTERFACES.get(machine.get("fabric_provider", ""))
+        of_the_fabric = _INTERFACES.get(machine.fabric_provider)
         for line in [*kernel_log(answers), *log]:
             named = _DEVICE.search(line) if _LOST.search(line) else None
             if named and of_the_fabric and of_the_fabric.match(named.group(1)):
                 flaps[named.group(1)] = flaps.get(named.group(1), 0) + 1
         # Azure's Ethernet function goes down and up during host maintenance, so only the fabric's ports count.
-        layer = "InfiniBand" if machine.get("fabric_provider", None) == "infiniband" else "Ethernet"
+        layer = "InfiniBand" if machine.fabric_provider == "infiniband" else "Ethernet"
         for port in rdma_ports(answers):
             count = port["link_downed"]
             if count is not None and port["layer"] == layer:

@@ -10,6 +10,7 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, judged, listed, result_of
+from .conditions import every_node, files
 
 
 class CloudInit(Check):
@@ -17,6 +18,7 @@ class CloudInit(Check):
 
     id, name = "S1", "cloud_init"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (every_node,)
     probes = ("cloud-init",)
     hint = "read /var/log/cloud-init-output.log, fix the cause, and replace the node: cloud-init runs only at the first boot"
     source = "canonical/cloud-init: failure_states.rst and cli.rst"
@@ -60,6 +62,8 @@ class BootstrapSteps(Check):
 
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (every_node,)
+    rank = 9
     probes = ()
     hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log shows why it stopped"
     source = "the journal that the bootstrap writes on the node"
@@ -78,8 +82,8 @@ class BootstrapSteps(Check):
         return steps
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        wanted = machine.need("steps", list)
-        own = machine.get("own_steps", {})
+        wanted = machine.steps
+        own = machine.own_steps
         wrong = []
         for step in wanted:
             entry = found.get(step, {"status": "missing"})
@@ -107,6 +111,7 @@ class DeclaredFiles(Check):
 
     id, name = "S3", "declared_files"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (files,)
     probes = ("declared-files",)
     hint = (
         "find out what changed the file or the variable, such as a package, a step or another script in /etc/profile.d; "
@@ -127,7 +132,7 @@ class DeclaredFiles(Check):
         return files, dict(shown)
 
     def judge(self, found: tuple[dict[str, dict[str, str]], dict[str, str]], machine: Machine) -> Outcome:
-        wanted, variables = list(machine.get("files", [])), dict(machine.get("variables", {}))
+        wanted, variables = list(machine.files), dict(machine.variables)
         if not wanted:
             return skipped("the pool declares no files")
         files, shown = found

@@ -11,9 +11,11 @@ import re
 from typing import Any, Mapping
 
 from ..answer import Answers
+from ..cause import Action
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, is_number, judged, listed, result_of
+from .conditions import exporter, fabric, gpus, has_floor, mig
 
 PLUGINS = {
     # aws-ofi-nccl: `AWS Libfabric` up to 1.7, `Libfabric` since.
@@ -59,7 +61,7 @@ def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome
 
 def known_floor(machine: Machine, check: str) -> float | None:
     """Return the lowest figure that a healthy machine of this type reaches, or None if no machine was measured."""
-    for entry in machine.get("floors", []):
+    for entry in machine.floors:
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
             if is_number(value) and value > 0:
@@ -83,6 +85,7 @@ class Metrics(Check):
 
     id, name = "M1", "metrics"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (exporter,)
     probes = ("metrics",)
     hint = "run systemctl restart nvidia-dcgm nvidia-dcgm-exporter; to install the exporter, set software.gpu_metrics in the declaration"
     source = "NVIDIA/dcgm-exporter: README.md"
@@ -104,6 +107,7 @@ class AllReduce(Check):
 
     id, name = "B2", "all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    action = Action.REBOOT
     probes = ("nccl",)
     hint = "compare F3 and G3 with a fast node, reboot and measure again; if the node stays slow, replace it"
     source = (
@@ -123,6 +127,7 @@ class PairReduce(Check):
 
     id, name = "B3", "pair_all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    action = Action.REBOOT
     probes = ("pair",)
     hint = (
         "one of the two nodes is weak: test each node with a partner that is known to be good, then drain the weak node"
@@ -133,7 +138,7 @@ class PairReduce(Check):
         return nccl_result(answers, "pair", "gpuinfra.pair/1")
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        provider = machine.need("fabric_provider", str)
+        provider = machine.fabric_provider
         wanted = PLUGINS.get(provider)
         names = found.get("network")
         if wanted is None or not isinstance(names, list) or not names:
@@ -149,6 +154,8 @@ class NetworkPlugin(Check):
 
     id, name = "B4", "network_plugin"
     phase, severity = Phase.SPEED, Severity.BLOCK
+    when = (gpus, fabric)
+    skips = ((mig, "NCCL does not run on several MIG instances of a node"),)
     probes = ("nccl-network",)
     hint = (
         "rerun the fabric step; look for variables that select another network in /etc/nccl.conf, ~/.nccl.conf and "
@@ -167,7 +174,7 @@ class NetworkPlugin(Check):
         return found
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        provider = machine.need("fabric_provider", str)
+        provider = machine.fabric_provider
         wanted = PLUGINS.get(provider)
         if wanted is None:
             raise Unreadable("no plugin is known for fabric %s" % shortened(provider, 40))
@@ -181,7 +188,7 @@ class NetworkPlugin(Check):
             return failed(names, list(wanted), listed(absent))
         devices, kind = found.get("network_devices"), DEVICES.get(provider, "")
         count = devices.get(kind) if isinstance(devices, dict) else None
-        expected = machine.need("fabric_devices", int)
+        expected = machine.fabric_devices
         if isinstance(count, int) and count != expected:
             return failed(count, expected, "NCCL uses %d of %d devices" % (count, expected), "devices")
         return passed(names, list(wanted))
@@ -203,6 +210,9 @@ class HostCopy(Check):
 
     id, name = "B5", "host_copy"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (has_floor("B5"),)
+    skips = ((mig, "the test sees only one instance of a GPU with MIG"),)
+    action = Action.REBOOT
     probes = ("nvbandwidth",)
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again; if the copies stay slow, replace the node"
     source = (

@@ -7,9 +7,10 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..mounts import BUCKETS
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..probes import BUCKETS
 from .base import Check, judged, result_of
+from .conditions import buckets, homes, lustre, lustre_over_efa
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
@@ -46,6 +47,7 @@ class LustreMounts(Check):
 
     id, name = "L1", "lustre_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (lustre,)
     probes = ("lustre-module", "uname", "mounts")
     hint = (
         "rerun the Lustre step, because the client must be built for exactly the running kernel; then mount the "
@@ -61,7 +63,7 @@ class LustreMounts(Check):
         return answers.text("uname").strip(), built_for, network_mounts(answers)
 
     def judge(self, found: tuple[str, str, dict[str, tuple[str, str | None]]], machine: Machine) -> Outcome:
-        wanted = [str(mount) for mount in machine.need("file_systems", list)]
+        wanted = [str(mount) for mount in machine.file_systems]
         if not wanted:
             return skipped("the pool has no shared file system")
         kernel, built_for, mounts = found
@@ -78,6 +80,7 @@ class HomeMounts(Check):
 
     id, name = "L2", "home_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (homes,)
     probes = ("mounts",)
     hint = (
         "mount the directory (for example, mount /home) and read the error message; the server's address is in node.json; "
@@ -89,7 +92,7 @@ class HomeMounts(Check):
         return network_mounts(answers)
 
     def judge(self, found: dict[str, tuple[str, str | None]], machine: Machine) -> Outcome:
-        wanted = [str(mount) for mount in machine.get("homes", [])]
+        wanted = [str(mount) for mount in machine.homes]
         if not wanted:
             return skipped("the pool has no home directories")
         wrong = mount_problems(wanted, found, ("nfs", "nfs4"))
@@ -101,6 +104,7 @@ class MountedBuckets(Check):
 
     id, name = "L4", "mounted_buckets"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (buckets,)
     probes = ("mounts",)
     hint = (
         "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the mount's unit; if the cloud denies access, compare "
@@ -125,7 +129,7 @@ class MountedBuckets(Check):
         return found
 
     def judge(self, found: dict[str, tuple[str, str | None, bool]], machine: Machine) -> Outcome:
-        wanted = {str(one["mount"]): bool(one["read_only"]) for one in machine.get("buckets", [])}
+        wanted = {str(one["mount"]): bool(one["read_only"]) for one in machine.buckets}
         if not wanted:
             return skipped("the pool mounts no buckets")
         wrong = mount_problems(
@@ -145,6 +149,7 @@ class LustreOverEfa(Check):
 
     id, name = "L3", "lustre_over_efa"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (lustre_over_efa,)
     probes = ("lnet",)
     hint = (
         "compare the output of lnetctl net show -v with that of a healthy node; the security groups of the nodes and the file system must allow all "
@@ -185,7 +190,7 @@ class LustreOverEfa(Check):
 
     def judge(self, found: tuple[list[str], int], machine: Machine) -> Outcome:
         up, received = found
-        wanted = machine.need("lnet_efa", int)
+        wanted = machine.lnet_efa
         if len(set(up)) < wanted:
             return failed(
                 len(set(up)), wanted, "%d of %d EFA devices are up in LNet" % (len(set(up)), wanted), "devices"

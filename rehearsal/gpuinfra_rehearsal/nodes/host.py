@@ -29,7 +29,7 @@ from typing import Any
 
 from gpuinfra_rehearsal.nodes import endpoints, enter, root
 from gpuinfra_rehearsal.nodes.library import Library
-from gpuinfra_rehearsal.nodes.node import Node, NodeStatus, empty, hostname, write_environment
+from gpuinfra_rehearsal.nodes.node import Node, NodeStatus, NotRunning, empty, hostname, write_environment
 from gpuinfra_rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra_rehearsal.nodes.stage import stage_of
 from gpuinfra_rehearsal.nodes.state import Instance, first_state, image_cloud
@@ -132,7 +132,7 @@ class NodeHost:
                 with connection.makefile() as stream:
                     answer = json.loads(stream.readline() or "{}")
         except (FileNotFoundError, ConnectionError) as error:
-            raise RuntimeError(f"{instance_id} is not running, so it cannot run {argv[0]}: {error}") from None
+            raise NotRunning(f"{instance_id} is not running, so it cannot run {argv[0]}: {error}") from None
         finally:
             os.close(folder)
         if "code" not in answer:

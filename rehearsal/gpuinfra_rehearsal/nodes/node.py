@@ -59,6 +59,10 @@ def hostname(instance: Instance) -> str:
     return f"{instance.cluster}-{instance.name}"[:60]
 
 
+class NotRunning(RuntimeError):
+    """The node is not running, so it cannot run a command now."""
+
+
 def empty(folder: Path) -> None:
     """Remove the content of a folder. The folder contains no mounts, because a node's mounts end with the node."""
     if folder.is_dir():

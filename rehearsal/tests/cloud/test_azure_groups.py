@@ -16,6 +16,7 @@ from gpuinfra_rehearsal.cloud.azure import upgrade as azure_upgrade
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.faults import Faults
+from gpuinfra_rehearsal.nodes.node import NotRunning
 from rehearsal.tests.cloud import microsoft
 from rehearsal.tests.cloud.conftest import Client, Made
 
@@ -39,7 +40,7 @@ class Host:
 
     def run(self, id: str, argv: list[str], limit: float) -> tuple[int, str]:
         if id in self.down:
-            raise RuntimeError(f"{id} does not run now")
+            raise NotRunning(id)
         self.ran.append((id, argv[2]))
         return 0, "done"
 
@@ -262,7 +263,7 @@ def test_a_creation_without_capacity_fails_and_keeps_the_set(azure: Client, clou
     with pytest.raises(grpc.RpcError) as caught:
         microsoft.scale_set(azure, microsoft.profile(subnet), **more)
     assert f'Code="{code}"' in str(caught.value)
-    assert REFUSALS.of(str(caught.value)).kind == "stock-out"
+    assert REFUSALS.of(str(caught.value)).cause == "stock-out"
     assert len(cloud.store.list(model.GROUP)) == 1
 
 
@@ -278,7 +279,7 @@ def test_an_evicted_spot_machine_is_gone(azure: Client, cloud: Cloud, host: Host
     ((code, text, _),) = azure_groups.problems(cloud, cloud.store.list(model.GROUP)[0])
     assert code == "SkuNotAvailable"
     assert made.id in text
-    assert REFUSALS.of(f"{code}: {text}").kind == "stock-out"
+    assert REFUSALS.of(f"{code}: {text}").cause == "stock-out"
 
 
 def test_a_reservation_group_holds_no_more_than_its_size(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:

@@ -24,9 +24,9 @@ def becomes_verified(host: NodeHost, cloud: str, machine: str, image: str) -> No
     code, said = node.run("python3", "/opt/gpuinfra/current/node.pyz", "verify", "--json")
     start = said.index("{")
     outcomes = {one["id"]: one for one in json.loads(said[start : said.rindex("}") + 1])["checks"]}
-    missing = set(pool.expectation["required"]) - set(outcomes)  # type: ignore[arg-type]
+    missing = set(pool.expectation["required"]) - set(outcomes)
     assert not missing, missing
-    skips: dict[str, str] = pool.expectation["skips"]  # type: ignore[assignment]
+    skips = pool.expectation["skips"]
     wrong = {
         name: f"{one['outcome']}: {one['reason']}"
         for name, one in outcomes.items()

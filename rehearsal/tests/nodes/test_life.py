@@ -399,7 +399,9 @@ def test_nodes_need_no_root(namespaces: None, tmp_path_factory: pytest.TempPathF
         pytest.skip("no Python 3.11 or newer that user 65534 may run")
     folder = Path("/tmp") / f"gpuinfra-ordinary-{os.getpid()}"
     try:
-        shutil.copytree(CHECKOUT / "gpuinfra", folder / "code/gpuinfra", ignore=shutil.ignore_patterns("__pycache__"))
+        for package in (CHECKOUT / "gpuinfra", CHECKOUT / "rehearsal/gpuinfra_rehearsal"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, folder / "code" / package.name, ignore=ignored)
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         (folder / "out").mkdir()
         os.chown(folder / "out", 65534, 65534)

@@ -24,6 +24,7 @@ EXPECTED = (
         "gcp:serviceaccount/account:Account": 1,
         "gcp:storage/bucketIAMMember:BucketIAMMember": 4,
         "gcp:storage/bucketObject:BucketObject": 1,
+        "gpuinfra:index:NodesReady": 1,
     },
     {
         "gcp:lustre/instance:Instance": 1,

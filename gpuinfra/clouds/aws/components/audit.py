@@ -19,7 +19,7 @@ from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import AuditPlan, BudgetPlan
+from gpuinfra.plan.model import AuditPlan, BudgetPlan, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,9 @@ class KeyArgs:
     purpose: str
     """Part of the alias, such as `audit` or `data`."""
     description: str
+    """Description of the key in the account."""
     policy: pulumi.Input[str]
+    """Key policy, as JSON."""
     depends_on: Sequence[pulumi.Resource] = ()
     """Uniquely named resources to create before the key. Key names are not unique, so a deployment after a `destroy` would create a second key
     without an error. Creating a bucket whose name is already taken fails first and prevents this."""
@@ -323,9 +325,8 @@ class FoundationArgs:
     """Arguments for a foundation that serves one cluster or all clusters in an account."""
 
     scope: Scope
-    audit: AuditPlan
-    budget: BudgetPlan | None
-    """If `None`, no budget is created and no cost alerts are sent."""
+    plan: Plan
+    """Plan that contains the audit trail and the budget. Without a budget, no cost alerts are sent."""
 
 
 class Foundation(pulumi.ComponentResource):
@@ -344,8 +345,8 @@ class Foundation(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Foundation", name, None, args.scope.options(opts))
         scope, within = args.scope, pulumi.ResourceOptions(parent=self)
         self.audit = (
-            AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), within)
-            if args.audit.trail
+            AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.plan.audit), within)
+            if args.plan.audit.trail
             else None
         )
         self.log_key_arn = self.audit.key_arn if self.audit else None
@@ -365,6 +366,6 @@ class Foundation(pulumi.ComponentResource):
             EvidenceArgs(scope=scope, key_arn=self.data_key_arn, log_to=self.audit.log_bucket if self.audit else None),
             within,
         )
-        if args.budget:
-            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget), within)
+        if args.plan.budget:
+            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.plan.budget), within)
         self.register_outputs({"data_key_arn": self.data_key_arn, "evidence_bucket": self.evidence.bucket})

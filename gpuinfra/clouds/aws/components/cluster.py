@@ -16,17 +16,18 @@ from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.policies import MountedBucket
+from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
+from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
-from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan
-from gpuinfra.plan.planned import retained_subnets
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -36,24 +37,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
+    scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
     scope: Scope
-
-    def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        self.scope = Scope.here(
-            plan.name,
-            plan.region,
-            plan.tags,
-            pulumi.InvokeOptions(parent=parent),
-            permissions_boundary=plan.roles.permissions_boundary,
-        )
-        self.opts = self.scope.options(self.opts)
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
         created = Foundation(
             naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget),
+            FoundationArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return FoundationRefs(
@@ -71,29 +63,18 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         vpc_id, subnet_ids, file_system_subnet_ids = self._network(foundation)
         security = SecurityGroups(
             naming.logical(plan.name, "security"),
-            SecurityGroupsArgs(
-                scope=self.scope,
-                vpc_id=vpc_id,
-                storage=any(one.kind == "lustre" for one in plan.file_systems),
-                openzfs=any(one.service == "openzfs" for one in plan.file_systems),
-                homes=any(one.service == "efs" for one in plan.file_systems),
-                storage_efa=any(one.efa for one in plan.file_systems),
-                holds_data=bool(retained_subnets(plan)),
-                ingress=tuple(declared_rules(plan.network)),
-                existing=existing_rules(plan),
-            ),
+            SecurityGroupsArgs(scope=self.scope, plan=plan, vpc_id=vpc_id),
             self.opts,
         )
         file_systems = []
         sources: dict[str, Source] = {}
         for one in plan.file_systems:
-            mounted = {"kind": one.kind, "mount": one.mount}
             if one.kind == "object":
                 bucket = self._bucket(one, foundation)
                 if one.bucket == "auto":
                     sources[one.name] = Source(bucket=bucket, key_arn=foundation.data_key_arn)
                 server = f"s3.{plan.region}.amazonaws.com"
-                file_systems.append({**mounted, "dns_name": server, "mount_name": bucket})
+                file_systems.append(mounted(one, server, bucket))
             if one.service == "openzfs" and security.storage_group_id is not None:
                 openzfs = OpenZfsHomeDirectories(
                     naming.logical(plan.name, one.name),
@@ -107,7 +88,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     ),
                     self.opts,
                 )
-                file_systems.append({**mounted, "dns_name": openzfs.dns_name, "mount_name": OPENZFS_ROOT})
+                file_systems.append(mounted(one, openzfs.dns_name, OPENZFS_ROOT))
             if one.service == "efs" and security.homes_group_id is not None:
                 home = HomeDirectories(
                     naming.logical(plan.name, one.name),
@@ -120,7 +101,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     ),
                     self.opts,
                 )
-                file_systems.append({**mounted, "dns_name": home.dns_name, "mount_name": "/"})
+                file_systems.append(mounted(one, home.dns_name, "/"))
             if one.kind != "lustre" or security.storage_group_id is None:
                 continue
             created = SharedFilesystem(
@@ -138,8 +119,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
-            file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
-        file_systems += existing_mounts(plan)
+            file_systems.append(created.mounted)
+        file_systems += [one.mounted for one in plan.existing_file_systems]
         site = SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,
@@ -199,14 +180,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.existing_network("vpc_id"):
             return *found, found[1]
-        assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=self.scope,
-                plan=plan.network,
+                plan=plan,
                 log_key_arn=foundation.log_key_arn,
-                data_subnets=retained_subnets(plan),
             ),
             self.opts,
         )
@@ -219,10 +198,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=self.scope,
+                plan=plan,
                 bucket_arn=foundation.evidence_bucket_arn,
-                evidence_prefix=naming.evidence_prefix(plan.name),
                 key_arn=foundation.data_key_arn,
-                policy_arns=plan.roles.node_policies,
                 mounts=[
                     MountedBucket(
                         arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
@@ -231,8 +209,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     )
                     for one in plan.mounted_buckets
                 ],
-                # A role in the site is created without the pools, whose declaration can require the fabric test.
-                fabric_folder=naming.fabric_folder(plan.name) if plan.roles.node_role_in_site else plan.fabric_folder,
             ),
             self.opts,
         )
@@ -250,17 +226,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
                 profile_arn=profile,
+                node_role=role,
                 evidence_owner=owner,
                 key_arn=foundation.data_key_arn,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        return Pools(
-            pools=pools,
-            node_role=role,
-            evidence_owner=owner,
-            outputs={"node_role": role},
-        )
+        return Pools(pools=pools, outputs={"node_role": role})
 
 
 def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:

@@ -17,8 +17,8 @@ from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import NetworkPlan
-from gpuinfra.plan.planned import ResourceKind
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import ResourceKind, retained_subnets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,10 @@ class NetworkArgs:
     """Arguments for the network."""
 
     scope: Scope
-    plan: NetworkPlan
+    plan: Plan
+    """Plan that contains the network and the file systems. `destroy` retains the VPC and the subnets that hold retained file systems."""
     log_key_arn: pulumi.Input[str] | None = None
     """KMS key for the flow log. If unset, CloudWatch Logs uses its own key."""
-    data_subnets: frozenset[str] = frozenset()
-    """Subnets that hold retained file systems. `destroy` retains them and the VPC."""
 
 
 class Network(pulumi.ComponentResource):
@@ -47,16 +46,17 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Network", name, None, args.scope.options(opts))
-        self._args, self._name = args, name
-        self._egress: dict[str, list[pulumi.Resource]] = {subnet.name: [] for subnet in args.plan.subnets}
-        self.cidr = args.plan.cidr
+        self._args, self._name, self._plan = args, name, args.plan.site_network
+        self._data_subnets = retained_subnets(args.plan)
+        self._egress: dict[str, list[pulumi.Resource]] = {subnet.name: [] for subnet in self._plan.subnets}
+        self.cidr = self._plan.cidr
         vpc = self._vpc()
         self.vpc_id = vpc.id
         internet, addresses = self._addresses(vpc)
         subnets = self._subnets(vpc, addresses)
         tables = self._routes(vpc, subnets, internet, addresses)
         endpoints = self._endpoints(vpc, subnets, tables)
-        if args.plan.egress == "endpoints":
+        if self._plan.egress == "endpoints":
             # Nodes reach AWS only through the endpoints. An instance that starts first cannot connect: aws/aws-cdk issue 20548, retrieved 2026-11-26.
             self._egress = {subnet: [*found, *endpoints] for subnet, found in self._egress.items()}
         self._flow_log(vpc)
@@ -69,11 +69,11 @@ class Network(pulumi.ComponentResource):
     def _vpc(self) -> aws.ec2.Vpc:
         vpc = aws.ec2.Vpc(
             rows.VPC.logical(self._name),
-            cidr_block=self._args.plan.cidr,
+            cidr_block=self._plan.cidr,
             # Required to resolve the private DNS names of endpoints and file systems.
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            opts=child(self, rows.VPC, data=bool(self._args.data_subnets)),
+            opts=child(self, rows.VPC, data=bool(self._data_subnets)),
         )
         # The default security group has no rules, so a network interface without a security group has no access (CIS 6.5).
         aws.ec2.DefaultSecurityGroup(
@@ -87,7 +87,7 @@ class Network(pulumi.ComponentResource):
 
     def _addresses(self, vpc: aws.ec2.Vpc) -> tuple[aws.ec2.InternetGateway | None, dict[str, aws.ec2.Eip]]:
         """Create the internet gateway and the addresses of the NAT gateways, by subnet."""
-        if self._args.plan.egress != "nat":
+        if self._plan.egress != "nat":
             return None, {}
         internet = aws.ec2.InternetGateway(
             rows.INTERNET_GATEWAY.logical(self._name),
@@ -101,7 +101,7 @@ class Network(pulumi.ComponentResource):
                 domain="vpc",
                 opts=child(self, rows.NAT_ADDRESS, depends_on=[internet]),
             )
-            for subnet in self._args.plan.subnets
+            for subnet in self._plan.subnets
             if subnet.role == "nat"
         }
 
@@ -122,11 +122,11 @@ class Network(pulumi.ComponentResource):
                 opts=child(
                     self,
                     rows.SUBNET,
-                    data=subnet.name in self._args.data_subnets,
+                    data=subnet.name in self._data_subnets,
                     depends_on=[addresses[subnet.name]] if subnet.name in addresses else (),
                 ),
             ).id
-            for subnet in self._args.plan.subnets
+            for subnet in self._plan.subnets
         }
 
     def _routes(
@@ -137,7 +137,7 @@ class Network(pulumi.ComponentResource):
         addresses: Mapping[str, aws.ec2.Eip],
     ) -> list[pulumi.Output[str]]:
         """Create a route table per zone for its private subnets. Traffic is routed to the NAT gateway of the same zone."""
-        plan = self._args.plan
+        plan = self._plan
         gateways = self._nat(vpc, subnets, internet, addresses) if internet else {}
         private = [subnet for subnet in plan.subnets if subnet.role != "nat"]
         tables: list[pulumi.Output[str]] = []
@@ -176,7 +176,7 @@ class Network(pulumi.ComponentResource):
             opts=child(self, rows.NAT_ROUTE),
         )
         gateways: dict[str, pulumi.Output[str]] = {}
-        for subnet in self._args.plan.subnets:
+        for subnet in self._plan.subnets:
             if subnet.role != "nat":
                 continue
             association = self._associate(subnet.name, subnets[subnet.name], table.id)
@@ -206,7 +206,7 @@ class Network(pulumi.ComponentResource):
         self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]], tables: list[pulumi.Output[str]]
     ) -> list[pulumi.Resource]:
         """Create the endpoints and return what nodes need to use them."""
-        plan, scope = self._args.plan, self._args.scope
+        plan, scope = self._plan, self._args.scope
         created: list[pulumi.Resource] = [
             aws.ec2.VpcEndpoint(
                 rows.GATEWAY_ENDPOINT.logical(self._name, service=service),
@@ -256,7 +256,7 @@ class Network(pulumi.ComponentResource):
         return created
 
     def _flow_log(self, vpc: aws.ec2.Vpc) -> None:
-        plan, scope = self._args.plan, self._args.scope
+        plan, scope = self._plan, self._args.scope
         group = aws.cloudwatch.LogGroup(
             rows.FLOW_LOG_GROUP.logical(self._name),
             name=f"/gpuinfra/{scope.unique_name('flow')}",

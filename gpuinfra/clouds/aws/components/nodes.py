@@ -43,8 +43,10 @@ class NodePoolArgs(BaseNodePoolArgs):
     """Security group for every network interface (`SecurityGroups.nodes_group_id`)."""
     profile_arn: pulumi.Input[str]
     """Instance profile for the nodes (`NodeRole.profile_arn`)."""
+    node_role: pulumi.Input[str]
+    """Name of the role in this profile (`NodeRole.role_name`). Evidence is accepted only from this role."""
     evidence_owner: pulumi.Input[str]
-    """Unique ID of the node role. It is the first part of the name of each node's evidence folder."""
+    """Unique ID of the role (`NodeRole.unique_id`). It is the first part of the name of each node's evidence folder."""
     key_arn: pulumi.Input[str] | None = None
     """KMS key for the disks. If unset, EBS uses the default key of the account."""
 
@@ -53,7 +55,15 @@ class NodePool(BaseNodePool[NodePoolArgs]):
     """Nodes of one machine type, launched by an Auto Scaling group for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:NodePool", name, args, args.scope.options(opts))
+        super().__init__(
+            "gpuinfra:aws:NodePool",
+            name,
+            args,
+            args.scope,
+            opts,
+            node_role=args.node_role,
+            evidence_owner=args.evidence_owner,
+        )
 
     def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
         args = self._args

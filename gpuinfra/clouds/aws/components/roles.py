@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra.base.naming import text_token
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,18 +23,16 @@ class NodeRoleArgs:
     """Arguments for the node role."""
 
     scope: Scope
+    plan: Plan
+    """Plan of the nodes. It contains additional managed policies, and determines whether the nodes have access to the folder of the fabric test."""
     bucket_arn: pulumi.Input[str]
     """ARN of the evidence bucket, which also holds the bundles."""
-    evidence_prefix: str
-    """Evidence folder of the cluster."""
+    evidence_prefix: str = ""
+    """Evidence folder of the cluster. If unset, `evidence/<cluster>`."""
     key_arn: pulumi.Input[str]
     """KMS key that encrypts the evidence bucket."""
-    policy_arns: Sequence[str] = ()
-    """ARNs of additional managed policies."""
     mounts: Sequence[policies.MountedBucket] = ()
     """Buckets that the nodes mount."""
-    fabric_folder: str = ""
-    """Folder of the fabric test, or empty if the nodes need no access to it."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -49,6 +48,10 @@ class NodeRole(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
+        folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
+        # A role in the site is created without the pools, whose declaration can require the fabric test.
+        in_site = args.plan.roles.node_role_in_site
+        fabric = naming.fabric_folder(scope.cluster) if in_site else args.plan.fabric_folder
         role = aws.iam.Role(
             rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
@@ -60,21 +63,21 @@ class NodeRole(pulumi.ComponentResource):
             role=role.id,
             policy=policies.document(
                 [
-                    *policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region),
+                    *policies.node(args.bucket_arn, folder, args.key_arn, scope.region),
                     *policies.mounts(args.mounts),
-                    *(policies.fabric_test(args.bucket_arn, args.fabric_folder) if args.fabric_folder else ()),
+                    *(policies.fabric_test(args.bucket_arn, fabric) if fabric else ()),
                 ]
             ),
             opts=child(self, rows.NODE_POLICY),
         )
         attached = [
             aws.iam.RolePolicyAttachment(
-                rows.NODE_ATTACHED.logical(name, token=text_token(arn)),
+                rows.NODE_ATTACHED.logical(name, token=naming.text_token(arn)),
                 role=role.name,
                 policy_arn=arn,
                 opts=child(self, rows.NODE_ATTACHED),
             )
-            for arn in args.policy_arns
+            for arn in args.plan.roles.node_policies
         ]
         profile = aws.iam.InstanceProfile(
             rows.NODE_PROFILE.logical(name),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 import pulumi_aws as aws
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.scope import BaseScope, child, of_stack, with_defaults
+from gpuinfra.plan.model import Plan
 
 __all__ = ["Scope", "child", "partition_of"]
 
@@ -35,18 +36,11 @@ class Scope(BaseScope):
     permissions_boundary: str | None = None
     """ARN of the permissions boundary of every role, or None."""
 
-    @staticmethod
-    def here(
-        cluster: str,
-        region: str,
-        tags: Mapping[str, str] | None = None,
-        opts: pulumi.InvokeOptions | None = None,
-        *,
-        permissions_boundary: str | None = None,
-    ) -> Scope:
-        """Return the scope of the running stack, in the account of its credentials."""
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
+        """Return the scope of a plan in the running stack, in the account of its credentials."""
         account = aws.get_caller_identity_output(opts=opts).account_id
-        return Scope(account=account, permissions_boundary=permissions_boundary, **of_stack(cluster, region, tags))
+        return cls(account=account, permissions_boundary=plan.roles.permissions_boundary, **of_stack(plan))
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
         """Return `opts` of a component with a transform that sets the Region, the tags,

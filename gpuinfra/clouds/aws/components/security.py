@@ -20,30 +20,23 @@ from gpuinfra.clouds.aws.instances import (
     WEB_PORTS,
     DeclaredRule,
     ExistingRule,
+    declared_rules,
+    existing_rules,
 )
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.planned import retained_subnets
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """Arguments for the security groups: the network and its file systems."""
+    """Arguments for the security groups."""
 
     scope: Scope
     vpc_id: pulumi.Input[str]
-    storage: bool = True
-    """True if there is a Lustre file system, which requires a group for file servers."""
-    openzfs: bool = False
-    """True if there are home directories on FSx for OpenZFS, which requires a group for file servers."""
-    homes: bool = False
-    """True if there are home directories on EFS, whose mount targets require their own group."""
-    storage_efa: bool = False
-    """True if clients access the file system over EFA. Only a rule that allows all protocols and references a group ID matches EFA traffic."""
-    holds_data: bool = False
-    """True if a file system in the group is retained."""
-    ingress: tuple[DeclaredRule, ...] = ()
-    """Connections from other networks that the nodes accept."""
-    existing: tuple[ExistingRule, ...] = ()
-    """Traffic between the nodes and existing file systems. The rules are only in the nodes' group; the groups of the file systems are unchanged."""
+    """VPC of the groups (`Network.vpc_id`)."""
+    plan: Plan
+    """Plan that contains the file systems and the declared connections, which determine the groups and their rules."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -59,6 +52,7 @@ class SecurityGroups(pulumi.ComponentResource):
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SecurityGroups", name, None, args.scope.options(opts))
         self._name, self._args = name, args
+        services = {one.service or one.kind for one in args.plan.file_systems}
         nodes = aws.ec2.SecurityGroup(
             rows.NODES_GROUP.logical(name),
             # A changed description replaces the group, so it does not depend on `ingress`.
@@ -70,14 +64,14 @@ class SecurityGroups(pulumi.ComponentResource):
         )
         nodes_rules = self._both_ways("allow-nodes", nodes, nodes, "-1", None, "nodes to nodes, EFA included")
         nodes_rules += [self._web(nodes, port) for port in WEB_PORTS]
-        nodes_rules += [self._declared(nodes, one) for one in args.ingress]
-        for rule in args.existing:
+        nodes_rules += [self._declared(nodes, one) for one in declared_rules(args.plan.network)]
+        for rule in existing_rules(args.plan):
             nodes_rules += self._existing(nodes, rule)
         self.storage_group_id = None
-        if args.storage or args.openzfs:
+        if services & {"lustre", "openzfs"}:
             self.storage_group_id = self._storage(nodes, nodes_rules)
         self.homes_group_id = None
-        if args.homes:
+        if "efs" in services:
             self.homes_group_id = self._homes_group(nodes, nodes_rules)
         self.nodes_group_id = ready_after(nodes.id, nodes_rules)
         self.register_outputs(
@@ -90,10 +84,11 @@ class SecurityGroups(pulumi.ComponentResource):
 
     def _storage(self, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]) -> pulumi.Output[str]:
         """Create the file servers' group, and add the nodes' rules to `nodes_rules`."""
-        args, storage = self._args, self._storage_group()
+        plan, storage = self._args.plan, self._storage_group()
+        services = {one.service or one.kind for one in plan.file_systems}
         storage_rules: list[pulumi.Resource] = []
-        if args.storage:
-            protocol, spans = ("-1", (None,)) if args.storage_efa else ("tcp", LUSTRE_PORTS)
+        if "lustre" in services:
+            protocol, spans = ("-1", (None,)) if any(one.efa for one in plan.file_systems) else ("tcp", LUSTRE_PORTS)
             for index, span in enumerate(spans):
                 storage_rules += self._both_ways(
                     f"allow-storage-{index}", storage, storage, protocol, span, "file servers to file servers"
@@ -104,7 +99,7 @@ class SecurityGroups(pulumi.ComponentResource):
                 nodes_rules += self._both_ways(
                     f"allow-nodes-storage-{index}", nodes, storage, protocol, span, "nodes and file servers"
                 )
-        if args.openzfs:
+        if "openzfs" in services:
             storage_rules += self._openzfs(storage, nodes, nodes_rules)
         return ready_after(storage.id, storage_rules)
 
@@ -175,7 +170,9 @@ class SecurityGroups(pulumi.ComponentResource):
             vpc_id=self._args.vpc_id,
             revoke_rules_on_delete=True,
             # A changed description replaces a group, and the name of this group is fixed, so the new group could not be created.
-            opts=child(self, rows.STORAGE_GROUP, data=self._args.holds_data, ignore_changes=["description"]),
+            opts=child(
+                self, rows.STORAGE_GROUP, data=bool(retained_subnets(self._args.plan)), ignore_changes=["description"]
+            ),
         )
 
     def _both_ways(

@@ -7,6 +7,7 @@ A data repository association imports objects from a bucket as files and exports
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -17,6 +18,7 @@ from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.aws.components.one_file_system import before_create
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.file_systems import log_group
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
@@ -50,6 +52,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Mount name in the mount source `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
     """Linked bucket, or `None` without a link."""
+    mounted: dict[str, Any]
+    """Entry for `file_systems` of `NodePoolArgs`."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, args.scope.options(opts))
@@ -96,6 +100,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         self.file_system_id = file_system.id
         self.dns_name = ready_after(file_system.dns_name, links)
         self.mount_name = file_system.mount_name
+        self.mounted = mounted(plan, self.dns_name, self.mount_name)
         self.register_outputs(
             {
                 "file_system_id": self.file_system_id,

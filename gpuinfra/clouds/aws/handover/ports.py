@@ -287,8 +287,8 @@ class S3Evidence:
         """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
         try:
             return self._get(ref.proof_key, PROOF_LIMIT)
-        except PortUnavailable as error:
-            if "NoSuchKey" in str(error):
+        except RequestFailed as error:
+            if error.code == "NoSuchKey":
                 return None
             raise
 
@@ -424,8 +424,16 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
     return Identity(account=match[1], role=match[2], instance_id=match[3], evidence_sha256=sha256)
 
 
+class RequestFailed(PortUnavailable):
+    """A request failed. `code` is the error code of AWS, or an empty string without a response."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(" ".join(str(error).split()))
+        self.code = str(getattr(error, "response", {}).get("Error", {}).get("Code") or "")
+
+
 class _cloud_errors:
-    """Convert boto3 exceptions to `PortUnavailable` with the message from the cloud."""
+    """Convert boto3 exceptions to `RequestFailed` with the message from the cloud."""
 
     def __enter__(self) -> None:
         return None
@@ -436,7 +444,7 @@ class _cloud_errors:
         from botocore.exceptions import BotoCoreError, ClientError
 
         if isinstance(error, BotoCoreError | ClientError | OSError):
-            raise PortUnavailable(" ".join(str(error).split())) from error
+            raise RequestFailed(error) from error
 
 
 def _chunks(items: Sequence[str], size: int) -> Iterable[Sequence[str]]:

@@ -147,16 +147,8 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A custom image has the architecture of the machine type, and is specified as an AMI ID or an SSM parameter."""
-    for path, pool, machine in pools_of(spec):
-        wanted = images.wanted(spec, pool)
-        if isinstance(wanted, CustomImage):
-            where = images.where(pool, path)
-            if wanted.arch != machine.arch:
-                what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
-            if not IMAGE.fullmatch(wanted.ref):
-                what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter under /aws/service/"
-                yield error(f"{where}.ref", what, "copy it from the console")
+    what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter under /aws/service/"
+    yield from images.misfits(spec, IMAGE.fullmatch, what, "copy it from the console")
 
 
 def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:

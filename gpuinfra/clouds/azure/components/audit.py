@@ -22,7 +22,7 @@ from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
+from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan, Plan
 
 CATEGORIES = (
     "Administrative",
@@ -253,12 +253,8 @@ class FoundationArgs:
 
     scope: Scope
     """A scope without a resource group. The foundation creates its own."""
-    audit: AuditPlan
-    evidence: EvidencePlan
-    budget: BudgetPlan | None
-    """If `None`, no budget is created."""
-    today: date
-    """Day of the deployment."""
+    plan: Plan
+    """Plan that contains the audit trail, the access to the evidence and the budget."""
 
 
 class Foundation(pulumi.ComponentResource):
@@ -281,7 +277,7 @@ class Foundation(pulumi.ComponentResource):
         group = resource_group(name, args.scope, "foundation", rows.FOUNDATION_GROUP, within)
         scope = args.scope.within(group.name)
         vault = Vault(naming.logical(name, "vault"), VaultArgs(scope=scope), within)
-        self.audit = self._trail(name, scope, args.audit, vault) if args.audit.trail else None
+        self.audit = self._trail(name, scope, args.plan.audit, vault) if args.plan.audit.trail else None
         workspace_id = self.audit.workspace_id if self.audit else None
         if workspace_id is not None:
             vault_log(naming.logical(name, "vault"), vault, workspace_id, self)
@@ -290,16 +286,17 @@ class Foundation(pulumi.ComponentResource):
             naming.logical(name, "evidence"),
             EvidenceArgs(
                 scope=scope,
-                plan=args.evidence,
+                plan=args.plan.evidence,
                 encryption_key=self.data_key.encryption_key,
-                workspace_id=workspace_id if args.audit.data_events else None,
+                workspace_id=workspace_id if args.plan.audit.data_events else None,
             ),
             within,
         )
         self.vault_id = vault.vault_id
         self.disk_encryption_set_id = disk_encryption_set(name, scope, self.data_key, self).id
-        if args.budget:
-            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget, today=args.today), within)
+        if args.plan.budget and args.plan.today:
+            budget = BudgetArgs(scope=scope, plan=args.plan.budget, today=args.plan.today)
+            Budget(naming.logical(name, "budget"), budget, within)
         self.register_outputs({"vault_id": self.vault_id, "evidence_bucket": self.evidence.bucket})
 
     def _key(self, name: str, scope: Scope, vault: Vault, purpose: str) -> Key:

@@ -16,6 +16,7 @@ from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirector
 from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.azure.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.azure.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.azure.components.roles import MountedContainer, NodeRole, NodeRoleArgs
@@ -30,13 +31,12 @@ from gpuinfra.clouds.azure.instances import (
     NETAPP,
     NETAPP_SUBNET,
     of_service,
-    retains_storage_group,
 )
 from gpuinfra.clouds.azure.names import container_parts
-from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan
-from gpuinfra.plan.planned import retained_subnets
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -47,16 +47,14 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
     scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
     scope: Scope
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        assert plan.today is not None
         made = Foundation(
             naming.logical(plan.name, "foundation"),
-            FoundationArgs(
-                scope=self.scope, audit=plan.audit, evidence=plan.evidence, budget=plan.budget, today=plan.today
-            ),
+            FoundationArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         key = made.data_key
@@ -75,24 +73,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
 
     def site(self, foundation: FoundationRefs) -> SiteRefs:
-        plan, network = self.plan, self.plan.network
-        if network is None:
-            raise ValueError("the plan has a site but no network")
+        plan, network = self.plan, self.plan.site_network
         scope = self._within("site", rows.SITE_GROUP)
         security = SecurityGroups(
             naming.logical(plan.name, "security"),
-            SecurityGroupsArgs(
-                scope=scope,
-                plan=network,
-                storage=any(one.kind == "lustre" for one in plan.file_systems),
-                existing_lustre=any(one.kind == "lustre" for one in plan.existing_file_systems),
-                homes=bool(of_service(plan, "files")),
-                existing_homes=any(one.service == "files" for one in plan.existing_file_systems),
-                netapp=bool(of_service(plan, "netapp")),
-                existing_netapp=any(one.service == "netapp" for one in plan.existing_file_systems),
-                holds_data=retains_storage_group(plan),
-                holds_netapp=NETAPP_SUBNET in retained_subnets(plan),
-            ),
+            SecurityGroupsArgs(scope=scope, plan=plan),
             self.opts,
         )
         created = self.existing_network("network_id") or self._create_network(scope, foundation, security)
@@ -114,14 +99,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         if homes is not None:
-            file_systems += [
-                {"kind": one.kind, "mount": one.mount, "dns_name": homes.server, "mount_name": homes.paths[one.name]}
-                for one in of_service(plan, "files")
-            ]
+            file_systems += [mounted(one, homes.server, homes.paths[one.name]) for one in of_service(plan, "files")]
         file_systems += self._netapp(scope, subnet_ids)
-        file_systems += existing_mounts(plan)
+        file_systems += [one.mounted for one in plan.existing_file_systems]
         # Nodes start only after the private DNS names that they use exist.
-        ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
+        ready = {name: endpoints.after(subnet_id) for name, subnet_id in subnet_ids.items()}
         return SiteRefs(
             network_id=network_id,
             subnet_ids=ready,
@@ -169,16 +151,14 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         self, scope: Scope, foundation: FoundationRefs, security: SecurityGroups
     ) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan
-        assert plan.network is not None
         made = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=scope,
-                plan=plan.network,
+                plan=plan,
                 group_ids=security.group_ids,
                 encryption_key=foundation.data_key.encryption_key,
                 workspace_id=foundation.workspace_id,
-                data_subnets=retained_subnets(plan),
             ),
             self.opts,
         )
@@ -207,15 +187,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        return [
-            {
-                "kind": one.kind,
-                "mount": one.mount,
-                "dns_name": made.servers[one.name],
-                "mount_name": made.paths[one.name],
-            }
-            for one in plans
-        ]
+        return [mounted(one, made.servers[one.name], made.paths[one.name]) for one in plans]
 
     def _file_systems(
         self,
@@ -251,8 +223,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
-            mounted = {"kind": one.kind, "mount": one.mount}
-            found.append({**mounted, "dns_name": made.dns_name, "mount_name": made.mount_name})
+            found.append(made.mounted)
             if made.bucket is not None:
                 exports[one.mount] = made.export_command
             if made.bucket is not None and one.bucket == "auto":
@@ -294,16 +265,14 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=scope,
+                plan=plan,
                 evidence_account_id=foundation.evidence_account_id,
-                evidence_prefix=naming.evidence_prefix(plan.name),
-                roles=plan.roles.node_roles,
                 mounts=[
                     MountedContainer(
                         name=one.name, container_id=site_bucket(site, one, "container_id"), read_only=one.read_only
                     )
                     for one in plan.mounted_buckets
                 ],
-                fabric_folder=plan.fabric_folder,
             ),
             self.opts,
         )
@@ -317,7 +286,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 identity_id=role.identity_id,
                 client_id=role.client_id,
                 disk_encryption_set_id=foundation.disk_encryption_set_id,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
         return Pools(pools=pools, outputs={"node_identity": role.identity_id})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_azure_native import network, privatedns
@@ -21,11 +21,12 @@ class EndpointsArgs:
 
     scope: Scope
     network_id: pulumi.Input[str]
+    """Virtual network in which the private names are resolved (`Network.network_id`)."""
     subnet_id: pulumi.Input[str]
     """Subnet for the addresses of the endpoints."""
     services: Mapping[str, pulumi.Input[str]]
     """Maps a service to a resource ID, for example `{"blob": <storage account>, "vault": <key vault>}`."""
-    dns_zones: Mapping[str, str]
+    dns_zones: Mapping[str, str] = field(default_factory=dict)
     """Existing private DNS zones that are linked to the network, as IDs by name. Other zones are created."""
 
 
@@ -53,6 +54,10 @@ class Endpoints(pulumi.ComponentResource):
             for kind, service_id in args.services.items()
         ]
         self.register_outputs({"zone_ids": self.zone_ids})
+
+    def after(self, value: pulumi.Input[str]) -> pulumi.Output[str]:
+        """Return a value that resolves after the private names exist. With a subnet ID from it, nodes start after that."""
+        return ready_after(value, self.ready)
 
 
 def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) -> pulumi.Output[str]:

@@ -74,8 +74,11 @@ class KeyArgs:
     purpose: str
     """Name of the key in the vault, such as `audit` or `data`."""
     vault_name: pulumi.Input[str]
+    """Name of the vault (`Vault.name`)."""
     vault_uri: pulumi.Input[str]
+    """Address of the vault (`Vault.uri`)."""
     vault_id: pulumi.Input[str]
+    """ID of the vault (`Vault.vault_id`)."""
 
 
 class Key(pulumi.ComponentResource):

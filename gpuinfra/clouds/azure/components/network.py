@@ -18,7 +18,8 @@ from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway
-from gpuinfra.plan.model import NetworkPlan, Subnet
+from gpuinfra.plan.model import Plan, Subnet
+from gpuinfra.plan.planned import retained_subnets
 
 WATCHER_GROUP = "NetworkWatcherRG"
 """The resource group in which Azure creates the Network Watcher for each region of a subscription."""
@@ -29,15 +30,15 @@ class NetworkArgs:
     """Arguments for a network."""
 
     scope: Scope
-    plan: NetworkPlan
+    plan: Plan
+    """Plan that contains the network and the file systems. `destroy` retains the network, the subnets that hold retained file systems,
+    and the NAT gateway if one of them uses it."""
     group_ids: Mapping[str, pulumi.Input[str]]
     """Security groups by subnet role (`SecurityGroups.group_ids`)."""
     encryption_key: EncryptionKey | None = None
     """Key that encrypts the flow log. If unset, Azure uses a Microsoft-managed key."""
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for the flow log. If unset, the flow log is written only to the storage account."""
-    data_subnets: frozenset[str] = frozenset()
-    """Subnets that hold retained file systems. `destroy` retains them, the network, and the NAT gateway if one of them uses it."""
 
 
 class Network(pulumi.ComponentResource):
@@ -52,17 +53,18 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Network", name, None, args.scope.options(opts))
-        self._name, self._args = name, args
-        self.cidr = args.plan.cidr
+        self._name, self._args, self._plan = name, args, args.plan.site_network
+        self._data_subnets = retained_subnets(args.plan)
+        self.cidr = self._plan.cidr
         self._network = network.VirtualNetwork(
             rows.NETWORK.logical(name),
             virtual_network_name=args.scope.unique_name("network"),
             resource_group_name=args.scope.group,
-            address_space=network.AddressSpaceArgs(address_prefixes=[args.plan.cidr]),
+            address_space=network.AddressSpaceArgs(address_prefixes=[self._plan.cidr]),
             # Subnets are separate resources, because an inline list of subnets in the network would remove them (pulumi/pulumi-azure-native#611).
-            opts=child(self, rows.NETWORK, data=bool(args.data_subnets), ignore_changes=["subnets"]),
+            opts=child(self, rows.NETWORK, data=bool(self._data_subnets), ignore_changes=["subnets"]),
         )
-        has_nat = any(uses_nat_gateway(subnet, args.plan) for subnet in args.plan.subnets)
+        has_nat = any(uses_nat_gateway(subnet, self._plan) for subnet in self._plan.subnets)
         subnets = self._subnets(self._nat_gateway() if has_nat else None)
         self._flow_log()
         if BASTION_SUBNET in subnets:
@@ -73,8 +75,8 @@ class Network(pulumi.ComponentResource):
 
     def _nat_gateway(self) -> network.NatGateway:
         # Without a zone: Azure cannot change the zone of a gateway, and the nodes change their zone in a search for capacity.
-        args, scope = self._args, self._args.scope
-        data = retains_nat_gateway(args.plan, args.data_subnets)
+        scope = self._args.scope
+        data = retains_nat_gateway(self._plan, self._data_subnets)
         address = network.PublicIPAddress(
             rows.NAT_ADDRESS.logical(self._name),
             public_ip_address_name=scope.unique_name("nat-address", 80),
@@ -96,7 +98,7 @@ class Network(pulumi.ComponentResource):
     def _subnets(self, gateway: network.NatGateway | None) -> dict[str, network.Subnet]:
         """Create subnets sequentially, because Azure accepts only one change to a network at a time."""
         created: dict[str, network.Subnet] = {}
-        for subnet in self._args.plan.subnets:
+        for subnet in self._plan.subnets:
             created[subnet.name] = self._subnet(subnet, gateway, list(created.values())[-1:])
         return created
 
@@ -104,7 +106,7 @@ class Network(pulumi.ComponentResource):
         self, subnet: Subnet, gateway: network.NatGateway | None, previous: list[network.Subnet]
     ) -> network.Subnet:
         args = self._args
-        nat = gateway if uses_nat_gateway(subnet, args.plan) else None
+        nat = gateway if uses_nat_gateway(subnet, self._plan) else None
         return network.Subnet(
             rows.SUBNET.logical(self._name, part=subnet.name),
             subnet_name=subnet.name,
@@ -119,7 +121,7 @@ class Network(pulumi.ComponentResource):
             delegations=[network.DelegationArgs(name=NETAPP, service_name="Microsoft.Netapp/volumes")]
             if subnet.role == NETAPP
             else None,
-            opts=child(self, rows.SUBNET, data=subnet.name in args.data_subnets, depends_on=previous),
+            opts=child(self, rows.SUBNET, data=subnet.name in self._data_subnets, depends_on=previous),
         )
 
     def _flow_log(self) -> None:
@@ -132,7 +134,7 @@ class Network(pulumi.ComponentResource):
                 containers=(),
                 encryption_key=args.encryption_key,
                 services=True,
-                expire_days=args.plan.flow_log_retention_days,
+                expire_days=self._plan.flow_log_retention_days,
             ),
             pulumi.ResourceOptions(parent=self),
         )
@@ -168,7 +170,7 @@ class Network(pulumi.ComponentResource):
             enabled=True,
             format=network.FlowLogFormatParametersArgs(type="JSON", version=2),
             retention_policy=network.RetentionPolicyParametersArgs(
-                enabled=True, days=min(args.plan.flow_log_retention_days, 365)
+                enabled=True, days=min(self._plan.flow_log_retention_days, 365)
             ),
             identity=network.ManagedServiceIdentityArgs(
                 type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[writer.id]

@@ -55,7 +55,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
     """Nodes of one machine type, in a scale set for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:NodePool", name, args, args.scope.options(opts))
+        super().__init__("gpuinfra:azure:NodePool", name, args, args.scope, opts)
 
     def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
         args = self._args

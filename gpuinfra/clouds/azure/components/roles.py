@@ -21,7 +21,7 @@ from gpuinfra.clouds.azure.components.grants import data_role, folder_condition,
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import NodeRolePlan
+from gpuinfra.plan.model import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +41,16 @@ class NodeRoleArgs:
     """Arguments for the node identity."""
 
     scope: Scope
+    plan: Plan
+    """Plan of the nodes. It contains additional roles, and determines whether the nodes list the folder of the fabric test."""
     evidence_account_id: pulumi.Input[str]
     """Storage account for evidence and bundles."""
-    evidence_prefix: str
-    """Evidence folder of the cluster."""
-    roles: Sequence[NodeRolePlan] = ()
-    """Additional roles, each assigned at a resource."""
+    evidence_prefix: str = ""
+    """Evidence folder of the cluster. If unset, `evidence/<cluster>`."""
     container: str = EVIDENCE_CONTAINER
     """Container for evidence and bundles."""
     mounts: Sequence[MountedContainer] = ()
     """Containers that the nodes mount."""
-    fabric_folder: str = ""
-    """Folder of the fabric test, which the nodes list, or empty if no node takes part in it."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -68,6 +66,7 @@ class NodeRole(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
+        folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
         identity = managedidentity.UserAssignedIdentity(
             rows.NODE_IDENTITY.logical(name),
             resource_name_=scope.unique_name("node", 128),
@@ -90,9 +89,9 @@ class NodeRole(pulumi.ComponentResource):
             principal=identity.principal_id,
             why=f"nodes of {scope.cluster}: read bundles and write evidence",
             condition=folder_condition(
-                reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix),
-                writes=(args.evidence_prefix,),
-                lists=(args.fabric_folder,) if args.fabric_folder else (),
+                reads=(f"{BUNDLES}/{scope.cluster}", folder),
+                writes=(folder,),
+                lists=(args.plan.fabric_folder,) if args.plan.fabric_folder else (),
             ),
             opts=child(self, rows.NODE_GRANT),
         )
@@ -106,7 +105,7 @@ class NodeRole(pulumi.ComponentResource):
                 why=f"nodes of {scope.cluster}: declared in access.node_roles",
                 opts=child(self, rows.DECLARED_GRANT),
             )
-            for one in args.roles
+            for one in args.plan.roles.node_roles
             if one.scope is not None
         ]
         mounts = [self._mount(name, scope, one, identity.principal_id) for one in args.mounts]

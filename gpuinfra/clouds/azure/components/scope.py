@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 from pulumi_azure_native import authorization
@@ -17,6 +17,7 @@ from gpuinfra.clouds.already_exists import already_exists_hook
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.propagation import propagation_hook
 from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
+from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
 
 KEY = "azure-native:keyvault:Key"
@@ -36,22 +37,16 @@ class Scope(BaseScope):
     group: pulumi.Input[str] = ""
     """Resource group for the resources. Each layer has its own."""
 
-    @staticmethod
-    def here(
-        cluster: str,
-        region: str,
-        tags: Mapping[str, str] | None = None,
-        opts: pulumi.InvokeOptions | None = None,
-        group: pulumi.Input[str] = "",
-    ) -> Scope:
-        """Return the scope of the running stack, in the subscription of its credentials."""
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None, *, group: pulumi.Input[str] = "") -> Self:
+        """Return the scope of a plan in the running stack, in the subscription of its credentials."""
         credentials = authorization.get_client_config_output(opts=opts)
-        return Scope(
+        return cls(
             subscription=credentials.subscription_id,
             tenant=credentials.tenant_id,
             operator=credentials.object_id,
             group=group,
-            **of_stack(cluster, region, tags),
+            **of_stack(plan),
         )
 
     def within(self, group: pulumi.Input[str]) -> Scope:

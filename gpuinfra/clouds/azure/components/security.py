@@ -16,8 +16,9 @@ from pulumi_azure_native import network
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.connections import HTTPS, LUSTRE_PORTS, NETAPP_PORTS, NFS, SSH, WEB_PORTS
-from gpuinfra.clouds.azure.instances import NETAPP
-from gpuinfra.plan.model import NetworkPlan
+from gpuinfra.clouds.azure.instances import NETAPP, NETAPP_SUBNET, retains_storage_group
+from gpuinfra.plan.model import NetworkPlan, Plan
+from gpuinfra.plan.planned import retained_subnets
 
 LAST = 4096
 """Priority of the rules that deny all other traffic. This is the highest number that Azure accepts."""
@@ -45,23 +46,8 @@ class SecurityGroupsArgs:
     """Arguments for the security groups of a site."""
 
     scope: Scope
-    plan: NetworkPlan
-    storage: bool = True
-    """If true, a security group for Lustre file systems is created."""
-    existing_lustre: bool = False
-    """If true, nodes exchange Lustre traffic with existing file systems in the virtual network and in peered networks."""
-    homes: bool = False
-    """If true, nodes use NFS shares through the private endpoints of this stack."""
-    netapp: bool = False
-    """If true, nodes use volumes of Azure NetApp Files in the delegated subnet."""
-    existing_netapp: bool = False
-    """If true, nodes use existing volumes of Azure NetApp Files in the virtual network and in peered networks."""
-    existing_homes: bool = False
-    """If true, nodes use NFS shares through existing private endpoints in the virtual network and in peered networks."""
-    holds_data: bool = False
-    """If true, `destroy` retains the security group for Lustre file systems, because a retained file system uses it."""
-    holds_netapp: bool = False
-    """If true, `destroy` retains the security group for Azure NetApp Files, because retained volumes use it."""
+    plan: Plan
+    """Plan that contains the network and the file systems, which determine the groups and their rules."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -78,15 +64,17 @@ class SecurityGroups(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SecurityGroups", name, None, args.scope.options(opts))
-        self._name, self._args = name, args
+        self._name, self._args, self._plan = name, args, args.plan.site_network
+        self._created = {one.service or one.kind for one in args.plan.file_systems}
+        self._existing = {one.service or one.kind for one in args.plan.existing_file_systems}
         self._prefixes = {
-            role: _prefixes(args.plan, role) for role in ("nodes", "storage", "netapp", "endpoints", "bastion")
+            role: _prefixes(self._plan, role) for role in ("nodes", "storage", "netapp", "endpoints", "bastion")
         }
-        self.members_group_id = self._members() if args.plan.existing_id is not None else None
+        self.members_group_id = self._members() if self._plan.existing_id is not None else None
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}
-        if args.storage:
+        if "lustre" in self._created:
             self.group_ids["storage"] = self._group("storage", self._storage())
-        if args.netapp and args.plan.existing_id is None:
+        if NETAPP in self._created and self._plan.existing_id is None:
             self.group_ids[NETAPP] = self._group(NETAPP, self._netapp())
         if self._has("endpoints"):
             self.group_ids["endpoints"] = self._group("endpoints", self._endpoints())
@@ -97,12 +85,12 @@ class SecurityGroups(pulumi.ComponentResource):
         self.register_outputs({"group_ids": self.group_ids})
 
     def _has(self, role: str) -> bool:
-        return any(subnet.role == role for subnet in self._args.plan.subnets)
+        return any(subnet.role == role for subnet in self._plan.subnets)
 
     def _group(self, role: str, rules: Rules) -> pulumi.Output[str]:
         holding = {
-            "storage": (rows.STORAGE_GROUP, self._args.holds_data),
-            NETAPP: (rows.NETAPP_GROUP, self._args.holds_netapp),
+            "storage": (rows.STORAGE_GROUP, retains_storage_group(self._args.plan)),
+            NETAPP: (rows.NETAPP_GROUP, NETAPP_SUBNET in retained_subnets(self._args.plan)),
         }
         row, data = holding.get(role, (rows.SECURITY_GROUP, None))
         return network.NetworkSecurityGroup(
@@ -122,7 +110,7 @@ class SecurityGroups(pulumi.ComponentResource):
         ).id
 
     def _nodes(self) -> Rules:
-        plan, nodes, storage = self._args.plan, self._prefixes["nodes"], self._prefixes["storage"]
+        plan, nodes, storage = self._plan, self._prefixes["nodes"], self._prefixes["storage"]
         if self.members_group_id is None:
             rules = [
                 _rule("allow-internal-ingress", 100, "Inbound", source=nodes, to=nodes, why="between nodes"),
@@ -133,9 +121,9 @@ class SecurityGroups(pulumi.ComponentResource):
                 _between(self.members_group_id, "allow-internal-ingress", "Inbound"),
                 _between(self.members_group_id, "allow-internal-egress", "Outbound"),
             ]
-        if self._args.storage:
+        if "lustre" in self._created:
             rules += _both_ways("allow-file-systems", 110, nodes, storage, "nodes and file servers")
-        if self._args.existing_lustre:
+        if "lustre" in self._existing:
             why = "nodes and an existing file system"
             rules += _both_ways("allow-existing-file-systems", 112, nodes, ("VirtualNetwork",), why)
         if self._has("bastion"):
@@ -155,12 +143,12 @@ class SecurityGroups(pulumi.ComponentResource):
             rules.append(self._to_endpoints(nodes, self._prefixes["endpoints"], "storage of bundles and evidence"))
         elif plan.interface_endpoints:
             rules.append(self._to_endpoints(nodes, ("VirtualNetwork",), "private endpoints in the network"))
-        if self._args.homes or self._args.existing_homes:
-            to = ("VirtualNetwork",) if self._args.existing_homes else self._prefixes["endpoints"]
+        if "files" in self._created | self._existing:
+            to = ("VirtualNetwork",) if "files" in self._existing else self._prefixes["endpoints"]
             why = "home directories"
             rules.append(_rule("allow-homes-egress", 145, "Outbound", source=nodes, to=to, protocol="Tcp", ports=NFS, why=why))  # fmt: skip
-        if self._args.netapp or self._args.existing_netapp:
-            to = ("VirtualNetwork",) if self._args.existing_netapp else self._prefixes[NETAPP]
+        if NETAPP in self._created | self._existing:
+            to = ("VirtualNetwork",) if NETAPP in self._existing else self._prefixes[NETAPP]
             why = "home directories"
             rules.append(_rule("allow-netapp-egress", 146, "Outbound", source=nodes, to=to, protocol="Tcp", ports=NETAPP_PORTS, why=why))  # fmt: skip
         if plan.egress == "nat":
@@ -199,11 +187,11 @@ class SecurityGroups(pulumi.ComponentResource):
         )
 
     def _endpoints(self) -> Rules:
-        source = (*self._prefixes["nodes"], *(self._prefixes["storage"] if self._args.storage else ()))
+        source = (*self._prefixes["nodes"], *(self._prefixes["storage"] if "lustre" in self._created else ()))
         to = self._prefixes["endpoints"]
         why = "nodes and file servers to Azure services"
         rules = [_rule("allow-https-ingress", 100, "Inbound", source=source, to=to, protocol="Tcp", ports=HTTPS, why=why)]  # fmt: skip
-        if self._args.homes:
+        if "files" in self._created:
             nodes, why = self._prefixes["nodes"], "nodes to home directories"
             rules.append(_rule("allow-homes-ingress", 110, "Inbound", source=nodes, to=to, protocol="Tcp", ports=NFS, why=why))  # fmt: skip
         return rules

@@ -7,6 +7,7 @@ The blobs in the container are imported as files when the file system is created
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_azure_native import storage as blobs
@@ -16,12 +17,14 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
 from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
+from gpuinfra.clouds.azure.components.keys import Key
 from gpuinfra.clouds.azure.components.propagation import after_importer_roles, importer_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
 from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 
@@ -53,7 +56,7 @@ class SharedFilesystemArgs:
     plan: FileSystemPlan
     subnet_id: pulumi.Input[str]
     """Dedicated subnet for this file system, with enough addresses for its capacity."""
-    key: FileSystemKey | None = None
+    key: FileSystemKey | Key | None = None
     """Key that encrypts the file system. If unset, Azure uses a Microsoft-managed key."""
     endpoint: DataEndpoint | None = None
     """Private endpoint of the container's account. If unset, none is created, and you must provide network access to the account yourself."""
@@ -74,6 +77,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Command that copies all changed files to the container. The file system must have a container."""
     bucket: pulumi.Output[str] | None
     """ID of the container from which the file system imports, or `None` without a container."""
+    mounted: dict[str, Any]
+    """Entry for `file_systems` of `NodePoolArgs`."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SharedFilesystem", name, None, args.scope.options(opts))
@@ -129,6 +134,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             file_system.name,
             " --filesystem-path /",
         )
+        self.mounted = mounted(plan, self.dns_name, self.mount_name)
         self.register_outputs(
             {
                 "file_system_id": self.file_system_id,

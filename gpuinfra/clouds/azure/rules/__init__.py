@@ -15,7 +15,6 @@ from gpuinfra.clouds.azure.rules import access, homes
 from gpuinfra.plan.machines import nearest_value, pools_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
-from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
@@ -90,20 +89,9 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An image that is selected by its ID has the architecture of the machine type, and the ID is a resource ID or the URN of a marketplace image."""
-    for path, pool, machine in pools_of(spec):
-        wanted = images.wanted(spec, pool)
-        if isinstance(wanted, CustomImage):
-            where = images.where(pool, path)
-            if wanted.arch != machine.arch:
-                what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
-            if not wanted.ref.startswith("/") and not URN.fullmatch(wanted.ref):
-                what = "is not an Azure image; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
-                yield error(
-                    f"{where}.ref",
-                    what,
-                    "copy the URN from `az vm image list`, or the resource ID from the image in the portal",
-                )
+    what = "is not an Azure image; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
+    hint = "copy the URN from `az vm image list`, or the resource ID from the image in the portal"
+    yield from images.misfits(spec, lambda ref: ref.startswith("/") or URN.fullmatch(ref), what, hint)
 
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:

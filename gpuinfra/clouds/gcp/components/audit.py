@@ -18,7 +18,7 @@ from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.plan.model import AuditPlan, BudgetPlan
+from gpuinfra.plan.model import AuditPlan, BudgetPlan, Plan
 
 AUDIT_LOGS = 'logName:"cloudaudit.googleapis.com"'
 FLOW_LOGS = 'log_id("compute.googleapis.com/vpc_flows")'
@@ -253,11 +253,8 @@ class FoundationArgs:
     """Arguments for a foundation that serves one cluster or all clusters in a project: audit, budget and readers."""
 
     scope: Scope
-    audit: AuditPlan
-    budget: BudgetPlan | None
-    """If `None`, no budget is created."""
-    operators: tuple[str, ...] = ()
-    """Members that can read evidence."""
+    plan: Plan
+    """Plan that contains the audit records, the readers of the evidence and the budget."""
 
 
 class Foundation(pulumi.ComponentResource):
@@ -274,16 +271,18 @@ class Foundation(pulumi.ComponentResource):
         super().__init__("gpuinfra:gcp:Foundation", name, None, args.scope.options(opts))
         scope, below = args.scope, pulumi.ResourceOptions(parent=self)
         self.audit = None
-        if args.audit.trail:
-            self.audit = AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), below)
+        if args.plan.audit.trail:
+            self.audit = AuditTrail(
+                naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.plan.audit), below
+            )
         users = {"compute": scope.agent("compute-system"), "storage": storage_agent(scope, self)}
         data_key = Key(naming.logical(name, "data"), KeyArgs(scope=scope, purpose="data", users=users), below)
         self.data_key_id = data_key.id
         self.evidence = Evidence(
             naming.logical(name, "evidence"),
-            EvidenceArgs(scope=scope, key_id=self.data_key_id, operators=args.operators),
+            EvidenceArgs(scope=scope, key_id=self.data_key_id, operators=args.plan.evidence.operators),
             below,
         )
-        if args.budget:
-            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget), below)
+        if args.plan.budget:
+            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.plan.budget), below)
         self.register_outputs({"data_key_id": self.data_key_id, "evidence_bucket": self.evidence.bucket})

@@ -8,20 +8,22 @@ from typing import Any
 import pulumi
 
 from gpuinfra.base import naming
-from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
 from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.gcp.components.ready import NodesReady, NodesReadyArgs
 from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health, retains_network
+from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
@@ -32,10 +34,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
+    scope_type = Scope
+    ready_type, ready_args = NodesReady, NodesReadyArgs
 
     def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        here = Scope.here(plan.name, plan.region, plan.tags, plan.project, pulumi.InvokeOutputOptions(parent=parent))
+        plan, here = self.plan, Scope.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.project = here.project
         services = Services(naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), self.opts)
         self.scope = services.scope
@@ -47,7 +50,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         created = Foundation(
             naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget, operators=plan.evidence.operators),
+            FoundationArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return FoundationRefs(
@@ -67,21 +70,19 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 bucket = self._bucket(one, foundation)
                 if one.bucket == "auto":
                     data[one.name] = bucket
-                server = {"dns_name": "storage.googleapis.com", "mount_name": bucket}
-                file_systems.append({"kind": one.kind, "mount": one.mount, **server})
+                file_systems.append(mounted(one, "storage.googleapis.com", bucket))
                 continue
             created = SharedFilesystem(
                 naming.logical(plan.name, one.name),
                 SharedFilesystemArgs(scope=self.scope, plan=one, network_id=network_id, key_id=foundation.data_key_id),
                 self.opts,
             )
-            mounted = {"kind": one.kind, "mount": one.mount}
-            file_systems.append({**mounted, "dns_name": created.server, "mount_name": created.path})
+            file_systems.append(created.mounted)
             if one.bucket == "auto" and created.bucket is not None:
                 data[one.name] = created.bucket
             if created.import_command is not None:
                 imports[one.mount], exports[one.mount] = created.import_command, created.export_command
-        file_systems += existing_mounts(plan)
+        file_systems += [one.mounted for one in plan.existing_file_systems]
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
         return SiteRefs(
             network_id=network_id,
@@ -126,15 +127,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.passed_network("network_id"):
             return found
-        assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
-            NetworkArgs(
-                scope=self.scope,
-                plan=plan.network,
-                file_systems=frozenset(one.kind for one in plan.file_systems),
-                holds_data=retains_network(plan),
-            ),
+            NetworkArgs(scope=self.scope, plan=plan),
             self.opts,
         )
         return created.network_id, created.subnet_ids
@@ -150,15 +145,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=self.scope,
+                plan=plan,
                 bucket=foundation.evidence_bucket,
-                evidence_prefix=naming.evidence_prefix(plan.name),
-                registry=plan.registry,
                 mounts=[
                     MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
                     for one in plan.mounted_buckets
                 ],
-                roles=plan.roles.node_roles,
-                fabric_folder=plan.fabric_folder,
             ),
             self.opts,
         )
@@ -187,7 +179,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 service_account=role.email,
                 health_check=health,
                 key_id=foundation.data_key_id,
-                **pool_args(pool, foundation, site, plan.name),
+                **pool_args(pool, foundation, site),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
-        return Pools(pools=pools, node_role=role.email, outputs={"node_service_account": role.email})
+        return Pools(pools=pools, outputs={"node_service_account": role.email})

@@ -33,6 +33,7 @@ class FirewallRulesArgs:
 
     scope: Scope
     network_id: pulumi.Input[str]
+    """Network of the rules, `projects/P/global/networks/N`."""
     internal_ranges: tuple[str, ...]
     """Address ranges of the subnets. All protocols are allowed between them."""
     services_range: str | None = None
@@ -120,6 +121,7 @@ class NodeFirewallRuleArgs:
 
     scope: Scope
     network_id: pulumi.Input[str]
+    """Existing network of the nodes, `projects/P/global/networks/N`."""
     service_account: pulumi.Input[str]
     """Service account of the nodes. The rules apply only to instances with this account."""
     lustre_ranges: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ class NodeHealthArgs:
 
     scope: Scope
     network_id: pulumi.Input[str]
+    """Network of the nodes, `projects/P/global/networks/N`."""
     """Network of the first interface of the nodes."""
     service_account: pulumi.Input[str]
     """Service account of the nodes. Probes reach only instances with this account."""

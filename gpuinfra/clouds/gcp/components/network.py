@@ -19,9 +19,9 @@ from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.audit import FLOW_LOGS
 from gpuinfra.clouds.gcp.components.firewall import PRIVATE_APIS, FirewallRules, FirewallRulesArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.instances import PRIVATE_DOMAINS
+from gpuinfra.clouds.gcp.instances import PRIVATE_DOMAINS, retains_network
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
+from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Plan, Subnet
 
 PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))
 NAT_PORTS_MIN, NAT_PORTS_MAX = 64, 8192
@@ -33,11 +33,9 @@ class NetworkArgs:
     """Arguments for the networks of a site."""
 
     scope: Scope
-    plan: NetworkPlan
-    file_systems: frozenset[str] = frozenset()
-    """Kinds of file systems behind the peering: `lustre` and `home`."""
-    holds_data: bool = False
-    """True if the plan retains one of these file systems. `destroy` then retains the main network, its reserved addresses and its peering."""
+    plan: Plan
+    """Plan that contains the networks and the file systems. If it retains a file system, `destroy` retains the main network, its reserved
+    addresses and its peering."""
 
 
 class Network(pulumi.ComponentResource):
@@ -50,8 +48,8 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Network", name, None, args.scope.options(opts))
-        self._name, self._args = name, args
-        plan = args.plan
+        self._name, self._args, self._plan = name, args, args.plan.site_network
+        self._holds_data, plan = retains_network(args.plan), self._plan
         project = pulumi.Output.from_input(args.scope.project)
         self.subnet_ids = {one.name: self._existing(one.existing_id) for one in plan.subnets if one.existing_id}
         for extra in plan.extra:
@@ -67,12 +65,12 @@ class Network(pulumi.ComponentResource):
         )
 
     def _main(self) -> pulumi.Output[str]:
-        plan = self._args.plan
+        plan = self._plan
         network = self._network(
             rows.MAIN_NETWORK.logical(self._name),
             plan.mtu,
             routed=True,
-            opts=child(self, rows.MAIN_NETWORK, data=self._args.holds_data),
+            opts=child(self, rows.MAIN_NETWORK, data=self._holds_data),
         )
         planned = [subnet for subnet in plan.subnets if subnet.network == "main"]
         subnets = {subnet.name: self._subnet(network, subnet, logged=True) for subnet in planned}
@@ -83,7 +81,7 @@ class Network(pulumi.ComponentResource):
                 network_id=network.id,
                 internal_ranges=tuple(subnet.cidr for subnet in planned),
                 services_range=plan.service_range,
-                file_systems=self._args.file_systems,
+                file_systems=frozenset(one.kind for one in self._args.plan.file_systems),
                 egress=plan.egress,
                 ssh_from=plan.ssh_from,
                 ingress=plan.ingress,
@@ -117,7 +115,7 @@ class Network(pulumi.ComponentResource):
             routed=False,
             opts=child(self, rows.DATA_NETWORK),
         )
-        for subnet in self._args.plan.subnets:
+        for subnet in self._plan.subnets:
             if subnet.network != extra.name or subnet.existing_id:
                 continue
             created = self._subnet(network, subnet, logged=False)
@@ -151,7 +149,7 @@ class Network(pulumi.ComponentResource):
             ip_cidr_range=subnet.cidr,
             private_ip_google_access=True,
             stack_type="IPV4_ONLY",
-            log_config=_log_config(self._args.plan) if logged else None,
+            log_config=_log_config(self._plan) if logged else None,
             opts=child(self, rows.SUBNET),
         )
 
@@ -228,7 +226,7 @@ class Network(pulumi.ComponentResource):
             location=scope.region,
             bucket_id=scope.unique_name("flow"),
             description=f"Flow logs of {scope.cluster}",
-            retention_days=self._args.plan.flow_log_retention_days,
+            retention_days=self._plan.flow_log_retention_days,
             opts=child(self, rows.FLOW_LOG_BUCKET),
         )
         quoted = pulumi.Output.all(*(subnet.name for subnet in subnets)).apply(
@@ -246,7 +244,7 @@ class Network(pulumi.ComponentResource):
     def _peering(self, network: gcp.compute.Network, services_range: str) -> pulumi.Resource:
         """Reserve the addresses for Google's file systems and create the peering through which nodes reach them
         (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
-        data, logical = self._args.holds_data, rows.SERVICES_RANGE.logical(self._name)
+        data, logical = self._holds_data, rows.SERVICES_RANGE.logical(self._name)
         addresses = ipaddress.ip_network(services_range)
         reserved = gcp.compute.GlobalAddress(
             logical,

@@ -46,7 +46,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
     """Nodes of one machine type, created by a managed instance group for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodePool", name, args, args.scope.options(opts))
+        super().__init__("gpuinfra:gcp:NodePool", name, args, args.scope, opts, node_role=args.service_account)
 
     def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
         args = self._args

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
+from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.gcp.instances import FABRIC_GRANT
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import NodeRolePlan
+from gpuinfra.plan.model import NodeRolePlan, Plan
 
 PROOF = ".proof.json"
 """Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
@@ -45,21 +46,18 @@ class MountedBucket:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments for the node role: the bucket, the registry, the mounted buckets and additional roles."""
+    """Arguments for the node role."""
 
     scope: Scope
+    plan: Plan
+    """Plan of the nodes. It contains the registry of the container images, if that is an Artifact Registry repository, and additional roles,
+    and determines whether the nodes list the folder of the fabric test."""
     bucket: pulumi.Input[str]
     """Evidence bucket, which also holds the bundles."""
-    evidence_prefix: str
-    """Folder to which the nodes of the cluster write."""
-    registry: str | None = None
-    """Registry of the container images, for example `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry repository gets a grant."""
+    evidence_prefix: str = ""
+    """Folder to which the nodes of the cluster write. If unset, `evidence/<cluster>`."""
     mounts: Sequence[MountedBucket] = ()
-    """Buckets that the nodes mount. Without `roles`, the nodes have no access to other buckets."""
-    roles: Sequence[NodeRolePlan] = ()
-    """Additional roles, each granted on a project."""
-    fabric_folder: str = ""
-    """Folder of the fabric test, which the nodes list, or empty if no node takes part in it."""
+    """Buckets that the nodes mount. Without additional roles, the nodes have no access to other buckets."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -81,18 +79,18 @@ class NodeRole(pulumi.ComponentResource):
             opts=child(self, rows.NODE_ACCOUNT),
         )
         self._member = account.email.apply(lambda email: f"serviceAccount:{email}")
-        evidence = f"{args.evidence_prefix}/"
+        evidence = f"{args.evidence_prefix or naming.evidence_prefix(scope.cluster)}/"
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
             self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
             self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
-        if args.fabric_folder:
-            grants.append(self._list(f"{args.fabric_folder}/"))
+        if fabric := args.plan.fabric_folder:
+            grants.append(self._list(f"{fabric}/"))
         grants += [self._mount(one) for one in args.mounts]
-        grants += [self._role(one) for one in args.roles]
-        if repository := names.repository(args.registry or ""):
+        grants += [self._role(one) for one in args.plan.roles.node_roles]
+        if repository := names.repository(args.plan.registry or ""):
             grants.append(self._image_reader(*repository))
         self.account = account.email
         self.email = ready_after(account.email, grants)

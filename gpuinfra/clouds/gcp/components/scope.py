@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pulumi
 import pulumi_gcp as gcp
@@ -17,6 +17,7 @@ from gpuinfra.clouds import scope
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
+from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
 
 LABELS = ("labels", "user_labels", "resource_labels")
@@ -34,21 +35,12 @@ class Scope(BaseScope):
     billing_account: pulumi.Input[str] = ""
     """Billing account of the project. Only budgets use it."""
 
-    @staticmethod
-    def here(
-        cluster: str,
-        region: str,
-        tags: Mapping[str, str] | None = None,
-        project: str | None = None,
-        opts: pulumi.InvokeOutputOptions | None = None,
-    ) -> Scope:
-        """Return the scope of the running stack, in the given project or in the project of the provider."""
-        found = gcp.organizations.get_project_output(project_id=project, opts=opts)
-        return Scope(
-            project=found.project_id,
-            number=found.number,
-            billing_account=found.billing_account,
-            **of_stack(cluster, region, tags),
+    @classmethod
+    def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
+        """Return the scope of a plan in the running stack, in the declared project or in the project of the provider."""
+        found = gcp.organizations.get_project_output(project_id=plan.project, opts=opts)
+        return cls(
+            project=found.project_id, number=found.number, billing_account=found.billing_account, **of_stack(plan)
         )
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:

@@ -10,7 +10,10 @@ import pulumi_gcp as gcp
 
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.instances import apis
 from gpuinfra.clouds.ready_after import ready_after
+
+__all__ = ["Services", "ServicesArgs", "apis"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,7 @@ class ServicesArgs:
 
     scope: Scope
     apis: Sequence[str]
-    """APIs to enable, by the part before `.googleapis.com`, such as `compute` or `storage`."""
+    """APIs to enable, by the part before `.googleapis.com`, such as `compute` or `storage`. `gcp.apis(plan)` returns those of a plan."""
 
 
 class Services(pulumi.ComponentResource):

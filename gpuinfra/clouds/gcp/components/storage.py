@@ -8,6 +8,7 @@ run the commands in the outputs `import_command` and `export_command`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
@@ -18,6 +19,7 @@ from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.keys import key_grant
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
@@ -50,6 +52,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Command that copies the bucket contents to the file system, or `None` without a bucket."""
     export_command: pulumi.Output[str] | None
     """Command that copies the file system contents to the bucket, or `None` without a bucket. Run it before you delete or replace the file system."""
+    mounted: dict[str, Any]
+    """Entry for `file_systems` of `NodePoolArgs`."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, args.scope.options(opts))
@@ -61,6 +65,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             self.server, self.path = self._filestore(agent)
         else:
             self.server, self.path = self._lustre(agent)
+        self.mounted = mounted(args.plan, self.server, self.path)
         self.register_outputs(
             {
                 "server": self.server,

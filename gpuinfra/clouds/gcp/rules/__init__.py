@@ -15,7 +15,6 @@ from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.plan.machines import nearest_value, pools_of, zoning_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
@@ -133,18 +132,9 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An image that is selected by its ID has the architecture of the machine type, and the ID is the path of an image or of an image family."""
-    for path, pool, machine in pools_of(spec):
-        wanted = images.wanted(spec, pool)
-        if isinstance(wanted, CustomImage):
-            where = images.where(pool, path)
-            if wanted.arch != machine.arch:
-                what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
-            if not IMAGE_PATH.fullmatch(wanted.ref):
-                what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
-                yield error(
-                    f"{where}.ref", what, "copy it from `gcloud compute images list --uri`, starting at `projects/`"
-                )
+    what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
+    hint = "copy it from `gcloud compute images list --uri`, starting at `projects/`"
+    yield from images.misfits(spec, IMAGE_PATH.fullmatch, what, hint)
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from gpuinfra.node.health import PATH, PORT
 from gpuinfra_rehearsal.cloud.azure.model import brought_to, disk_of, model_hash, provisioned
 from gpuinfra_rehearsal.cloud.core.interfaces import Instance
 from gpuinfra_rehearsal.nodes import endpoints
+from gpuinfra_rehearsal.nodes.node import NotRunning
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -170,11 +171,11 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
             code, output = cloud.fleet.host.run(id, ["bash", "-c", text], SCRIPT_LIMIT_S)  # pyright: ignore[reportOptionalMemberAccess]
         except KeyError:
             return
-        except (RuntimeError, OSError) as error:
+        except NotRunning:
             # The machine is not yet up, or went down in the meantime. The agent runs a script once per machine.
-            if "does not run now" in str(error):
-                time.sleep(0.5)
-                return
+            time.sleep(0.5)
+            return
+        except (RuntimeError, OSError) as error:
             code, output = 1, str(error)
         _record_result(cloud.store, id, mark, code, output)
     finally:
