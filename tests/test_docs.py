@@ -21,10 +21,11 @@ PATH_OF_CODE = re.compile(r"`((?:gpuinfra/(?!_shipped)|docs/|tests/|rehearsal/|s
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_index_has_20_questions() -> None:
-    """Each row of the index names one file and one name."""
-    assert len({row["question"] for row in INDEX}) == 20
-    assert (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8").count("? |") == 20
+def test_each_question_of_the_index_has_a_file_and_a_name() -> None:
+    """Each row of the index names one file and one name, and at least 20 questions have a row."""
+    questions = {row["question"] for row in INDEX}
+    assert len(questions) >= 20
+    assert (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8").count("? |") == len(questions)
 
 
 @pytest.mark.parametrize("row", INDEX, ids=lambda row: row["file"])

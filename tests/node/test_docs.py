@@ -7,7 +7,7 @@ import pytest
 
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.base import LAST, Check
-from gpuinfra.node.outcome import Severity
+from gpuinfra.node.outcome import Phase, Severity
 from tests.node.real import tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
@@ -15,29 +15,27 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
 
 def table() -> str:
     """The table of checks for the page, and the order of root causes."""
-    rows = [
-        "| id | name | phase | severity | required for pools | on failure | proves | real outputs | rewritten outputs |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    rows: list[str] = []
     counts = tried()
-    for check in ALL.values():
-        proves = " ".join((check.__doc__ or "").split())
-        severity = f"{check.severity.value}, can warn" if check.may_warn else check.severity.value
-        action = "look" if check.severity in (Severity.WARN, Severity.INFO) else check.action.value
-        cells = (
-            check.id,
-            f"`{check.name}`",
-            check.phase.value,
-            severity,
-            pools(check),
-            action,
-            proves,
-            *counts[check.id],
-        )
-        rows.append(f"| {' | '.join(map(str, cells))} |")
+    for phase in Phase:
+        rows += [
+            f"## {phase.value.capitalize()}",
+            "",
+            "| id | name | severity | required for pools | on failure | proves | real outputs | rewritten outputs |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        rows += [_row(check, counts[check.id]) for check in ALL.values() if check.phase == phase]
+        rows.append("")
     causes = sorted((check for check in ALL.values() if check.rank != LAST), key=lambda check: check.rank)
-    rows += ["", f"Reports list root causes first, in this order: {', '.join(check.id for check in causes)}."]
+    rows += [f"Reports list root causes first, in this order: {', '.join(check.id for check in causes)}."]
     return "\n".join(rows)
+
+
+def _row(check: Check, counts: tuple[int, int]) -> str:
+    proves = " ".join((check.__doc__ or "").split())
+    severity = f"{check.severity.value}, can warn" if check.may_warn else check.severity.value
+    action = "look" if check.severity in (Severity.WARN, Severity.INFO) else check.action.value
+    return f"| {' | '.join(map(str, (check.id, f'`{check.name}`', severity, pools(check), action, proves, *counts)))} |"
 
 
 def pools(check: Check) -> str:
