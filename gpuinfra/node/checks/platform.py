@@ -123,6 +123,10 @@ class RootSpace(Check):
         return passed(round(found, 1), wanted, "GiB")
 
 
+_DISABLED, _UNSIGNED, _SIGNED = "disabled", "enabled, module unsigned", "enabled, module signed"
+"""What `SecureBoot` finds."""
+
+
 class SecureBoot(Check):
     """Secure Boot is disabled, or the NVIDIA module is signed."""
 
@@ -138,20 +142,20 @@ class SecureBoot(Check):
         text = (state.stdout + state.stderr).lower()
         byte = re.match(r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+([01])\s*$", state.stdout)
         if state.argv[0] == "od" and ("no such file" in text or (byte and byte.group(1) == "0")):
-            return "disabled"
+            return _DISABLED
         if "secureboot disabled" in text or "efi variables are not supported" in text:
-            return "disabled"
+            return _DISABLED
         if "secureboot enabled" not in text and not (state.argv[0] == "od" and byte):
             raise Unreadable("mokutil reports neither enabled nor disabled: %s" % text.strip()[:80])
         signer = answers.text("module-signer").strip()
         if not signer:
-            return "enabled, module unsigned"
+            return _UNSIGNED
         if not re.match(r"^[\w .:,'()/@-]{1,200}$", signer):
             raise Unreadable("modinfo reports an invalid signer: %s" % shortened(signer, 60))
-        return "enabled, module signed"
+        return _SIGNED
 
     def judge(self, found: str, machine: Machine) -> Outcome:
-        if found == "enabled, module unsigned":
+        if found == _UNSIGNED:
             return failed(
                 found, "disabled, or a signed module", "Secure Boot is enabled, but the nvidia module is not signed"
             )
