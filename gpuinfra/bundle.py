@@ -26,7 +26,7 @@ from gpuinfra.base.registry import folder_of
 from gpuinfra.base.shipped import shipped
 from gpuinfra.engine.entries import prune_bundles
 from gpuinfra.engine.keep import cache_folder
-from gpuinfra.plan.model import OwnStep, PoolPlan, Step
+from gpuinfra.plan.model import BootstrapStep, OwnStep, PoolPlan
 from gpuinfra.plan.profile import profile_of
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.service"})
@@ -105,7 +105,7 @@ def build(pool: PoolPlan) -> Bundle:
     return pack(files)
 
 
-def _entry(step: Step) -> dict[str, object]:
+def _entry(step: BootstrapStep) -> dict[str, object]:
     """Return the entry of a step in `steps.json`."""
     common: dict[str, object] = {"id": step.id, "timeout_s": step.timeout_s, "retries": step.retries}
     if not isinstance(step, OwnStep):

@@ -25,7 +25,7 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """A time before every declared time. A plan for this time contains every start and every end."""
 
 
-class State(StrEnum):
+class DateState(StrEnum):
     """Whether a date requires an action."""
 
     DUE = "due"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commands:
+class DateCommands:
     """The commands that act on a date."""
 
     up: str
@@ -56,7 +56,7 @@ class Event:
     group: str
     """The group of nodes, the pool that is idle, or an empty string for the entire cluster."""
     what: str
-    state: State
+    state: DateState
     by: str
     """Who changes the number of nodes at this time: the service of the cloud, or `you`."""
     command: str
@@ -64,7 +64,7 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RunningNodes:
     """The nodes of a flex-start group."""
 
     launched: tuple[datetime, ...]
@@ -80,10 +80,10 @@ class Calendar:
     spec: ClusterSpec
     now: datetime
     within: timedelta
-    commands: Commands
+    commands: DateCommands
     deployed: Mapping[str, int] | None
     """Group -> number of nodes that the stack expects since the last `up`. None if the state was not read."""
-    running: Mapping[str, Running] = field(default_factory=dict)
+    running: Mapping[str, RunningNodes] = field(default_factory=dict)
     """Flex-start group -> its nodes."""
     scheduled: frozenset[str] = frozenset()
     """Groups that have scheduled actions in the state. After the end of a group, `up` deletes its actions and removes the nodes that an action started."""
@@ -125,28 +125,28 @@ class Calendar:
         if starts:
             is_open = self.now >= starts and (ends is None or self.now < ends)
             stale = is_open and have is not None and have != planned
-            state = State.DUE if stale else self._state(starts)
+            state = DateState.DUE if stale else self._state(starts)
             nodes = counted(group.max_count, "node")
             what = f"{nodes} start" if group.max_count > 1 else f"{nodes} starts"
             if stale:
                 what += ", but `up` has not verified them" if cloud.scheduled_actions else ", but only with `up`"
-            command = "" if state is State.DONE else self.commands.up
+            command = "" if state is DateState.DONE else self.commands.up
             yield Event(at=starts, group=group.name, what=what, state=state, by=by, command=command)
         if ends:
             left = have or group.name in self.scheduled
-            state = State.DUE if self.now >= ends and left else self._state(ends)
+            state = DateState.DUE if self.now >= ends and left else self._state(ends)
             why, is_block = self._reason(group)
-            command = self.commands.offers if is_block and state is not State.DONE else ""
-            if state is State.DUE:
+            command = self.commands.offers if is_block and state is not DateState.DONE else ""
+            if state is DateState.DUE:
                 command = command or self.commands.up
             what = f"{counted(group.max_count, 'node')} removed: {why}"
             yield Event(at=ends, group=group.name, what=what, state=state, by=by, command=command)
 
-    def _of_flex(self, group: Group, running: Running, cloud: CloudProfile) -> Iterator[Event]:
+    def _of_flex(self, group: Group, running: RunningNodes, cloud: CloudProfile) -> Iterator[Event]:
         """Yield the start and the end of flex-start nodes. The run time begins after the creation of a node, so the end is the earliest possible time."""
         nodes = counted(len(running.launched), "node")
         what = f"{nodes} started" + (f", but `up` has not verified {running.unverified}" if running.unverified else "")
-        state, command = (State.DUE, self.commands.up) if running.unverified else (State.DONE, "")
+        state, command = (DateState.DUE, self.commands.up) if running.unverified else (DateState.DONE, "")
         yield Event(at=max(running.launched), group=group.name, what=what, state=state, by=cloud.title, command=command)
         ends = min(running.launched) + timedelta(seconds=group.max_run_s or 0)
         what = f"{nodes} removed: the run time of flex-start nodes ends"
@@ -163,20 +163,20 @@ class Calendar:
     def _expiry(self, at: datetime) -> Event:
         """Return the date on which the cluster expires. Its resources are deleted by hand, because some of them hold data."""
         exists = self.deployed is not None
-        state = State.DUE if self.now >= at and exists else self._state(at)
-        command = self.commands.destroy if state is State.DUE else ""
+        state = DateState.DUE if self.now >= at and exists else self._state(at)
+        command = self.commands.destroy if state is DateState.DUE else ""
         return Event(at=at, group="", what="the cluster expires", state=state, by="you", command=command)
 
     def _idle(self, use: PoolUse, at: datetime, *, is_due: bool) -> Event:
         """Return the date on which an idle pool is stopped. It is never `soon`, because it moves as soon as a GPU is used."""
         what = f"{counted(use.nodes, 'node')} idle since {use.since:%Y-%m-%d %H:%M}"
-        state, command = (State.DUE, self.commands.stop_idle) if is_due else (State.LATER, "")
+        state, command = (DateState.DUE, self.commands.stop_idle) if is_due else (DateState.LATER, "")
         return Event(at=at, group=use.pool, what=what, state=state, by="you", command=command)
 
-    def _state(self, at: datetime) -> State:
+    def _state(self, at: datetime) -> DateState:
         if self.now >= at:
-            return State.DONE
-        return State.SOON if at - self.now <= self.within else State.LATER
+            return DateState.DONE
+        return DateState.SOON if at - self.now <= self.within else DateState.LATER
 
 
 def groups_at(spec: ClusterSpec, day: date, now: datetime) -> Iterator[Group]:
@@ -196,4 +196,4 @@ def ending(spec: ClusterSpec, now: datetime, within: timedelta) -> tuple[Group, 
 
 def needs_attention(events: Sequence[Event]) -> bool:
     """Return whether a date is due or soon."""
-    return any(one.state in (State.DUE, State.SOON) for one in events)
+    return any(one.state in (DateState.DUE, DateState.SOON) for one in events)

@@ -16,7 +16,7 @@ from gpuinfra.checked_plan import make_plan, parsed_spec
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
 from gpuinfra.clouds.cloud import BuiltCloud
-from gpuinfra.clouds.existing import Existing
+from gpuinfra.clouds.existing import ExistingBase
 from gpuinfra.spec import ClusterSpec
 
 
@@ -38,7 +38,7 @@ class GpuCluster(pulumi.ComponentResource):
         spec: ClusterSpec | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
         *,
-        existing: Existing | None = None,
+        existing: ExistingBase | None = None,
     ) -> None:
         super().__init__("gpuinfra:index:GpuCluster", name, None, opts)
         spec = parsed_spec(spec)

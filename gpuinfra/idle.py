@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpuinfra.node.energy import Use, use_of
+from gpuinfra.node.energy import GpuUse, use_of
 from gpuinfra.node.outcome import Unreadable
 
 MAX_AGE = timedelta(hours=8)
@@ -63,7 +63,7 @@ def pool_use(pool: str, nodes: Mapping[str, Mapping[str, Any] | str], gpus: int,
     return PoolUse(pool=pool, nodes=len(nodes), since=since, until=until, reason=reason)
 
 
-def _reading(document: Mapping[str, Any] | str, gpus: int, now: datetime) -> tuple[Use, datetime]:
+def _reading(document: Mapping[str, Any] | str, gpus: int, now: datetime) -> tuple[GpuUse, datetime]:
     """Return the readings of a node, and the time of the newest one. Raises `Unreadable` with the reason why they show nothing."""
     if isinstance(document, str):
         raise Unreadable(f"no verified evidence ({document})")

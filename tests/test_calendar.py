@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.calendar import Calendar, Commands, Running, State, ending, needs_attention
+from gpuinfra.calendar import Calendar, DateCommands, DateState, RunningNodes, ending, needs_attention
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import block, declaration, reserved
 
-COMMANDS = Commands(up="UP", destroy="DESTROY", offers="OFFERS", stop_idle="STOP")
+COMMANDS = DateCommands(up="UP", destroy="DESTROY", offers="OFFERS", stop_idle="STOP")
 START, END = "2026-12-01T11:30:00Z", "2026-12-08T10:55:00Z"
 GROUP = "gpu-block-0"
 
@@ -62,7 +62,7 @@ def test_a_group_that_is_not_in_the_state_is_due() -> None:
 
 def test_without_the_state_a_date_that_has_passed_is_done() -> None:
     """If the state was not read, it is not known whether an action is missing."""
-    assert [one.state for one in calendar("2026-12-08T10:55:00Z", None).events()] == [State.DONE, State.DONE]
+    assert [one.state for one in calendar("2026-12-08T10:55:00Z", None).events()] == [DateState.DONE, DateState.DONE]
 
 
 @pytest.mark.parametrize(("cloud", "by"), [("aws", ASG), ("azure", "you"), ("gcp", "you")])
@@ -144,7 +144,7 @@ def test_flex_start_nodes_have_dates_while_they_exist(
     launched = tuple(datetime.fromisoformat(f"2026-12-01T{hour}:00:00Z") for hour in ("11", "10"))
     flex: dict[str, Any] = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}]}
     found = replace(
-        calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": Running(launched=launched, unverified=unverified)}
+        calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": RunningNodes(launched=launched, unverified=unverified)}
     )
     assert [(one.state.value, one.command) for one in found.events()] == expected
     assert [one.at.isoformat() for one in found.events()] == ["2026-12-01T11:00:00+00:00", "2026-12-04T10:00:00+00:00"]
@@ -168,6 +168,6 @@ def test_flex_start_nodes_remain_in_an_expired_stack_until_up() -> None:
         "expires_at": START,
     }
     found = calendar("2026-12-01T12:00:00Z", {"gpu-flex-0": 0}, "gcp", **flex)
-    nodes = {"gpu-flex-0": Running(launched=(datetime.fromisoformat("2026-12-01T11:00:00Z"),), unverified=0)}
+    nodes = {"gpu-flex-0": RunningNodes(launched=(datetime.fromisoformat("2026-12-01T11:00:00Z"),), unverified=0)}
     assert ("due", "you", "UP") not in states(found)
     assert ("due", "you", "UP") in states(replace(found, running=nodes))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra.calendar import Calendar, State, needs_attention
+from gpuinfra.calendar import Calendar, DateState, needs_attention
 from gpuinfra.idle import MAX_AGE, PoolUse, pool_use
 from gpuinfra.search.placements import text_without_nodes
 from gpuinfra.spec.load import read_stack
@@ -102,9 +102,10 @@ def idle(hours: int, **changes: Any) -> Calendar:
 
 
 @pytest.mark.parametrize(
-    ("hours", "expected"), [(0, []), (1, [(State.LATER, "")]), (11, [(State.LATER, "")]), (12, [(State.DUE, "STOP")])]
+    ("hours", "expected"),
+    [(0, []), (1, [(DateState.LATER, "")]), (11, [(DateState.LATER, "")]), (12, [(DateState.DUE, "STOP")])],
 )
-def test_a_pool_is_due_after_its_idle_time(hours: int, expected: list[tuple[State, str]]) -> None:
+def test_a_pool_is_due_after_its_idle_time(hours: int, expected: list[tuple[DateState, str]]) -> None:
     """The date follows from the readings. Time that no reading covers does not count, and an idle pool is never `soon`."""
     found = idle(hours)
     events = [one for one in found.events() if one.group == "gpu"]

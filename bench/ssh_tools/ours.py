@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Limits
-from gpuinfra.remote.fleet import Fleet
+from gpuinfra.remote.fleet import HostFleet
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
 
@@ -28,7 +28,7 @@ def task(host: Host) -> int:
         return connection.run(command).exit
 
 
-ended = Fleet(hosts, task, parallel=parallel, tries=1).run()
+ended = HostFleet(hosts, task, parallel=parallel, tries=1).run()
 print(
     json.dumps(
         {

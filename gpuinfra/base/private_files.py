@@ -10,8 +10,8 @@ from gpuinfra.base.file_errors import naming
 
 def private_folder(folder: Path) -> None:
     """Create a folder and its missing parents with mode 0700. The mode of existing folders does not change."""
-    for one in [*reversed(folder.parents), folder]:
-        one.mkdir(mode=0o700, exist_ok=True)
+    for parent in [*reversed(folder.parents), folder]:
+        parent.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:

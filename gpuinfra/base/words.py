@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: `1 node`, `2 nodes`. `many` is the plural, by default `one` with an s."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+def counted(number: int, singular: str, many: str = "") -> str:
+    """Return a number with its noun: `1 node`, `2 nodes`. `many` is the plural, by default `singular` with an s."""
+    return f"{number:,} {singular if number == 1 else many or f'{singular}s'}"
 
 
 def titled(label: str, id: str) -> str:
@@ -15,8 +15,8 @@ def titled(label: str, id: str) -> str:
     return f"{label} ({id})" if label and id and label != id else label or id
 
 
-def numbers(found: Sequence[int]) -> str:
+def numbers(values: Sequence[int]) -> str:
     """Return numbers as a list, or the first and the last of more than four consecutive numbers: `0, 1`, `0 to 15`."""
-    if len(found) > 4 and tuple(found) == tuple(range(found[0], found[-1] + 1)):
-        return f"{found[0]} to {found[-1]}"
-    return ", ".join(map(str, found))
+    if len(values) > 4 and tuple(values) == tuple(range(values[0], values[-1] + 1)):
+        return f"{values[0]} to {values[-1]}"
+    return ", ".join(map(str, values))

@@ -36,10 +36,10 @@ class Profile:
     """Maximum number of instances per GPU."""
 
 
-def _profiles(one: str, two: str, three: str, full: str) -> tuple[Profile, ...]:
+def _profiles(slice_name: str, two: str, three: str, full: str) -> tuple[Profile, ...]:
     """Return the six profiles of a GPU. The arguments are the sizes of one, two, four, and eight eighths of its memory."""
     sizes = (
-        (1, 1, 7, one), (1, 2, 4, two), (2, 2, 3, two), (3, 4, 2, three), (4, 4, 1, three), (7, 8, 1, full),
+        (1, 1, 7, slice_name), (1, 2, 4, two), (2, 2, 3, two), (3, 4, 2, three), (4, 4, 1, three), (7, 8, 1, full),
     )  # fmt: skip
     return tuple(
         Profile(name=f"{compute}g.{size}gb", compute=compute, memory=memory, max_count=count)

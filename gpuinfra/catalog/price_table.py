@@ -134,22 +134,22 @@ class PriceTable:
     def _estimated_services(self, listed: tuple[ServicePrice, ...], regions: list[str]) -> Iterator[ServicePrice]:
         """Yield an estimate of each service for each region without a price."""
         services: dict[str, dict[str, ServicePrice]] = {}
-        for one in listed:
-            services.setdefault(one.key, {}).setdefault(one.region, one)
-        for known in services.values():
-            base = min((name for name in known if name in self.ratios), key=self._distance, default=None)
-            if base is None or ANYWHERE in known:
+        for price in listed:
+            services.setdefault(price.key, {}).setdefault(price.region, price)
+        for service in services.values():
+            base = min((name for name in service if name in self.ratios), key=self._distance, default=None)
+            if base is None or ANYWHERE in service:
                 continue
             for region in regions:
-                if region not in known and region in self.ratios:
+                if region not in service and region in self.ratios:
                     factor, how, source = self._from(base, region)
                     yield replace(
-                        known[base],
+                        service[base],
                         region=region,
-                        usd=round(known[base].usd * factor, 5),
+                        usd=round(service[base].usd * factor, 5),
                         certain=False,
-                        source=f"{known[base].source}; ratio: {source}",
-                        note="; ".join(filter(None, (how, known[base].note))),
+                        source=f"{service[base].source}; ratio: {source}",
+                        note="; ".join(filter(None, (how, service[base].note))),
                     )
 
     def _distance(self, region: str) -> tuple[float, str]:

@@ -49,11 +49,11 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     loaded = load_stack(stack, day)
     plan = make_plan(loaded.spec, day)
     try:
-        known = urns_in(parsed(state.read_text(encoding="utf-8"))) if state else {}
+        urns = urns_in(parsed(state.read_text(encoding="utf-8"))) if state else {}
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UsageError(f"--state {state} is not the output of `pulumi stack export`") from None
     token = naming.stack_token(organization, project, loaded.name, plan.name)
-    document = import_file(retained(cloud_of(plan.cloud).retained(plan, token, profile)), known)
+    document = import_file(retained(cloud_of(plan.cloud).retained(plan, token, profile)), urns)
     count = sum(not row.get("component") for row in document["resources"])
     if not count:
         click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")

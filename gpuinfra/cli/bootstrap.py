@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.base.errors import INTERRUPTED, UsageError
-from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
+from gpuinfra.cli.options import HostTarget, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
 
@@ -32,7 +32,7 @@ SCHEMA = "gpuinfra.bootstrap/1"
 @click.option("--dry-run", is_flag=True, help="Print what the steps would change without changing anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @stack_choice
-def command(target: Target, dry_run: bool, as_json: bool) -> int:
+def command(target: HostTarget, dry_run: bool, as_json: bool) -> int:
     """Install the software for STACK's pools on existing machines over SSH.
 
     This command runs the same steps that nodes run at first boot. The machines are the hosts in a hosts file or the nodes of STACK. The
@@ -63,7 +63,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
 
 
 def _bootstrap(
-    target: Target,
+    target: HostTarget,
     connector: Connector,
     hosts: Hosts,
     orders: dict[str, Order],
@@ -72,7 +72,7 @@ def _bootstrap(
     records: Path | None,
 ) -> FleetResult[Any]:
     from gpuinfra.remote.deliver import Bootstrap
-    from gpuinfra.remote.fleet import Fleet, Outcome
+    from gpuinfra.remote.fleet import HostFleet, HostOutcome
     from gpuinfra.remote.record import Record
 
     progress = _Progress(len(hosts.hosts))
@@ -89,13 +89,13 @@ def _bootstrap(
     def trouble(host: Host, problem: HostProblem, pause: float) -> None:
         progress.host(host, f"{problem.kind.value}, retry in {pause:.0f} s: {problem.reason}", retry=True)
 
-    def changed(outcome: Outcome[Any]) -> None:
+    def changed(outcome: HostOutcome[Any]) -> None:
         fields = _entry(outcome)
         record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
         progress.ended(outcome.host, fields)
 
     task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=target.timeout_s, on_stage=stage)
-    fleet = Fleet(
+    fleet = HostFleet(
         hosts.hosts, task, parallel=target.parallel, on_outcome=changed, on_retry=trouble, on_stop=connector.close
     )
     ended: FleetResult[Any] = fleet.run()
@@ -104,13 +104,13 @@ def _bootstrap(
 
 
 def _dry_run(
-    target: Target, connector: Connector, hosts: Hosts, orders: dict[str, Order], pools: dict[str, str]
+    target: HostTarget, connector: Connector, hosts: Hosts, orders: dict[str, Order], pools: dict[str, str]
 ) -> FleetResult[Any]:
     from gpuinfra.remote.deliver import DryRun
-    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.fleet import HostFleet
 
     task = DryRun(connector, orders, lambda host: pools[host.name])
-    return Fleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
+    return HostFleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
 
 
 def _print_changes(ended: FleetResult[Any]) -> None:

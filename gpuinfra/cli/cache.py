@@ -15,7 +15,7 @@ from gpuinfra.cli.options import folder_option
 from gpuinfra.cli.rehearsals import KIND, installed, required
 
 if TYPE_CHECKING:
-    from gpuinfra.engine.entries import Entry
+    from gpuinfra.engine.entries import CacheEntry
 
 
 @click.command("cache")
@@ -65,54 +65,54 @@ def command(
     if action == "show" and (any(chosen.values()) or everything or limit is not None or dry_run):
         raise UsageError("these options select what to remove; use them with `gpuinfra cache clean`")
     cache, rehearsal = cache_folder(), required() if rehearsals else installed()
-    found = [*entries(cache, read_module(), time.time()), *(rehearsal.entries(folder) if rehearsal else ())]
+    cached = [*entries(cache, read_module(), time.time()), *(rehearsal.entries(folder) if rehearsal else ())]
     if action == "show":
-        _show(found, cache, folder, as_json)
+        _show(cached, cache, folder, as_json)
         for row in size(cache, folder, rehearsal.size(folder) if rehearsal else 0):
             click.echo(f"warning: {row.found}; {row.fix}", err=True)
         return 0
     kinds = {kind for kind, is_chosen in chosen.items() if is_chosen or everything}
-    gone = _to_remove(found, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, limit)
+    gone = _to_remove(cached, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, limit)
     removes = {KIND: rehearsal.remove} if rehearsal else {}
     removed = [one for one in gone if dry_run or removes.get(one.kind, remove)(one)]
     if as_json:
         click.echo(json.dumps({**_document(removed), "removed": not dry_run}, indent=2))
         return 0
-    for one in removed:
-        if one.kind != BUNDLE:
-            click.echo(f"{'would remove' if dry_run else 'removed'}: {one.path} ({in_words(one.size)})")
+    for entry in removed:
+        if entry.kind != BUNDLE:
+            click.echo(f"{'would remove' if dry_run else 'removed'}: {entry.path} ({in_words(entry.size)})")
     count = sum(one.kind == BUNDLE for one in removed)
     if count:
         click.echo(f"{'would remove' if dry_run else 'removed'}: {count} bundles in {cache / 'bundles'}")
-    for one in gone:
-        if one not in removed:
-            click.echo(f"in use, not removed: {one.path}", err=True)
+    for entry in gone:
+        if entry not in removed:
+            click.echo(f"in use, not removed: {entry.path}", err=True)
     total = in_words(sum(one.size for one in removed))
     click.echo(f"{'would free' if dry_run else 'freed'}: {total}" if removed else "nothing to remove")
     return 0
 
 
-def _to_remove(found: list[Entry], kinds: set[str], everything: bool, limit: float | None) -> list[Entry]:
+def _to_remove(cached: list[CacheEntry], kinds: set[str], everything: bool, limit: float | None) -> list[CacheEntry]:
     """Return what to remove. Rehearsals are kept unless their kind is selected."""
     from dataclasses import replace
 
     from gpuinfra.engine.entries import GB, over_limit
 
-    own = [one for one in found if one.kind in kinds]
+    own = [one for one in cached if one.kind in kinds]
     free = [replace(one, kept="") if not one.locked and (everything or one.kind == KIND) else one for one in own]
     return over_limit(free, 0 if limit is None else int(limit * GB))
 
 
-def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:
+def _show(cached: list[CacheEntry], cache: Path, folder: Path, as_json: bool) -> None:
     from gpuinfra.engine.entries import BUNDLE, in_words
     from gpuinfra.report.tables import Column, Table, text
 
     if as_json:
-        click.echo(json.dumps(_document(found), indent=2))
+        click.echo(json.dumps(_document(cached), indent=2))
         return
-    bundles = [one for one in found if one.kind == BUNDLE]
+    bundles = [one for one in cached if one.kind == BUNDLE]
     rows = [
-        (one.kind, one.path.name, in_words(one.size), _day(one.used), one.kept) for one in found if one.kind != BUNDLE
+        (one.kind, one.path.name, in_words(one.size), _day(one.used), one.kept) for one in cached if one.kind != BUNDLE
     ]
     if bundles:
         free = sum(not one.kept for one in bundles)
@@ -123,15 +123,15 @@ def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:
     columns = ["kind", "name", Column("size", right=True), "last used", "kept by `clean`"]
     for line in text(Table(columns, rows), indent=2) if rows else ["  empty"]:
         click.echo(line)
-    click.echo(f"total: {in_words(sum(one.size for one in found))}")
+    click.echo(f"total: {in_words(sum(one.size for one in cached))}")
 
 
-def _document(found: list[Entry]) -> dict[str, object]:
+def _document(cached: list[CacheEntry]) -> dict[str, object]:
     rows = [
         {"kind": one.kind, "path": str(one.path), "bytes": one.size, "used": int(one.used), "kept": one.kept}
-        for one in found
+        for one in cached
     ]
-    return {"schema": "gpuinfra.cache/1", "bytes": sum(one.size for one in found), "entries": rows}
+    return {"schema": "gpuinfra.cache/1", "bytes": sum(one.size for one in cached), "entries": rows}
 
 
 def _day(moment: float) -> str:

@@ -16,7 +16,7 @@ from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 
 if TYPE_CHECKING:
-    from gpuinfra.calendar import Running
+    from gpuinfra.calendar import RunningNodes
     from gpuinfra.clouds.offerings import Offering, Wanted
     from gpuinfra.handover.ports import Member
     from gpuinfra.idle import PoolUse
@@ -32,7 +32,7 @@ class _Read:
     """What was read from the state, the cloud and the nodes."""
 
     deployed: dict[str, int] | None = None
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, RunningNodes] = field(default_factory=dict)
     scheduled: frozenset[str] = frozenset()
     offers: dict[str, list[Offering]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
@@ -107,50 +107,50 @@ def command(
     The exit code is 0 if nothing is due or soon, 1 if a date is due or soon or jobs could not be stopped, and 3 if some data could
     not be read and the rest requires nothing.
     """
-    from gpuinfra.calendar import Calendar, Commands, needs_attention
+    from gpuinfra.calendar import Calendar, DateCommands, needs_attention
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
     _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at, stop_idle=stop_idle)
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
-    found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
+    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
     up = stacks.to_deploy(stack)
     again = f"gpuinfra calendar {as_argument(stack)}{stacks.options}"
     calendar = Calendar(
         spec=loaded.spec,
         now=now,
         within=timedelta(days=within),
-        commands=Commands(
+        commands=DateCommands(
             up=up,
             destroy=up.replace(" up", " destroy", 1),
             offers=f"{again} --offers",
             stop_idle=f"{again} --stop-idle && {up}",
         ),
-        deployed=found.deployed,
-        running=found.running,
-        scheduled=found.scheduled,
-        use=found.use,
+        deployed=state.deployed,
+        running=state.running,
+        scheduled=state.scheduled,
+        use=state.use,
     )
     stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else {}
-    drained = {name: one.text for name, one in found.drained.items()}
+    drained = {name: one.text for name, one in state.drained.items()}
     if as_json:
-        document = calendar_text.document(short, calendar, found.offers, found.unread, drained)
+        document = calendar_text.document(short, calendar, state.offers, state.unread, drained)
         document |= {"stopped": list(stopped), "stopped_counts": stopped}
         click.echo(json.dumps({**document, **stacks.marks}, indent=2, ensure_ascii=True))
     else:
         if stacks.notice:
             click.echo(stacks.notice)
-        for line in calendar_text.text(calendar, found.offers, found.unread, drained):
+        for line in calendar_text.text(calendar, state.offers, state.unread, drained):
             click.echo(line)
         for pool, before in stopped.items():
             click.echo(f"pool {pool} has no nodes in {loaded.path} now; run `{up}`")
             click.echo(f"pool {pool}: count was {before}")
     if stop_idle:
-        return 0 if stopped else EnvironmentMissing.exit_code if found.unread else 1
-    if not all(one.done for one in found.drained.values()) or needs_attention(calendar.events()):
+        return 0 if stopped else EnvironmentMissing.exit_code if state.unread else 1
+    if not all(one.done for one in state.drained.values()) or needs_attention(calendar.events()):
         return 1
-    return EnvironmentMissing.exit_code if found.unread else 0
+    return EnvironmentMissing.exit_code if state.unread else 0
 
 
 def _refuse_unused(
@@ -199,26 +199,26 @@ def _read(
     at: str | None,
 ) -> _Read:
     """Read the state, search for offers, and stop the jobs on nodes that are removed soon."""
-    found = _Read()
+    state = _Read()
     if drain is not None:
         with active_stack(stack, stacks) as active:
-            _deployed(found, active.resources, loaded, now)
-            found.use = _use(found, active.resources, loaded, at)
-            _drain(found, active, stacks, loaded, timedelta(minutes=drain), direct)
+            _deployed(state, active.resources, loaded, now)
+            state.use = _use(state, active.resources, loaded, at)
+            _drain(state, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
-                _offers(found, loaded, now, days)
-        return found
+                _offers(state, loaded, now, days)
+        return state
     with readable_stack(stack, stacks, nodes=False) as resources:
-        _deployed(found, resources, loaded, now)
-        found.use = _use(found, resources, loaded, at)
+        _deployed(state, resources, loaded, now)
+        state.use = _use(state, resources, loaded, at)
         if offers:
-            _offers(found, loaded, now, days)
-    return found
+            _offers(state, loaded, now, days)
+    return state
 
 
-def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
+def _deployed(state: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
     """Read the number of nodes that a state expects in each group, its groups with scheduled actions, and the flex-start nodes that exist."""
-    from gpuinfra.calendar import Running, groups_at
+    from gpuinfra.calendar import RunningNodes, groups_at
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.handover import wire
     from gpuinfra.handover.ports import PortUnavailable
@@ -226,25 +226,25 @@ def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: date
 
     actions = cloud_of(loaded.spec.cloud).scheduled(resources)
     flex = {group.name for group in groups_at(loaded.spec, now.date(), now) if group.kind == "flex"}
-    known = {node.id for node in nodes_of(resources)}
-    found.deployed = {}
+    verified = {node.id for node in nodes_of(resources)}
+    state.deployed = {}
     for handover in handovers_of(resources):
         pools = wire.pools_of(wire.inputs_of(handover.get("outputs") or {}))
-        found.deployed |= {group.name: group.count for pool in pools for group in pool.groups}
-        found.scheduled |= {group.name for pool in pools for group in pool.groups if group.group in actions}
+        state.deployed |= {group.name: group.count for pool in pools for group in pool.groups}
+        state.scheduled |= {group.name for pool in pools for group in pool.groups if group.group in actions}
     try:
         members = _members(resources, flex)
     except PortUnavailable as problem:
-        found.unread["the flex-start nodes"] = str(problem)
+        state.unread["the flex-start nodes"] = str(problem)
         return
     for name, here in members.items():
-        found.running[name] = Running(
+        state.running[name] = RunningNodes(
             launched=tuple(one.launched for one in here if one.launched),
-            unverified=sum(one.instance_id not in known for one in here),
+            unverified=sum(one.instance_id not in verified for one in here),
         )
 
 
-def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None) -> tuple[PoolUse, ...]:
+def _use(state: _Read, resources: Resources, loaded: LoadedStack, at: str | None) -> tuple[PoolUse, ...]:
     """Return the use of each pool with `idle_stop`, from the verified evidence of its nodes.
     The present applies unless `--at` sets a time, because `GPUINFRA_TODAY` has no time of day."""
     from gpuinfra.handover.ports import PortUnavailable
@@ -264,7 +264,7 @@ def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None
             if pool.name in names
         )
     except PortUnavailable as problem:
-        found.unread["the energy readings"] = str(problem)
+        state.unread["the energy readings"] = str(problem)
         return ()
 
 
@@ -284,7 +284,7 @@ def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Membe
     from gpuinfra.handover.connect import connect
     from gpuinfra.inventory import handovers_of
 
-    found: dict[str, list[Member]] = {}
+    by_pool: dict[str, list[Member]] = {}
     for handover in handovers_of(resources):
         inputs = wire.inputs_of(handover.get("outputs") or {})
         groups = [group for pool in wire.pools_of(inputs) for group in pool.groups if group.name in names]
@@ -292,12 +292,12 @@ def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Membe
             continue
         members = connect(inputs).membership.members(groups)
         for group in groups:
-            found[group.name] = [one for one in members if one.group == group.group and not one.leaving]
-    return found
+            by_pool[group.name] = [one for one in members if one.group == group.group and not one.leaving]
+    return by_pool
 
 
 def _drain(
-    found: _Read, active: ActiveStack, stacks: Stacks, loaded: LoadedStack, within: timedelta, direct: bool
+    state: _Read, active: ActiveStack, stacks: Stacks, loaded: LoadedStack, within: timedelta, direct: bool
 ) -> None:
     """Stop the jobs on each node of a group that ends soon. Jobs are stopped now, so the present time applies, and not `GPUINFRA_TODAY`."""
     from gpuinfra.base.words import titled
@@ -315,19 +315,19 @@ def _drain(
     results = active.stop_jobs(plan, direct, [one.id for one in nodes]) if nodes else {}
     for node in nodes:
         result = results[node.id]
-        found.drained[titled(node.name, node.id)] = replace(
+        state.drained[titled(node.name, node.id)] = replace(
             result, text=f"{result.text}; removed at {ends[node.group]}"
         )
     try:
         members = _members(active.resources, ends)
     except PortUnavailable as problem:
-        found.unread["the nodes that are removed soon"] = str(problem)
+        state.unread["the nodes that are removed soon"] = str(problem)
         return
     up = stacks.to_deploy(active.name)
     for name, here in members.items():
         for one in here:
             if one.instance_id not in results:
-                found.drained[one.instance_id] = not_stopped(f"{ABSENT}; run `{up}`; removed at {ends[name]}")
+                state.drained[one.instance_id] = not_stopped(f"{ABSENT}; run `{up}`; removed at {ends[name]}")
 
 
 def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted]:
@@ -349,7 +349,7 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
     return found
 
 
-def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
+def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
     """Search for the next Capacity Blocks of a stack."""
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.preflight import Unanswered
@@ -365,7 +365,7 @@ def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
             for offer in search(one, now):
                 offers.append(offer)
         except Unanswered as problem:
-            found.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"
+            state.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"
             if not offers:
                 continue
-        found.offers[one.group] = offers
+        state.offers[one.group] = offers

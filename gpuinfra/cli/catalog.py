@@ -60,14 +60,14 @@ def command(
 def check_region(region: str | None, clouds: Iterable[str]) -> None:
     """Raise `UsageError` if an option names a region that none of the clouds has."""
     profiles = [profile_of(name) for name in dict.fromkeys(clouds)]
-    known = [one for profile in profiles for one in profile.regions]
-    if region is None or region in known:
+    regions = [one for profile in profiles for one in profile.regions]
+    if region is None or region in regions:
         return
     from gpuinfra.spec.messages import nearest
     from gpuinfra.spec.shown import shown
 
-    near = nearest(region, known)
-    hint = f"did you mean {near}?" if near else f"specify a region such as {known[0]}"
+    near = nearest(region, regions)
+    hint = f"did you mean {near}?" if near else f"specify a region such as {regions[0]}"
     raise click.UsageError(
         f"--region is {shown(region)}, which is not a region of {' or '.join(one.title for one in profiles)}; {hint}"
     )
@@ -86,16 +86,16 @@ def _no_match(machine: str | None, gpu: str | None, arch: str | None, region: st
     from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
 
-    known = {name: record for cloud in clouds for name, record in profile_of(cloud).machines.items()}
-    if machine and machine.lower() not in map(str.lower, known):
-        near = similar(machine, known)
+    records = {name: record for cloud in clouds for name, record in profile_of(cloud).machines.items()}
+    if machine and machine.lower() not in map(str.lower, records):
+        near = similar(machine, records)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
     # The catalog of GPUs also contains models that no machine type has, for `machines` in a declaration.
-    offered = sorted({record.gpu.key for record in known.values() if record.gpu})
+    offered = sorted({record.gpu.key for record in records.values() if record.gpu})
     if gpu and not any(gpu.lower() in key.lower() for key in offered):
         where = f" of {profile_of(clouds[0]).title}" if len(clouds) == 1 else ""
         return f"GPU {shown(gpu)} is not in the catalog{where}; allowed: {listed(offered, 30)}"
-    elsewhere = [record for record in known.values() if machine and _matches(record, machine, gpu, arch, None)]
+    elsewhere = [record for record in records.values() if machine and _matches(record, machine, gpu, arch, None)]
     if region and elsewhere:
         offered = sorted(elsewhere[0].zones)
         where = f"; the catalog lists it in {listed(offered, 30)}" if offered else ""
@@ -133,10 +133,10 @@ def _fabric(record: MachineType) -> str:
 
 
 def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
-    known = [
+    prices = [
         p for p in record.prices if p.kind is kind and not p.term and (region is None or p.region in (region, "*"))
     ]
-    return f"{max(known, key=lambda p: p.read).usd_per_hour:,.2f}" if known else "-"
+    return f"{max(prices, key=lambda p: p.read).usd_per_hour:,.2f}" if prices else "-"
 
 
 def _details(record: MachineType) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import click
 from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.judgement import publish
-from gpuinfra.cli.options import Target, judgement_options, ssh_options, stack_choice
+from gpuinfra.cli.options import HostTarget, judgement_options, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.spec.shown import shown
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuinfra.cli.expectations import Expectation
     from gpuinfra.remote.hosts import Hosts
-    from gpuinfra.verification.read import Found
+    from gpuinfra.verification.read import FoundEvidence
 
 
 @click.command("check")
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @judgement_options
 @stack_choice
 def command(
-    target: Target,
+    target: HostTarget,
     phases: tuple[str, ...],
     also: tuple[str, ...],
     burn_in: int | None,
@@ -65,10 +65,10 @@ def command(
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)
         by_title = {host.label or host.name: by_host[host.name] for host in hosts.hosts}
-        found = _probe(target, hosts, by_host, phases=phases, also=also, burn_in=burn_in)
+        outcomes = _probe(target, hosts, by_host, phases=phases, also=also, burn_in=burn_in)
     title = f"Check of {target.stack or (target.hosts_file or Path()).name}"
     return publish(
-        found,
+        outcomes,
         lambda one: _narrowed(by_title[one.name][1], phases, also, burn_in),
         title,
         stacks=target.stacks,
@@ -86,9 +86,11 @@ def _check_also(also: Sequence[str]) -> None:
         raise UsageError(f"--also is {shown(unknown[0])}; allowed: {', '.join(ALL)}")
 
 
-def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any) -> Found:
+def _probe(
+    target: HostTarget, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any
+) -> FoundEvidence:
     """Collect the evidence from all hosts. Raises `KeyboardInterrupt` after an interrupt."""
-    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.fleet import HostFleet
     from gpuinfra.remote.verify import Verify
     from gpuinfra.verification.over_ssh import found_of
 
@@ -102,7 +104,9 @@ def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectati
 
     with connector_to(hosts, target.known_hosts) as connector:
         task = Verify(connector, lambda host: by_host[host.name][1], limit_s=target.timeout_s, **selection)
-        ended = Fleet(hosts.hosts, task, parallel=target.parallel, on_outcome=changed, on_stop=connector.close).run()
+        ended = HostFleet(
+            hosts.hosts, task, parallel=target.parallel, on_outcome=changed, on_stop=connector.close
+        ).run()
     if ended.interrupted:
         raise KeyboardInterrupt
     return found_of(ended.outcomes, by_host)

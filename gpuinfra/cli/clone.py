@@ -77,7 +77,7 @@ def command(
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """
     from gpuinfra.base.day import today
-    from gpuinfra.region.clone import Request, clone
+    from gpuinfra.region.clone import CloneRequest, clone
     from gpuinfra.region.clone.write import check_path, check_target, write_atomic
     from gpuinfra.report.clone_text import text as report
     from gpuinfra.spec.load import find_stack, project_name, read_stack
@@ -85,7 +85,7 @@ def command(
     path = find_stack(stack)
     if output is not None:
         check_path(output)
-    request = Request(
+    request = CloneRequest(
         count={name: _number("--count", number) for name, number in _pairs("--count", count)},
         machine=dict(_pairs("--machine", machine)),
         rpo_minutes=None if rpo is None else _number("--rpo", rpo),
@@ -97,14 +97,14 @@ def command(
     loaded = read_stack(path)
     result = clone(loaded, path.read_text(encoding="utf-8-sig"), request, today(), output)
     write = result.ok and not dry_run
-    for one in result.files:
-        if one.path.resolve() == path.resolve():
-            raise UsageError(f"{one.path} is the stack's own file; specify a different path with --output")
+    for file in result.files:
+        if file.path.resolve() == path.resolve():
+            raise UsageError(f"{file.path} is the stack's own file; specify a different path with --output")
     if write:
-        for one in result.files:
-            check_target(one.path, force=force)
-        for one in result.files:
-            write_atomic(one.path, one.text, force=force)
+        for file in result.files:
+            check_target(file.path, force=force)
+        for file in result.files:
+            write_atomic(file.path, file.text, force=force)
     if as_json:
         click.echo(json.dumps(result.as_dict(written=write), indent=2))
         return 0 if result.ok else 1
@@ -112,11 +112,11 @@ def command(
         click.echo(colored(finding), err=True)
     if text := report(result):
         click.echo(text)
-    for one in result.files:
+    for file in result.files:
         if dry_run:
-            click.echo(f"\n{one.path} (not written):\n\n{one.text}")
+            click.echo(f"\n{file.path} (not written):\n\n{file.text}")
         else:
-            click.echo(f"\nwritten: {one.path}")
+            click.echo(f"\nwritten: {file.path}")
     return 0 if result.ok else 1
 
 

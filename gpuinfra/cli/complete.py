@@ -220,8 +220,8 @@ def _models(field: dict[str, Any], models: dict[str, Any]) -> Iterator[dict[str,
     """Yield the sections that a field contains, directly or as entries of a list."""
     if "$ref" in field:
         yield models[field["$ref"].rpartition("/")[2]]
-    for one in (*field.get("anyOf", ()), *field.get("oneOf", ()), *([field["items"]] if "items" in field else ())):
-        yield from _models(one, models)
+    for schema in (*field.get("anyOf", ()), *field.get("oneOf", ()), *([field["items"]] if "items" in field else ())):
+        yield from _models(schema, models)
 
 
 def node_values(ctx: click.Context, _: str) -> Iterator[str]:
@@ -307,11 +307,11 @@ COMPLETED: dict[str, Complete] = {
 def attach(command: click.Command) -> click.Command:
     """Return a command whose parameters complete the values in `COMPLETED`."""
     for parameter in command.params:
-        found = COMPLETED.get(f"{command.name}.{parameter.name}") or COMPLETED.get(str(parameter.name))
-        if found and not isinstance(parameter.type, click.Choice):
-            parameter.shell_complete = functools.partial(_of, found, parameter)  # type: ignore[method-assign]
+        completer = COMPLETED.get(f"{command.name}.{parameter.name}") or COMPLETED.get(str(parameter.name))
+        if completer and not isinstance(parameter.type, click.Choice):
+            parameter.shell_complete = functools.partial(_of, completer, parameter)  # type: ignore[method-assign]
     return command
 
 
-def _of(found: Complete, parameter: click.Parameter, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    return found(ctx, parameter, incomplete)
+def _of(complete: Complete, parameter: click.Parameter, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return complete(ctx, parameter, incomplete)

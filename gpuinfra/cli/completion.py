@@ -96,8 +96,8 @@ def script(shell: str) -> str:
     made = get_completion_class(shell)
     assert made is not None
     # `source` also runs the shell to check its version, which fails if the shell is not installed here.
-    one = made(cli, {}, "gpuinfra", VARIABLE)
-    return str(one.source_template % one.source_vars()).strip()
+    text = made(cli, {}, "gpuinfra", VARIABLE)
+    return str(text.source_template % text.source_vars()).strip()
 
 
 def install(shell: str) -> list[str]:

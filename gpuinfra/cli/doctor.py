@@ -26,7 +26,7 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     The exit code is 1 if there is an error. Warnings and skipped items do not change the exit code.
     """
     from gpuinfra.cli.rehearsals import KIND, install_command, installed
-    from gpuinfra.clouds.preflight import Answers, Question, skipped
+    from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRows, skipped
     from gpuinfra.doctor.machine import size, space
     from gpuinfra.doctor.run import rows_of
     from gpuinfra.engine.entries import size_limit
@@ -35,17 +35,17 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     size_limit()  # A wrong limit is a usage error, not a row.
     rehearsal = installed()
     stored = rehearsal.size(folder) if rehearsal else 0
-    questions = [Question(topic="disk", where="size", ask=lambda: size(cache_folder(), folder, stored))]
+    questions = [PreflightQuestion(topic="disk", where="size", ask=lambda: size(cache_folder(), folder, stored))]
     if rehearsal:
         fix = "use --folder with a folder on another disk"
-        disk = Question(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
+        disk = PreflightQuestion(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
         questions = [disk, *questions, *rehearsal.questions()]
     else:
         absent = skipped(KIND, "package", "not installed", install_command())
-        questions.append(Question(topic=KIND, where="package", ask=lambda: [absent]))
-    found = Answers(rows=tuple(rows_of(stack, questions)))
+        questions.append(PreflightQuestion(topic=KIND, where="package", ask=lambda: [absent]))
+    answers = PreflightRows(rows=tuple(rows_of(stack, questions)))
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "stack": stack, **found.as_dict()}, indent=2))
+        click.echo(json.dumps({"schema": SCHEMA, "stack": stack, **answers.as_dict()}, indent=2))
     else:
-        click.echo("\n".join(found.lines()))
-    return 0 if found.ok else 1
+        click.echo("\n".join(answers.lines()))
+    return 0 if answers.ok else 1

@@ -28,13 +28,13 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     """
     from gpuinfra.report import drift_text
 
-    found, unread = compared(stack, stacks)
+    differences, unread = compared(stack, stacks)
     if as_json:
-        document = {**drift_text.document(short_name(stack), found, unread), **stacks.marks}
+        document = {**drift_text.document(short_name(stack), differences, unread), **stacks.marks}
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     else:
         if stacks.notice:
             click.echo(stacks.notice)
-        for line in drift_text.text(found, unread):
+        for line in drift_text.text(differences, unread):
             click.echo(line)
-    return 1 if found else EnvironmentMissing.exit_code if unread else 0
+    return 1 if differences else EnvironmentMissing.exit_code if unread else 0

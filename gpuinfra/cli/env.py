@@ -38,14 +38,16 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
         raise UsageError("--hostfile and --json cannot be combined; omit one")
     with active_stack(stack, stacks) as active:
         plan = plan_of(stack)
-        one = _pool(plan, pool)
-        found = [node for node in active.nodes if node.pool == one.name and node.verified and node.address]
-    if not found:
-        raise DeploymentError(f"pool {one.name} has no verified nodes; run `gpuinfra verify {stack}{stacks.options}`")
-    if len(found) < (nodes or 1):
-        names = some([node.name for node in found])
-        raise UsageError(f"-N is {nodes}, but only these nodes are verified: {names}; specify at most {len(found)}")
-    document = _document(plan, one, found[:nodes])
+        pool_plan = _pool(plan, pool)
+        ready = [node for node in active.nodes if node.pool == pool_plan.name and node.verified and node.address]
+    if not ready:
+        raise DeploymentError(
+            f"pool {pool_plan.name} has no verified nodes; run `gpuinfra verify {stack}{stacks.options}`"
+        )
+    if len(ready) < (nodes or 1):
+        names = some([node.name for node in ready])
+        raise UsageError(f"-N is {nodes}, but only these nodes are verified: {names}; specify at most {len(ready)}")
+    document = _document(plan, pool_plan, ready[:nodes])
     if as_json:
         click.echo(json.dumps({**document, **stacks.marks}, indent=2))
     elif hostfile:

@@ -17,11 +17,11 @@ from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failback, Failover
-    from gpuinfra.clouds.region.readiness import Line
+    from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.region.failover.back import Returning
-    from gpuinfra.region.failover.journal import Journal
-    from gpuinfra.region.failover.run import Result
-    from gpuinfra.region.failover.steps import Second
+    from gpuinfra.region.failover.journal import FailoverJournal
+    from gpuinfra.region.failover.run import FailoverResult
+    from gpuinfra.region.failover.steps import SecondStack
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -51,82 +51,85 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
-    from gpuinfra.region.failover.journal import FailbackJournal, Journal
+    from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
     from gpuinfra.region.failover.run import run_steps
 
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
-    with opened(declared(stack), stacks_of({})) as found:
-        plan, name, region = found.plan, found.loaded.name, found.plan.region
-        forward = cloud_of(plan.cloud).failback(region, found.recovery.region, found.loaded.config)
-        back = cloud_of(plan.cloud).failover(found.recovery.region, region, found.loaded.config)
+    with opened(declared(stack), stacks_of({})) as paired:
+        plan, name, region = paired.plan, paired.loaded.name, paired.plan.region
+        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.config)
+        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.config)
         if forward is None or back is None:
             raise UsageError(
                 f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"
             )
-        check_files(found, stack)
-        with closing(FailbackJournal(found.loaded.path)) as journal, closing(Journal(found.loaded.path)) as failover:
+        check_files(paired, stack)
+        with (
+            closing(FailbackJournal(paired.loaded.path)) as journal,
+            closing(FailoverJournal(paired.loaded.path)) as failover,
+        ):
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
-            files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
-            returning = _returning(found, forward, back, deploy_with([found.loaded], found.project, journal, failover, refresh=True), ignore)  # fmt: skip
+            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            returning = _returning(paired, forward, back, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
             start(journal, name, region, files, resume=resume)
-            _check_failover(failover, found.loaded)
+            _check_failover(failover, paired.loaded)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
                 journal.begin(name, region, files)
-            left = left_to_do(returning, _second(found), found.recovery.mode)
+            left = left_to_do(returning, _second(paired), paired.recovery.mode)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), _no_probe, unreachable=False)  # fmt: skip
             if result.ok:
                 failover.retire()
-            return _report(result, found.loaded, region, left, as_json=as_json)
+            return _report(result, paired.loaded, region, left, as_json=as_json)
 
 
 def _returning(
-    found: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
+    paired: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
 ) -> Returning:
     from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.region.failover.back import Returning
-    from gpuinfra.region.failover.steps import Failing, Second
+    from gpuinfra.region.failover.steps import Failing, SecondStack
     from gpuinfra.region.readiness import data
 
-    def ask() -> Iterator[Line]:
+    def ask() -> Iterator[ReadinessLine]:
         # The second region is deployed, and the state of the first region is readable.
-        yield from (one for one in found.second.lines if one.topic not in ("state", "role"))
-        yield from data(found.loaded, found.second, found.resources)
-        yield from of_preflight(live_rows(found.loaded, PREFLIGHT))
+        yield from (one for one in paired.second.lines if one.topic not in ("state", "role"))
+        yield from data(paired.loaded, paired.second, paired.resources)
+        yield from of_preflight(live_rows(paired.loaded, PREFLIGHT))
 
-    state = partial(exported, project=found.project)
+    state = partial(exported, project=paired.project)
     failing = Failing(
-        stack=found.loaded.name,
-        region=found.recovery.region,
-        second=found.plan.region,
-        resources=[one for file in found.second.files for one in state(file.name)],
-        stacks=(Second(loaded=found.loaded, plan=found.plan),),
+        stack=paired.loaded.name,
+        region=paired.recovery.region,
+        second=paired.plan.region,
+        resources=[one for file in paired.second.files for one in state(file.name)],
+        stacks=(SecondStack(loaded=paired.loaded, plan=paired.plan),),
         cloud=back,
         ask=ask,
         deploy=deploy,
         state=state,
         verdicts=verdicts,
-        names=names_in(found),
+        names=names_in(paired),
         ignore=frozenset(ignore),
     )
-    return Returning(back=failing, forward=forward, resources=found.resources)
+    return Returning(back=failing, forward=forward, resources=paired.resources)
 
 
-def _second(found: Paired) -> tuple[Second, ...]:
+def _second(paired: Paired) -> tuple[SecondStack, ...]:
     from gpuinfra.plan.make import make_plan
-    from gpuinfra.region.failover.steps import Second
+    from gpuinfra.region.failover.steps import SecondStack
 
-    return tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files)
+    return tuple(SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files)
 
 
-def _check_failover(failover: Journal, loaded: LoadedStack) -> None:
+def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     """Raise `UsageError` if the failover on this machine has steps that did not run."""
     again = f"run `gpuinfra failover {as_argument(loaded.path)} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
     if failover.exists and not failover.ended:
@@ -139,7 +142,7 @@ def _no_probe() -> None:
     """Do nothing. A failback never skips a step, so it does not require a response from another region."""
 
 
-def _report(result: Result, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:
+def _report(result: FailoverResult, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:
     from gpuinfra.region.failover.back import SCHEMA
 
     stack = loaded.name

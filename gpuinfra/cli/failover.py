@@ -18,9 +18,9 @@ from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failover
-    from gpuinfra.region.failover.journal import Journal
-    from gpuinfra.region.failover.run import Result
-    from gpuinfra.region.failover.steps import Failing, Names, Step
+    from gpuinfra.region.failover.journal import FailoverJournal
+    from gpuinfra.region.failover.run import FailoverResult
+    from gpuinfra.region.failover.steps import Failing, FailoverStep, StackNames
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -71,7 +71,7 @@ def command(
     """
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
-    from gpuinfra.region.failover.journal import Journal
+    from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import probe_of, run_steps
     from gpuinfra.region.failover.steps import DRAIN, steps
 
@@ -82,72 +82,76 @@ def command(
         raise UsageError(
             f"--to is {region}; allowed: {given.recovery.region}, the region in recovery.region of {stack}"
         )
-    with opened(given, stacks_of({})) as found:
-        plan = found.plan
-        cloud = cloud_of(plan.cloud).failover(plan.region, region, found.loaded.config)
+    with opened(given, stacks_of({})) as paired:
+        plan = paired.plan
+        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.config)
         if cloud is None:
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
             )
-        check_files(found, stack)
-        journal = Journal(found.loaded.path)
+        check_files(paired, stack)
+        journal = FailoverJournal(paired.loaded.path)
         try:
-            files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
-            plan_steps = steps(_failing(found, cloud, journal, ignore))
+            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            plan_steps = steps(_failing(paired, cloud, journal, ignore))
             if dry_run:
-                return show(plan_steps, journal, as_json=as_json, stack=found.loaded.name)
-            start(journal, found.loaded.name, region, files, resume=resume)
+                return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
+            start(journal, paired.loaded.name, region, files, resume=resume)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
-                journal.begin(found.loaded.name, region, files)
+                journal.begin(paired.loaded.name, region, files)
             result = run_steps(
-                journal, plan_steps, lambda line: click.echo(line, err=as_json), probe_of(cloud, cloud.pairs(found.resources)),
+                journal, plan_steps, lambda line: click.echo(line, err=as_json), probe_of(cloud, cloud.pairs(paired.resources)),
                 unreachable=unreachable,
             )  # fmt: skip
-            return _report(result, found.loaded, region, as_json=as_json)
+            return _report(result, paired.loaded, region, as_json=as_json)
         finally:
             journal.close()
 
 
-def check_files(found: Paired, stack: str) -> None:
+def check_files(paired: Paired, stack: str) -> None:
     """Raise `UsageError` if a stack file of the second region cannot be read."""
-    read = {one.path for one in found.second.files}
-    if missing := [one.path.name for one in found.second.fresh.files if one.path not in read]:
+    read = {one.path for one in paired.second.files}
+    if missing := [one.path.name for one in paired.second.fresh.files if one.path not in read]:
         raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
 
 
-def _failing(found: Paired, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
+def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: tuple[str, ...]) -> Failing:
     from gpuinfra.plan.make import make_plan
-    from gpuinfra.region.failover.steps import Failing, Second
+    from gpuinfra.region.failover.steps import Failing, SecondStack
 
     return Failing(
-        stack=found.loaded.name,
-        region=found.plan.region,
-        second=found.recovery.region,
-        resources=found.resources,
-        stacks=tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files),
+        stack=paired.loaded.name,
+        region=paired.plan.region,
+        second=paired.recovery.region,
+        resources=paired.resources,
+        stacks=tuple(
+            SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files
+        ),
         cloud=cloud,
-        ask=found.ask,
-        deploy=deploy_with(found.second.files, found.project, journal),
-        state=partial(exported, project=found.project),
+        ask=paired.ask,
+        deploy=deploy_with(paired.second.files, paired.project, journal),
+        state=partial(exported, project=paired.project),
         verdicts=verdicts,
-        names=names_in(found),
+        names=names_in(paired),
         ignore=frozenset(ignore),
     )
 
 
-def names_in(found: Declared) -> Names | None:
+def names_in(paired: Declared) -> StackNames | None:
     """Return the DNS names of a stack."""
     from gpuinfra.clouds.cloud import cloud_of
-    from gpuinfra.region.failover.steps import Names
+    from gpuinfra.region.failover.steps import StackNames
 
-    planned = found.recovery.names
-    dns = cloud_of(found.plan.cloud).dns
-    return Names(plan=planned, dns=dns.connect(found.plan.region, found.loaded.config)) if planned and dns else None
+    planned = paired.recovery.names
+    dns = cloud_of(paired.plan.cloud).dns
+    return (
+        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.config)) if planned and dns else None
+    )
 
 
-def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
+def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: FailoverJournal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
     """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals."""
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import up
@@ -172,7 +176,7 @@ def checksum(loaded: LoadedStack) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
+def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
     """Check that `--resume` is set if, and only if, a journal exists for this move."""
     if resume and not journal.exists:
         raise UsageError(f"no {journal.MOVE} of {stack} was started on this machine; omit --resume")
@@ -186,13 +190,20 @@ def start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *
 
 
 def show(
-    plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stack: str, schema: str | None = None
+    plan_steps: tuple[FailoverStep, ...],
+    journal: FailoverJournal,
+    *,
+    as_json: bool,
+    stack: str,
+    schema: str | None = None,
 ) -> int:
     """Print the steps."""
-    from gpuinfra.region.failover.run import SCHEMA, Result
+    from gpuinfra.region.failover.run import SCHEMA, FailoverResult
 
     if as_json:
-        click.echo(json.dumps(Result(steps=plan_steps, journal=journal).document(stack, schema or SCHEMA), indent=2))
+        click.echo(
+            json.dumps(FailoverResult(steps=plan_steps, journal=journal).document(stack, schema or SCHEMA), indent=2)
+        )
         return 0
     for number, step in enumerate(plan_steps, 1):
         state = journal.state(step.name)
@@ -200,7 +211,7 @@ def show(
     return 0
 
 
-def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
+def confirm(plan_steps: tuple[FailoverStep, ...], journal: FailoverJournal) -> None:
     """Print the steps and ask whether to run them."""
     if not sys.stdin.isatty():
         raise UsageError(f"a {journal.MOVE} requires confirmation, but stdin is not a terminal; add --yes")
@@ -209,7 +220,7 @@ def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
     click.confirm("Run these steps?", abort=True, err=True)
 
 
-def _report(result: Result, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
+def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
     from gpuinfra.region.failover.steps import NAMES
 
     stack, given = loaded.name, as_argument(loaded.path)

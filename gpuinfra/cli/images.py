@@ -41,10 +41,10 @@ def command(stack: str, live: bool, as_json: bool) -> int:
     day = today()
     loaded = load_stack(find_stack(stack), day)
     plan = make_plan(loaded.spec, day)
-    known = {family.name: family for family in profile_of(loaded.spec.cloud).image_families}
-    used = [known[pool.image.family] for pool in plan.pools if pool.image.family in known]
+    families = {family.name: family for family in profile_of(loaded.spec.cloud).image_families}
+    used = [families[pool.image.family] for pool in plan.pools if pool.image.family in families]
     newest = newest_images(loaded, used) if live else None
-    pools = list(_pools(loaded.spec, plan, known, newest))
+    pools = list(_pools(loaded.spec, plan, families, newest))
     if as_json:
         click.echo(json.dumps({"schema": "gpuinfra.images/1", "stack": loaded.name, "pools": pools}, indent=2))
         return 0
@@ -64,7 +64,7 @@ def _pools(
     for pool in plan.pools:
         image, family = pool.image, families.get(pool.image.family)
         newer = [one for one in family.releases if image.date and one.date > image.date] if family else []
-        known = dict(image.release.contents) if image.release and image.date else {}
+        contents = dict(image.release.contents) if image.release and image.date else {}
         yield {
             "pool": pool.name,
             "declared_in": declared[pool.name],
@@ -76,7 +76,7 @@ def _pools(
             "newer": [
                 {
                     "date": one.date.isoformat(),
-                    "changes": changes(known, one.contents),
+                    "changes": changes(contents, one.contents),
                     "source": one.source,
                     "read": one.read.isoformat(),
                 }
@@ -113,9 +113,9 @@ def _in_cloud(image: Image, family: ImageFamily | None, newest: Mapping[str, New
 def _lines(pool: dict[str, Any]) -> Iterator[str]:
     yield f"{pool['pool']}: {pool['family'] or pool['ref']}"
     yield f"  release  {pool['release']}; {pool['contains']}"
-    for one in pool["newer"]:
-        changed = ", ".join(f"{name} {old or 'unknown'} -> {new}" for name, (old, new) in one["changes"].items())
-        yield f"  newer    {one['date']}: {changed or 'no recorded change'} ({one['source']}; retrieved {one['read']})"
+    for newer in pool["newer"]:
+        changed = ", ".join(f"{name} {old or 'unknown'} -> {new}" for name, (old, new) in newer["changes"].items())
+        yield f"  newer    {newer['date']}: {changed or 'no recorded change'} ({newer['source']}; retrieved {newer['read']})"
     latest = [one["date"] for one in pool["newer"]]
     cloud = pool.get("newest_in_cloud")
     if cloud is not None:

@@ -16,7 +16,7 @@ from gpuinfra.cli.plan import colored
 
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
-    from gpuinfra.new_stack.answers import Answers, Question
+    from gpuinfra.new_stack.answers import StackAnswers, WizardQuestion
     from gpuinfra.new_stack.choices import Choices
 
 REQUIRED = ("cloud", "region", "machine")
@@ -66,7 +66,7 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     Outside a Pulumi project, the command also writes Pulumi.yaml and the program __main__.py.
     """
     from gpuinfra.base.day import now, today
-    from gpuinfra.new_stack.answers import Answers
+    from gpuinfra.new_stack.answers import StackAnswers
     from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
     from gpuinfra.region.clone.write import check_target, write_atomic
     from gpuinfra.report.plan_json import report_of
@@ -74,7 +74,7 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     from gpuinfra.spec.document import parse
     from gpuinfra.spec.load import stack_in
 
-    asks, answers = not yes and _is_interactive(), Answers(today=today())
+    asks, answers = not yes and _is_interactive(), StackAnswers(today=today())
 
     def path_of() -> Path:
         return output or stack_path(str(answers.declaration["name"]), find_project(Path.cwd()))
@@ -107,8 +107,8 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     if asks and not click.confirm(f"write {', '.join(names)}?", default=True):
         click.echo("nothing was written")
         return 0
-    for one in files:
-        write_atomic(one.path, one.text, force=force and one is files[-1])
+    for file in files:
+        write_atomic(file.path, file.text, force=force and file is files[-1])
     for name in names:
         click.echo(f"written: {name}")
     _show_next(path, answers)
@@ -119,7 +119,7 @@ def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _answer_all(answers: Answers, given: dict[str, Any], asks: bool, check_path: Callable[[], None]) -> None:
+def _answer_all(answers: StackAnswers, given: dict[str, Any], asks: bool, check_path: Callable[[], None]) -> None:
     """Answer each question from its option, from a prompt, or with its default. `check_path` checks the file that the name determines."""
     from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS
 
@@ -146,20 +146,20 @@ def _answer_all(answers: Answers, given: dict[str, Any], asks: bool, check_path:
             check_path()
 
 
-def _choices(option: str, answers: Answers) -> Choices:
+def _choices(option: str, answers: StackAnswers) -> Choices:
     from gpuinfra.new_stack.choices import choices
 
     return choices(option, answers)
 
 
-def _apply(question: Question, answers: Answers, text: str) -> None:
+def _apply(question: WizardQuestion, answers: StackAnswers, text: str) -> None:
     """Add an answer to the declaration. Raises `SpecError` with the errors in the answer."""
     question.apply(answers, text)
     if found := question.problems(answers):
         raise SpecError(found)
 
 
-def _missing(option: str, answers: Answers) -> UsageError:
+def _missing(option: str, answers: StackAnswers) -> UsageError:
     from gpuinfra.new_stack.answers import EXAMPLES
     from gpuinfra.spec.messages import listed
 
@@ -170,7 +170,7 @@ def _missing(option: str, answers: Answers) -> UsageError:
     )
 
 
-def _ask(question: Question, answers: Answers, check: Callable[[], None] | None) -> None:
+def _ask(question: WizardQuestion, answers: StackAnswers, check: Callable[[], None] | None) -> None:
     """Prompt until the answer has no errors. A number selects a row of the table."""
     found = _choices(question.option, answers)
     click.echo(f"\n{question.title}")
@@ -222,7 +222,7 @@ def _with_fields(text: str) -> str:
     return text
 
 
-def _complete(answers: Answers, asks: bool) -> None:
+def _complete(answers: StackAnswers, asks: bool) -> None:
     """Prompt for the fields that the answers require, such as the registry of a machine type. Without a terminal, they are errors."""
     from gpuinfra.reference.fields import all_fields
 
@@ -251,7 +251,7 @@ def _settable(finding: Finding) -> Finding:
     return replace(finding, hint=f"{finding.hint}; use --set {finding.path}=VALUE".removeprefix("; "))
 
 
-def _show_next(path: Path, answers: Answers) -> None:
+def _show_next(path: Path, answers: StackAnswers) -> None:
     """Print the next commands, and the prerequisites that this machine lacks."""
     from gpuinfra.base.stack_files import stack_argument
     from gpuinfra.clouds import why_not_here

@@ -17,13 +17,13 @@ import click
 
 from gpuinfra.base.errors import INTERRUPTED, UsageError
 from gpuinfra.base.private_files import private_folder
-from gpuinfra.cli.options import Target, some
+from gpuinfra.cli.options import HostTarget, some
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
 
 if TYPE_CHECKING:
     from gpuinfra.plan.model import PoolPlan
-    from gpuinfra.remote.container import Container
+    from gpuinfra.remote.container import JobContainer
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.remote.job import Job, JobResult
 
@@ -33,7 +33,7 @@ LINE_BYTES = 64 * 1024
 
 
 def run_job(
-    target: Target,
+    target: HostTarget,
     words: Sequence[str],
     *,
     nodes: int,
@@ -64,9 +64,9 @@ def run_job(
         result = _run(target, hosts, chosen, job, folder, quiet=as_json)
     if as_json:
         click.echo(json.dumps(_document(result, folder), indent=2))
-    for one in result.nodes:
-        if one.problem:
-            click.echo(f"gpuinfra: {one.problem.reason}; {one.problem.hint}", err=True)
+    for node in result.nodes:
+        if node.problem:
+            click.echo(f"gpuinfra: {node.problem.reason}; {node.problem.hint}", err=True)
     if result.first and result.first.problem is None:
         click.echo(
             f"gpuinfra: {result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
@@ -76,7 +76,7 @@ def run_job(
     return INTERRUPTED if result.interrupted else result.exit
 
 
-def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | None:
+def _pool(target: HostTarget, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | None:
     """Return the pool of the nodes, or None if it is unknown. Refuses nodes from several pools."""
     if target.stack is None or target.hosts_file is not None:
         return None
@@ -87,10 +87,10 @@ def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | No
     return next(pool for pool in plan.pools if pool.name in pools)
 
 
-def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
+def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> JobContainer:
     """Return the container of the job. Refuses a job that cannot run in a container."""
     from gpuinfra.cli.env import mounts
-    from gpuinfra.remote.container import FABRICS, WITHOUT_CONTAINER, Container
+    from gpuinfra.remote.container import FABRICS, WITHOUT_CONTAINER, JobContainer
 
     if image.startswith("-") or not image.strip():
         raise UsageError(
@@ -116,10 +116,10 @@ def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Contain
         raise UsageError(
             f"--container does not support {fabric}, the fabric of {pool.machine}, because {why}; omit --container"
         )
-    return Container(image=image, mounts=tuple(mounts(pool)))
+    return JobContainer(image=image, mounts=tuple(mounts(pool)))
 
 
-def _new_folder(target: Target) -> Path:
+def _new_folder(target: HostTarget) -> Path:
     from gpuinfra.remote.record import state_folder
 
     runs = (target.stacks.records or state_folder()) / "runs"
@@ -163,7 +163,7 @@ class _Output:
             click.echo(f"{self._names[rank]:{self._width}} | {printable(line.decode('utf-8', 'replace'))}")
 
 
-def _run(target: Target, hosts: Hosts, chosen: Sequence[Host], job: Job, folder: Path, *, quiet: bool) -> JobResult:
+def _run(target: HostTarget, hosts: Hosts, chosen: Sequence[Host], job: Job, folder: Path, *, quiet: bool) -> JobResult:
     from gpuinfra.remote.job import run
 
     names = [host.label or host.name for host in chosen]

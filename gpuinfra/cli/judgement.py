@@ -12,12 +12,12 @@ import click
 if TYPE_CHECKING:
     from gpuinfra.cli.expectations import Expectation
     from gpuinfra.cli.stacks import Stacks
-    from gpuinfra.verification.read import Evidence, Found
+    from gpuinfra.verification.read import EvidenceDocument, FoundEvidence
 
 
 def publish(
-    found: Found,
-    expected: Callable[[Evidence], Expectation],
+    found: FoundEvidence,
+    expected: Callable[[EvidenceDocument], Expectation],
     title: str,
     *,
     stacks: Stacks,
@@ -53,17 +53,17 @@ def publish(
     return 0 if document["verified"] else 1
 
 
-def _save(folder: Path, found: Found) -> None:
+def _save(folder: Path, found: FoundEvidence) -> None:
     """Write one file per node. A new file replaces the earlier file for the same node."""
     from gpuinfra.base.file_errors import naming
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
-    for one in found.newest:
-        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in one.label)[:100]
+    for document in found.newest:
+        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in document.label)[:100]
         path = folder / f"{name}.json"
         with naming(path):
-            path.write_bytes(evidence.dumped(one.document))
+            path.write_bytes(evidence.dumped(document.document))
 
 
 def write_file(path: Path, content: str, option: str) -> None:

@@ -17,8 +17,8 @@ from gpuinfra.cli.stacks import exported, short_name, stacks_of
 if TYPE_CHECKING:
     from gpuinfra.cli.stacks import Resources
     from gpuinfra.clouds.region.dns import Key, NameRecord
-    from gpuinfra.region.failover.journal import Journal
-    from gpuinfra.region.failover.steps import Names
+    from gpuinfra.region.failover.journal import FailoverJournal
+    from gpuinfra.region.failover.steps import StackNames
 
 SCHEMA = "gpuinfra.names/1"
 
@@ -44,7 +44,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     """
     from gpuinfra.clouds.region.dns import records
     from gpuinfra.clouds.region.failover import Unreachable
-    from gpuinfra.region.failover.journal import FailbackJournal, Journal
+    from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
 
     given = declared(stack)
     own, second = given.plan.region, given.recovery.region
@@ -56,12 +56,12 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
             f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/guides/dns-names.md)"
         )
     with (
-        opened(given, stacks_of({})) as found,
-        closing(Journal(found.loaded.path)) as failover,
-        closing(FailbackJournal(found.loaded.path)) as failback,
+        opened(given, stacks_of({})) as paired,
+        closing(FailoverJournal(paired.loaded.path)) as failover,
+        closing(FailbackJournal(paired.loaded.path)) as failback,
     ):
         region = region or _region_in_use(stack, own, second, failover, failback)
-        resources = _state(found, region)
+        resources = _state(paired, region)
         wanted = records(names.dns, names.plan, resources, verdicts(resources))
         try:
             before = names.dns.values(names.plan.zone, [one.key for one in wanted])
@@ -75,33 +75,33 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
         except Unreachable as problem:
             raise GpuinfraError(f"{names.dns.control_plane} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
     if as_json:
-        click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, changed=asks), indent=2))
+        click.echo(json.dumps(_document(paired.loaded.name, names, region, wanted, before, changed=asks), indent=2))
     return 0
 
 
-def _state(found: Paired, region: str) -> Resources:
-    if region == found.plan.region:
-        return list(found.resources)
-    return [one for file in found.second.files for one in exported(file.name, project=found.project)]
+def _state(paired: Paired, region: str) -> Resources:
+    if region == paired.plan.region:
+        return list(paired.resources)
+    return [one for file in paired.second.files for one in exported(file.name, project=paired.project)]
 
 
-def _region_in_use(stack: str, own: str, second: str, failover: Journal, failback: Journal) -> str:
+def _region_in_use(stack: str, own: str, second: str, failover: FailoverJournal, failback: FailoverJournal) -> str:
     """Return the region in which the stack runs. Raises `UsageError` if a failover or a failback is not finished.
     A failback renames the journal of the failover."""
-    for one in (failback, failover):
-        if one.exists and not one.ended:
+    for journal in (failback, failover):
+        if journal.exists and not journal.ended:
             raise UsageError(
-                f"the {one.MOVE} of {short_name(stack)} to {one.region} is not finished, so the region of the names is not known; "
+                f"the {journal.MOVE} of {short_name(stack)} to {journal.region} is not finished, so the region of the names is not known; "
                 f"add --to {own} or --to {second}"
             )
     return second if failover.exists else own
 
 
 def _show(wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], *, err: bool) -> None:
-    for one in wanted:
-        earlier = before.get(one.key)
-        note = " (unchanged)" if earlier == one.values else f" (was {' '.join(earlier)})" if earlier else " (new)"
-        click.echo(f"{one}{note}", err=err)
+    for record in wanted:
+        earlier = before.get(record.key)
+        note = " (unchanged)" if earlier == record.values else f" (was {' '.join(earlier)})" if earlier else " (new)"
+        click.echo(f"{record}{note}", err=err)
 
 
 def _confirm(yes: bool) -> None:
@@ -113,7 +113,7 @@ def _confirm(yes: bool) -> None:
 
 
 def _document(
-    stack: str, names: Names, region: str, wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], *, changed: bool
+    stack: str, names: StackNames, region: str, wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], *, changed: bool
 ) -> dict[str, object]:  # fmt: skip
     rows = [
         {"name": one.name, "type": one.type, "values": list(one.values), "before": list(before.get(one.key, ()))}

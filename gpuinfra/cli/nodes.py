@@ -37,8 +37,8 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     with active_stack(stack, stacks) as active:
         try:
             polls = polled(active.resources)
-            found, expected = found_in(polls, active.resources)
-            judged = judge_all(found, lambda one: expected[one.instance_id])
+            evidence, expected = found_in(polls, active.resources)
+            judged = judge_all(evidence, lambda one: expected[one.instance_id])
             drift = of_nodes(judged, (), commands_of(stack, stacks))
             shown = rows(polls, drift, node_prices(plan_of(stack)))
         except PortUnavailable as problem:

@@ -19,7 +19,7 @@ SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class HostTarget:
     """The hosts that a command operates on, and how the command connects to them."""
 
     stack: str | None
@@ -32,7 +32,7 @@ class Target:
     timeout_s: float = 0.0
 
 
-TARGET = [one.name for one in fields(Target)]
+TARGET = [one.name for one in fields(HostTarget)]
 
 
 class RemoteCommand(click.Command):
@@ -64,7 +64,7 @@ def some(names: list[str]) -> str:
 
 
 def stack_choice(command: Any) -> Any:
-    """Add `--rehearsal` and `--folder`. With `ssh_options`, both become part of the `Target`."""
+    """Add `--rehearsal` and `--folder`. With `ssh_options`, both become part of the `HostTarget`."""
     return _with(
         command,
         click.option("--rehearsal", is_flag=True, help="Use the stand-in nodes of STACK's rehearsal."),
@@ -94,7 +94,7 @@ folder_option = click.option(
 def ssh_options(*, pool: str = "Use only the hosts in this pool.", timeout_s: int | None = None) -> Any:
     """Add `--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
 
-    Together with the argument STACK and `stack_choice`, they are passed to the command as one `Target`.
+    Together with the argument STACK and `stack_choice`, they are passed to the command as one `HostTarget`.
     """
     options = [
         click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/guides/remote.md) "
@@ -115,7 +115,7 @@ def ssh_options(*, pool: str = "Use only the hosts in this pool.", timeout_s: in
     def collected(function: Callable[..., int]) -> Any:
         @functools.wraps(function)
         def command(**given: Any) -> int:
-            target = Target(stacks=stacks_of(given), **{name: given.pop(name) for name in TARGET if name in given})
+            target = HostTarget(stacks=stacks_of(given), **{name: given.pop(name) for name in TARGET if name in given})
             return function(target, **given)
 
         return _with(command, *options)

@@ -13,13 +13,13 @@ import click
 
 from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli.expectations import for_hosts
-from gpuinfra.cli.options import Target, expectation_option, ssh_options
+from gpuinfra.cli.options import HostTarget, expectation_option, ssh_options
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 
 if TYPE_CHECKING:
     from gpuinfra.node.pairs import PairResult
     from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.fleet import Outcome
+    from gpuinfra.remote.fleet import HostOutcome
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.verification.rounds import NodeResult
 
@@ -38,7 +38,7 @@ Task = Callable[["Host"], dict[str, Any]]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @expectation_option
 @ssh_options()
-def command(target: Target, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
+def command(target: HostTarget, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
     """Measure pairs of nodes over the fabric to find a slow node.
 
     The two nodes in each pair run an NCCL all-reduce. The nodes of a slow pair are then paired with other nodes until the slow node, or the slow
@@ -79,7 +79,7 @@ def measure_pairs(
     """Measure until the verdict is final. `options` are passed to the node program. Raises `KeyboardInterrupt`."""
     from gpuinfra.node.pairs import verdict
     from gpuinfra.remote.deliver import call_agent
-    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.fleet import HostFleet
     from gpuinfra.remote.pair import PairTest, assignments
     from gpuinfra.report import pairs_text
     from gpuinfra.verification import rounds
@@ -88,10 +88,12 @@ def measure_pairs(
     titles = {host.name: host.title for host in hosts.hosts}
     speeds: dict[tuple[str, str], float | None] = {}
 
-    def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
+    def run_on(
+        names: Iterable[str], task: Callable[[Connector], Task], **more: Any
+    ) -> list[HostOutcome[dict[str, Any]]]:
         """Run a task on several hosts in parallel, over new connections."""
         with connector_to(hosts, known_hosts) as connector:
-            ended = Fleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
+            ended = HostFleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
         if ended.interrupted:
             raise KeyboardInterrupt
         return ended.outcomes
@@ -107,7 +109,7 @@ def measure_pairs(
         return task
 
     def measure(pairs: list[tuple[str, str]]) -> list[PairResult]:
-        found = []
+        results = []
         at_once = parallel // 2
         for start in range(0, len(pairs), at_once):
             now = pairs[start : start + at_once]
@@ -118,12 +120,14 @@ def measure_pairs(
             )
             by_node = _results(outcomes)
             for pair in now:
-                one = rounds.pair_result(pair, by_node, expected)
+                result = rounds.pair_result(pair, by_node, expected)
                 speeds[pair] = rounds.speed_of(by_node[pair[0]])
                 speed = f"{speeds[pair]} GB/s" if speeds[pair] is not None else "no speed measured"
-                click.echo(f"{titles[pair[0]]} with {titles[pair[1]]}: {speed if one.good else one.reason}", err=True)
-                found.append(one)
-        return found
+                click.echo(
+                    f"{titles[pair[0]]} with {titles[pair[1]]}: {speed if result.good else result.reason}", err=True
+                )
+                results.append(result)
+        return results
 
     reached = run_on(by_name, agent("status"), parallel=parallel)
     absent = {one.host.name: one.problem.reason for one in reached if one.problem}
@@ -139,21 +143,19 @@ def measure_pairs(
     return 0 if document["verified"] else 1
 
 
-def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResult]:
+def _results(outcomes: Iterable[HostOutcome[dict[str, Any]]]) -> dict[str, NodeResult]:
     """Return the result of each host."""
     from gpuinfra.base.safe_text import one_line
     from gpuinfra.verification.rounds import NodeResult
 
     results = {}
-    for one in outcomes:
-        answer = one.value or {}
+    for result in outcomes:
+        answer = result.value or {}
         last = (str(answer.get("output") or "").strip().splitlines() or [""])[-1]
-        problem = one.problem.reason if one.problem else ""
+        problem = result.problem.reason if result.problem else ""
         if not problem and answer.get("exit") != 0:
-            problem = (
-                f"{one.host.title}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node program printed nothing'}"
-            )
-        results[one.host.name] = NodeResult(
+            problem = f"{result.host.title}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node program printed nothing'}"
+        results[result.host.name] = NodeResult(
             result=str(answer.get("result") or ""), exit=answer.get("exit"), problem=problem
         )
     return results

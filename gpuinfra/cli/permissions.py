@@ -30,14 +30,14 @@ def command(stack: str, read_only: bool, as_json: bool) -> int:
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    found = cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day), read_only=read_only)
+    permissions = cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day), read_only=read_only)
     if as_json:
-        click.echo(json.dumps(found.as_dict(loaded.name), indent=2))
+        click.echo(json.dumps(permissions.as_dict(loaded.name), indent=2))
         return 0
-    documents = found.documents[0] if len(found.documents) == 1 else list(found.documents)
+    documents = permissions.documents[0] if len(permissions.documents) == 1 else list(permissions.documents)
     click.echo(json.dumps(documents, indent=2))
-    many = f" in {len(found.documents)} documents" if len(found.documents) > 1 else ""
-    click.echo(f"{loaded.name}: {len(found.needs)} actions{many}; `--json` adds the reason for each", err=True)
-    for note in found.notes:
+    many = f" in {len(permissions.documents)} documents" if len(permissions.documents) > 1 else ""
+    click.echo(f"{loaded.name}: {len(permissions.needs)} actions{many}; `--json` adds the reason for each", err=True)
+    for note in permissions.notes:
         click.echo(f"note: {note}", err=True)
     return 0

@@ -21,7 +21,7 @@ from gpuinfra.cli.options import FILE
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.clouds.preflight import PreflightRows
     from gpuinfra.cost.file import PriceFile
     from gpuinfra.report.plan_diff import PlanDiff
 
@@ -145,8 +145,8 @@ def _diff(
     elif markdown:
         click.echo(plan_diff_text.markdown(diff))
     else:
-        for title, found in (("new", diff.appeared), ("resolved", diff.resolved)):
-            for finding in found:
+        for title, findings in (("new", diff.appeared), ("resolved", diff.resolved)):
+            for finding in findings:
                 click.echo(f"{title}: {colored(finding)}", err=True)
         click.echo(plan_diff_text.text(diff))
     return 0 if diff.ok else 1
@@ -198,13 +198,13 @@ def compared(
         return replace(diff, reason=str(problem))
 
 
-def _live(path: Path) -> Answers:
+def _live(path: Path) -> PreflightRows:
     """Check in the account and the state backend whether the plan of a stack file can be deployed."""
-    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.clouds.preflight import PreflightRows
     from gpuinfra.doctor.run import live_rows
     from gpuinfra.spec.load import read_stack
 
-    return Answers(rows=tuple(live_rows(read_stack(path))))
+    return PreflightRows(rows=tuple(live_rows(read_stack(path))))
 
 
 def colored(finding: Finding) -> str:

@@ -71,12 +71,12 @@ def _update(files: Sequence[str], region: str | None, output: Path | None) -> in
     from gpuinfra.cost.public import read_public, text
 
     day = today()
-    found = [read_public(Path(file), day) for file in files]
-    count = sum(region in (None, price.region) for file in found for price in file.prices)
+    files_read = [read_public(Path(file), day) for file in files]
+    count = sum(region in (None, price.region) for file in files_read for price in file.prices)
     if not count:
         raise click.UsageError(f"the files contain no price in {region}; set --region to a region in the files")
-    write_file(output, text(found, region), "--output")
-    click.echo(f"{output}: {count} prices from {'; '.join(dict.fromkeys(file.source for file in found))}")
+    write_file(output, text(files_read, region), "--output")
+    click.echo(f"{output}: {count} prices from {'; '.join(dict.fromkeys(file.source for file in files_read))}")
     return 0
 
 
@@ -85,17 +85,19 @@ def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
     from gpuinfra.base.registry import CLOUDS
     from gpuinfra.plan.profile import profile_of
 
-    known = {record.name.lower(): (cloud, record) for cloud in CLOUDS for record in profile_of(cloud).machines.values()}
-    wrong = [name for name in names if name.lower() not in known]
+    records = {
+        record.name.lower(): (cloud, record) for cloud in CLOUDS for record in profile_of(cloud).machines.values()
+    }
+    wrong = [name for name in names if name.lower() not in records]
     if not wrong:
-        return [known[name.lower()] for name in names]
+        return [records[name.lower()] for name in names]
     problem = _stack_problem(names[0])
     if len(names) == 1 and not problem:
         return []
     from gpuinfra.plan.machines import similar
     from gpuinfra.spec.shown import shown
 
-    near = similar(wrong[0], {record.name: record for _, record in known.values()})
+    near = similar(wrong[0], {record.name: record for _, record in records.values()})
     if near is None and len(names) == 1:
         raise click.UsageError(f"{problem}; or specify a machine type, which `gpuinfra catalog` lists")
     hint = f"did you mean {near}?" if near else "specify one stack, or one or more machine types"

@@ -20,11 +20,11 @@ from gpuinfra.cli.stack_context import readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, exported
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.region.readiness import Line
+    from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.plan.model import Plan
     from gpuinfra.plan.recovery_model import RecoveryPlan
-    from gpuinfra.region.readiness import Second
+    from gpuinfra.region.readiness import DeclaredSecond
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -45,8 +45,8 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     from gpuinfra.clouds.region.readiness import FAIL, UNREAD
     from gpuinfra.report import ready_text
 
-    with opened(declared(stack), stacks) as found:
-        name, region, lines = found.loaded.name, found.recovery.region, found.ask()
+    with opened(declared(stack), stacks) as paired:
+        name, region, lines = paired.loaded.name, paired.recovery.region, paired.ask()
     if as_json:
         document = {**ready_text.document(name, region, lines), **stacks.marks}
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
@@ -76,9 +76,9 @@ class Paired(Declared):
 
     project: Path
     """The folder of the Pulumi project, which also contains the stacks of the second region."""
-    second: Second
+    second: DeclaredSecond
     resources: Resources
-    ask: Callable[[], tuple[Line, ...]]
+    ask: Callable[[], tuple[ReadinessLine, ...]]
     """Reads the cloud and returns the lines."""
 
 
@@ -109,7 +109,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends."""
     from gpuinfra.base.day import today
     from gpuinfra.clouds.region import dns
-    from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, of_preflight
+    from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, ReadinessQuestion, of_preflight
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.region.clone.replicas import image_lines, replicas_of
     from gpuinfra.region.readiness import data, deployed_role, not_read, of_cloud, of_names, second_of
@@ -123,7 +123,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     with readable_stack(stack, stacks, nodes=False) as resources:
         replicas = replicas_of(resources)
         second = second_of(loaded, project_name(loaded.path), day, os.environ, stacks.backend(stack), replicas.images)
-        question = Question(
+        question = ReadinessQuestion(
             region=plan.region,
             recovery=given.recovery,
             rpo_minutes=recovery.rpo_minutes,
@@ -135,7 +135,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             verdicts=lambda: verdicts(resources),
         )
 
-        def ask() -> tuple[Line, ...]:
+        def ask() -> tuple[ReadinessLine, ...]:
             live = [
                 second.copied(loaded, line)
                 for one in second.files

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gpuinfra.base.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.preflight import Question
-    from gpuinfra.engine.entries import Entry
+    from gpuinfra.clouds.preflight import PreflightQuestion
+    from gpuinfra.engine.entries import CacheEntry
     from gpuinfra.report.plan_diff import ResourceChange
     from gpuinfra.spec.load import LoadedStack
 
@@ -58,7 +58,7 @@ class Rehearsals(Protocol):
         """Open a rehearsed stack and return the resources in its state. Its cloud and, with `nodes`, its nodes run until the context is closed."""
         ...
 
-    def entries(self, folder: Path) -> Iterator[Entry]:
+    def entries(self, folder: Path) -> Iterator[CacheEntry]:
         """Yield the rehearsals in a folder."""
         ...
 
@@ -66,11 +66,11 @@ class Rehearsals(Protocol):
         """Return the bytes of the rehearsals in a folder."""
         ...
 
-    def remove(self, entry: Entry) -> bool:
+    def remove(self, entry: CacheEntry) -> bool:
         """Remove a rehearsal. Return False if it is in use."""
         ...
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[PreflightQuestion]:
         """Yield what stand-in nodes require on this machine."""
         ...
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuinfra.cli.stack_context import ActiveStack
     from gpuinfra.clouds.vendor import Vendor
     from gpuinfra.plan.model import Plan
-    from gpuinfra.verification.replacement import Replaced, Replacement, Target
+    from gpuinfra.verification.replacement import Replaced, Replacement, ReplacementTarget
 
 SCHEMA = "gpuinfra.replace/1"
 
@@ -77,22 +77,22 @@ def command(
         if stacks.notice:
             click.echo(stacks.notice, err=as_json)
         try:
-            found = targets(polled(active.resources), nodes)
+            chosen = targets(polled(active.resources), nodes)
         except PortUnavailable as problem:
             raise DeploymentError(f"the nodes of {stack} cannot be read: {problem}") from None
-        replacement = Replacement(nodes=[Replaced(target=one) for one in found])
+        replacement = Replacement(nodes=[Replaced(target=one) for one in chosen])
         if dry_run:
             return _show(short, folder, replacement, vendor, wait=not no_wait, as_json=as_json, stacks=stacks)
-        for one in found:
-            files = write_report(folder, f"{as_argument(stack)}{stacks.options}", plan.region, one, vendor)
+        for target in chosen:
+            files = write_report(folder, f"{as_argument(stack)}{stacks.options}", plan.region, target, vendor)
             click.echo(
-                f"{one.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report",
+                f"{target.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report",
                 err=as_json,
             )
         if report_only:
             return _end(short, folder, replacement, "reported", as_json=as_json, stacks=stacks)
         if not yes:
-            _confirm(found, vendor)
+            _confirm(chosen, vendor)
         _drain(active, plan, replacement, direct, err=as_json)
         _request(replacement, err=as_json)
         if no_wait:
@@ -115,7 +115,7 @@ def _refuse_unused(*, report_only: bool, dry_run: bool, no_wait: bool, yes: bool
             raise UsageError(f"{option} has no effect with {alone}; omit {option}")
 
 
-def _steps(folder: Path, target: Target, vendor: Vendor, *, wait: bool) -> list[str]:
+def _steps(folder: Path, target: ReplacementTarget, vendor: Vendor, *, wait: bool) -> list[str]:
     steps = [
         f"write the evidence and the report for the provider to {folder / target.node.label}",
         "stop the jobs on the node",
@@ -127,24 +127,24 @@ def _steps(folder: Path, target: Target, vendor: Vendor, *, wait: bool) -> list[
 def _show(short: str, folder: Path, replacement: Replacement, vendor: Vendor, *, wait: bool, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
     if as_json:
         return _end(short, folder, replacement, "planned", as_json=True, stacks=stacks)
-    for one in replacement.nodes:
-        click.echo(_described(one.target))
-        for number, step in enumerate(_steps(folder, one.target, vendor, wait=wait), 1):
+    for node in replacement.nodes:
+        click.echo(_described(node.target))
+        for number, step in enumerate(_steps(folder, node.target, vendor, wait=wait), 1):
             click.echo(f"  {number}. {step}")
     return 0
 
 
-def _described(target: Target) -> str:
+def _described(target: ReplacementTarget) -> str:
     node = target.node
     reason = f": {node.reason}" if node.reason else ""
     return f"{target.title}, {node.machine} in {node.zone or node.group}, {node.outcome}{reason}"
 
 
-def _confirm(found: Sequence[Target], vendor: Vendor) -> None:
+def _confirm(chosen: Sequence[ReplacementTarget], vendor: Vendor) -> None:
     if not sys.stdin.isatty():
         raise UsageError("a replacement requires confirmation, but stdin is not a terminal; add --yes")
-    for one in found:
-        click.echo(_described(one), err=True)
+    for target in chosen:
+        click.echo(_described(target), err=True)
     click.echo(f"For each node: stop its jobs, then {vendor.ACTION}. Data on local disks is lost.", err=True)
     click.confirm("Replace these nodes?", abort=True, err=True)
 
@@ -152,24 +152,24 @@ def _confirm(found: Sequence[Target], vendor: Vendor) -> None:
 def _drain(active: ActiveStack, plan: Plan, replacement: Replacement, direct: bool, *, err: bool) -> None:
     """Stop the jobs on each node. A node that cannot be reached is replaced anyway, because its replacement also ends its jobs."""
     results = active.stop_jobs(plan, direct, [one.target.node.instance_id for one in replacement.nodes])
-    for one in replacement.nodes:
-        result = results[one.target.node.instance_id]
-        one.drain = result.text if result.done else f"{result.text}; they end when the node is replaced"
-        click.echo(f"{one.target.title}: {one.drain}", err=err)
+    for node in replacement.nodes:
+        result = results[node.target.node.instance_id]
+        node.drain = result.text if result.done else f"{result.text}; they end when the node is replaced"
+        click.echo(f"{node.target.title}: {node.drain}", err=err)
 
 
 def _request(replacement: Replacement, *, err: bool) -> None:
     from gpuinfra.handover.ports import PortUnavailable
 
     done: list[str] = []
-    for one in replacement.nodes:
+    for node in replacement.nodes:
         try:
-            one.target.poll.gatherer.replace(one.target.node)
+            node.target.poll.gatherer.replace(node.target.node)
         except PortUnavailable as problem:
             before = f"; already requested: {', '.join(done)}" if done else ""
-            raise DeploymentError(f"{one.target.title} cannot be replaced: {problem}{before}") from None
-        done.append(one.target.title)
-        click.echo(f"{one.target.title}: replacement requested", err=err)
+            raise DeploymentError(f"{node.target.title} cannot be replaced: {problem}{before}") from None
+        done.append(node.target.title)
+        click.echo(f"{node.target.title}: replacement requested", err=err)
 
 
 def _wait(
@@ -187,11 +187,11 @@ def _wait(
 
     wait(replacement, limit_s, lambda line: click.echo(line, err=as_json))
     problems = list(findings(replacement, vendor, region))
-    for one in replacement.nodes:
-        if one.ok and one.new:
-            click.echo(f"{one.target.title} is replaced by {titled(one.new.label, one.new.instance_id)}, which is verified", err=as_json)  # fmt: skip
-            if one.same_host is None:
-                click.echo(f"the GPU UUIDs of {one.target.title} are unknown, so the hosts were not compared", err=as_json)  # fmt: skip
+    for node in replacement.nodes:
+        if node.ok and node.new:
+            click.echo(f"{node.target.title} is replaced by {titled(node.new.label, node.new.instance_id)}, which is verified", err=as_json)  # fmt: skip
+            if node.same_host is None:
+                click.echo(f"the GPU UUIDs of {node.target.title} are unknown, so the hosts were not compared", err=as_json)  # fmt: skip
     if any(one.new and one.new.instance_id != one.target.node.instance_id for one in replacement.nodes):
         click.echo(f"to use the replacements in `gpuinfra ssh` and `run`, run: {stacks.to_restore(stack)}", err=as_json)  # fmt: skip
     _end(short_name(stack), folder, replacement, "replaced", as_json=as_json, stacks=stacks)
@@ -214,10 +214,10 @@ def _end(short: str, folder: Path, replacement: Replacement, status: str, *, as_
     return 0
 
 
-def _entry(one: Replaced) -> dict[str, Any]:
+def _entry(replaced: Replaced) -> dict[str, Any]:
     from gpuinfra.verification.replacement import uuids
 
-    old, new = one.target.node, one.new
+    old, new = replaced.target.node, replaced.new
     return {
         "label": old.label,
         "instance_id": old.instance_id,
@@ -226,7 +226,7 @@ def _entry(one: Replaced) -> dict[str, Any]:
         "outcome": old.outcome,
         "reason": old.reason,
         "gpu_uuids": sorted(uuids(old)),
-        "jobs": one.drain or None,
+        "jobs": replaced.drain or None,
         "replacement": None
         if new is None
         else {
@@ -235,6 +235,6 @@ def _entry(one: Replaced) -> dict[str, Any]:
             "outcome": new.outcome,
             "reason": new.reason,
             "gpu_uuids": sorted(uuids(new)),
-            "same_host": one.same_host,
+            "same_host": replaced.same_host,
         },
     }

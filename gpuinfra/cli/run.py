@@ -11,14 +11,14 @@ import click
 from click.core import ParameterSource
 
 from gpuinfra.base.errors import INTERRUPTED, UsageError
-from gpuinfra.cli.options import RemoteCommand, Target, some, ssh_options, stack_choice
+from gpuinfra.cli.options import HostTarget, RemoteCommand, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuinfra.remote.connection import CommandResult
-    from gpuinfra.remote.fleet import FleetResult, Outcome
+    from gpuinfra.remote.fleet import FleetResult, HostOutcome
     from gpuinfra.remote.hosts import Host, Hosts
 
 SCHEMA = "gpuinfra.run/1"
@@ -60,7 +60,7 @@ SHOWN_LINES = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_choice
 def command(
-    target: Target,
+    target: HostTarget,
     words: tuple[str, ...],
     nodes: int | None,
     per_gpu: bool,
@@ -111,9 +111,9 @@ def _refuse_unused(job: bool) -> None:
             raise UsageError(f"{option} has no effect {'with' if job else 'without'} -N; omit {option}")
 
 
-def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[CommandResult]:
-    from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.problem import HostProblem, Kind
+def _run(target: HostTarget, hosts: Hosts, words: Sequence[str]) -> FleetResult[CommandResult]:
+    from gpuinfra.remote.fleet import HostFleet
+    from gpuinfra.remote.problem import HostProblem, ProblemKind
 
     text = words[0] if len(words) == 1 else shlex.join(words)
 
@@ -124,13 +124,13 @@ def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[Comm
                 return connection.run(line, limit_s=target.timeout_s)
             except HostProblem as problem:
                 # The connection was open, so the command may have started. The kind STEP is not retried.
-                raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
+                raise HostProblem(ProblemKind.STEP, problem.reason, problem.hint) from None
 
     with connector_to(hosts, target.known_hosts) as connector:
-        return Fleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
+        return HostFleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
 
 
-def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:
+def _entry(outcome: HostOutcome[CommandResult]) -> dict[str, Any]:
     answer, problem = outcome.value, outcome.problem
     return {
         "name": outcome.host.name,
@@ -145,7 +145,7 @@ def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:
     }
 
 
-def _print(outcomes: list[Outcome[CommandResult]]) -> None:
+def _print(outcomes: list[HostOutcome[CommandResult]]) -> None:
     from gpuinfra.base.safe_text import printable
 
     groups: dict[tuple[int, bytes], list[str]] = {}

@@ -16,14 +16,14 @@ from gpuinfra.cli.stacks import Stacks, as_argument, short_name
 from gpuinfra.inventory import handovers_of
 
 if TYPE_CHECKING:
-    from gpuinfra.cli.options import Target
+    from gpuinfra.cli.options import HostTarget
     from gpuinfra.inventory import Node
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.drain import JobStop
     from gpuinfra.remote.hosts import Host, Hosts
-    from gpuinfra.verification.drift import Commands, Difference
-    from gpuinfra.verification.read import Found
+    from gpuinfra.verification.drift import Difference, FixCommands
+    from gpuinfra.verification.read import FoundEvidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class ActiveStack:
 
         return nodes_of(self.resources)
 
-    def found(self) -> tuple[Found, dict[str, Mapping[str, Any]]]:
+    def found(self) -> tuple[FoundEvidence, dict[str, Mapping[str, Any]]]:
         """Return the stack's evidence and the expectation for each node. See `gpuinfra.verification.store`."""
         from gpuinfra.handover.ports import PortUnavailable
         from gpuinfra.verification.store import found_of
@@ -109,7 +109,7 @@ def _declares_no_pools(name: str) -> bool:
 
 
 @contextmanager
-def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
+def hosts_for(target: HostTarget, *, announce: bool = True) -> Iterator[Hosts]:
     """Open the hosts in a hosts file or the nodes of a stack for a `with` block. Prints the notice of `Stacks`."""
     if target.hosts_file is not None:
         from gpuinfra.remote.hosts import read_hosts
@@ -139,12 +139,12 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
         connector.close()
 
 
-def commands_of(name: str, stacks: Stacks) -> Commands:
+def commands_of(name: str, stacks: Stacks) -> FixCommands:
     """Return the commands that fix differences of a stack."""
-    from gpuinfra.verification.drift import Commands
+    from gpuinfra.verification.drift import FixCommands
 
     stack = as_argument(name).replace("{", "{{").replace("}", "}}")
-    return Commands(
+    return FixCommands(
         restore=stacks.to_restore(name),
         on_node=f"gpuinfra ssh{stacks.options} {stack} {{node}} '{{command}}'",
     )

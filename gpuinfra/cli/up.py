@@ -19,13 +19,13 @@ from gpuinfra.cli.plan import colored
 from gpuinfra.cli.stacks import NoStack, as_argument, exported, project_of, short_name
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.clouds.preflight import PreflightRows
     from gpuinfra.cost.file import PriceFile
     from gpuinfra.cost.model import Cost
     from gpuinfra.plan.model import Plan
     from gpuinfra.report.plan_json import PlanReport
     from gpuinfra.search.failure import Failed
-    from gpuinfra.search.journal import Journal
+    from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import Search
     from gpuinfra.spec.load import LoadedStack
 
@@ -68,15 +68,15 @@ def command(
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
-    from gpuinfra.engine.locked import Locked
+    from gpuinfra.engine.locked import StateLocked
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
-    from gpuinfra.search.journal import Journal
+    from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.placements import check_editable, read
     from gpuinfra.search.run import log, run
     from gpuinfra.spec.load import read_stack
 
     declared, project = _stack(stack)
-    journal = Journal(declared.path)
+    journal = SearchJournal(declared.path)
     try:
         declared = _start(journal, declared, resume=resume)
         original = journal.original if resume and journal.original is not None else read(declared.path)
@@ -113,7 +113,9 @@ def command(
             ) from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
         # If another run holds the lock of the stack, nothing was changed.
-        failed = _failed(declared, project, journal, limit) if problem and not isinstance(problem, Locked) else None
+        failed = (
+            _failed(declared, project, journal, limit) if problem and not isinstance(problem, StateLocked) else None
+        )
         if failed:
             try:
                 failed.act()
@@ -140,7 +142,7 @@ class Limit:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], *, asks: bool) -> Limit:
-        """Return the limit of `Journal.options`. Raises `UsageError` if it is not a number, `GpuinfraError` if the price file is invalid."""
+        """Return the limit of `SearchJournal.options`. Raises `UsageError` if it is not a number, `GpuinfraError` if the price file is invalid."""
         from gpuinfra.cost.file import load
 
         usd, prices = options.get("max_usd_per_hour"), options.get("prices")
@@ -178,7 +180,7 @@ class Asked:
 
     reports: Mapping[str, PlanReport]
     """Findings and price, keyed by placement name. The first entry is the declared placement."""
-    live: Answers
+    live: PreflightRows
     limit: Limit
 
 
@@ -193,29 +195,29 @@ def _stack(stack: str) -> tuple[LoadedStack, Path]:
         raise UsageError(
             f"{path} is not in a Pulumi project; run `gpuinfra init` to create a project, and copy the file to it"
         )
-    found = read_stack(path)
-    if not found.route:
+    loaded = read_stack(path)
+    if not loaded.route:
         raise UsageError(
             f"{path} contains only a declaration, which the engine cannot read; put the declaration in `config` under `gpuinfra:cluster`"
         )
-    return found, project
+    return loaded, project
 
 
-def _start(journal: Journal, found: LoadedStack, *, resume: bool) -> LoadedStack:
+def _start(journal: SearchJournal, loaded_stack: LoadedStack, *, resume: bool) -> LoadedStack:
     """Check that the journal and `--resume` fit, and return the stack as declared before the search."""
     from gpuinfra.spec.document import parse
     from gpuinfra.spec.load import stack_in
 
     if resume and not journal.unfinished:
-        raise UsageError(f"no `gpuinfra up` of {found.name} was interrupted on this machine; omit --resume")
+        raise UsageError(f"no `gpuinfra up` of {loaded_stack.name} was interrupted on this machine; omit --resume")
     if journal.unfinished and not resume:
         raise UsageError(
-            f"a `gpuinfra up` of {found.name} that began at {journal.began} was interrupted; add --resume to continue the run, "
+            f"a `gpuinfra up` of {loaded_stack.name} that began at {journal.began} was interrupted; add --resume to continue the run, "
             f"or remove {journal.path} to start again with the current stack file"
         )
     if journal.original is None or not resume:
-        return found
-    return stack_in(parse(journal.original, found.path.name), found.path)
+        return loaded_stack
+    return stack_in(parse(journal.original, loaded_stack.path.name), loaded_stack.path)
 
 
 def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool, resume: bool) -> Asked:
@@ -223,7 +225,7 @@ def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool
 
     Raises `SpecError` for errors, and `DeploymentError` if a new run is over the price limit.
     """
-    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.clouds.preflight import PreflightRows
     from gpuinfra.doctor.run import live_rows
     from gpuinfra.report.plan_text import total
 
@@ -237,7 +239,7 @@ def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool
         )
     for finding in first.findings:
         click.echo(colored(finding), err=True)
-    live = Answers(rows=tuple(live_rows(declared)))
+    live = PreflightRows(rows=tuple(live_rows(declared)))
     click.echo("\n".join(live.lines()), err=True)
     click.echo("", err=True)
     for place, report in reports.items():
@@ -265,7 +267,7 @@ def _confirm() -> None:
     click.confirm("Deploy at this price?", abort=True, err=True)
 
 
-def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit, *, searches: bool) -> Search:
+def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit, *, searches: bool) -> Search:
     from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import remove, up
@@ -323,7 +325,7 @@ def _running(declared: LoadedStack, project: Path) -> list[str] | None:
         return None
 
 
-def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit) -> Failed:
+def _failed(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit) -> Failed:
     """Print the hourly price of each choice of `handover.on_failure`, and return what was chosen."""
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import destroy, up
@@ -356,7 +358,7 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
 def _print(
     declared: LoadedStack,
     asked: Asked,
-    journal: Journal | None,
+    journal: SearchJournal | None,
     *,
     as_json: bool,
     problem: DeploymentError | None = None,

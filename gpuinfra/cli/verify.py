@@ -45,5 +45,5 @@ def command(stack: str | None, evidence: Path | None, expectation: Path | None, 
         raise UsageError("no evidence is specified; specify STACK or --evidence DIR")
     with active_stack(stack, stacks) as active:
         found, deployed = active.found()
-    one = from_file(expectation) if expectation else None
-    return publish(found, lambda node: one or deployed[node.instance_id], title, stacks=stacks, **output)
+    expected = from_file(expectation) if expectation else None
+    return publish(found, lambda node: expected or deployed[node.instance_id], title, stacks=stacks, **output)

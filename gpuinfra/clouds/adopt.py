@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.plan.planned import Found
+from gpuinfra.plan.planned import RetainedResource
 
 Key = tuple[str, str]
 """Type and logical name of a resource, which identify it within a stack."""
@@ -31,11 +31,11 @@ class Retained:
     """ID that the engine uses to import the resource."""
 
 
-def retained(found: Iterable[Found[Any]]) -> list[Retained]:
+def retained(resources: Iterable[RetainedResource[Any]]) -> list[Retained]:
     """Convert the results of a cloud's `adopt` module to rows for `import_file`."""
     return [
         Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
-        for one in found
+        for one in resources
     ]
 
 
@@ -59,18 +59,21 @@ def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = 
     known = state or {}
     table: dict[str, str] = {}
     rows: dict[Key, dict[str, Any]] = {}
-    for one in retained:
-        key = (one.type, one.name)
+    for resource in retained:
+        key = (resource.type, resource.name)
         if key in known:
             continue
         parent = ""
-        for above in one.parents:
+        for above in resource.parents:
             if above in known:
                 table[_tag(above)] = known[above]
             elif above not in rows:
                 rows[above] = _row(above, parent) | {"component": True}
             parent = _tag(above)
-        rows[key] = _row(key, parent) | {"id": one.id, "version": version(f"pulumi-{one.type.partition(':')[0]}")}
+        rows[key] = _row(key, parent) | {
+            "id": resource.id,
+            "version": version(f"pulumi-{resource.type.partition(':')[0]}"),
+        }
     return {"nameTable": table, "resources": list(rows.values())}
 
 

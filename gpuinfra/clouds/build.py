@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pulumi
 
 from gpuinfra.base import naming
-from gpuinfra.clouds.existing import Existing, Layer, Used, joined, outputs, references
+from gpuinfra.clouds.existing import ExistingBase, Layer, UsedResources, joined, outputs, references
 from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.node_pool import BaseNodePool
 from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
@@ -25,14 +25,14 @@ SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundationRefs:
+class FoundationOutputs:
     """References from the foundation to the layers above it. Clouds add their own fields. Each field is a stack output."""
 
     evidence_bucket: pulumi.Input[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteRefs:
+class SiteOutputs:
     """References from the site to the cluster. Clouds add their own fields. Each field is a stack output."""
 
     subnet_ids: SubnetIds
@@ -48,14 +48,14 @@ class Pools:
     """Outputs of the cluster, in addition to its groups and the handover."""
 
 
-F = TypeVar("F", bound=FoundationRefs)
-S = TypeVar("S", bound=SiteRefs)
+F = TypeVar("F", bound=FoundationOutputs)
+S = TypeVar("S", bound=SiteOutputs)
 
 
 class ClusterBuilder(ABC, Generic[F, S]):
     """Interface that each cloud implements."""
 
-    existing_type: ClassVar[type[Existing]]
+    existing_type: ClassVar[type[ExistingBase]]
     """The cloud's class for existing resources that a program passes in."""
     scope_type: ClassVar[type[BaseScope]] = BaseScope
     ready_type: ClassVar[type[BaseNodesReady[Any]]]
@@ -114,7 +114,7 @@ def build(
     builder: type[ClusterBuilder[Any, Any]],
     parent: pulumi.Resource,
     plan: Plan,
-    existing: Existing | None,
+    existing: ExistingBase | None,
     *,
     foundation_stack: str | None,
     site_stack: str | None,
@@ -129,7 +129,7 @@ def build(
     below = Layer(name="foundation", stack=foundation_stack, refs=builder.foundation_refs)
     around = Layer(name="site", stack=site_stack, refs=builder.site_refs)
     known = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
-    used = Used(known)
+    used = UsedResources(known)
     cloud = builder(parent, plan, used)
     result = cloud.outputs()
     if "foundation" in plan.layers:
@@ -153,7 +153,7 @@ def build(
     return result
 
 
-def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
+def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationOutputs, site: SiteOutputs) -> dict[str, Any]:
     """Create the pools and wait for their nodes."""
     created = cloud.cluster(foundation, site)
     groups = {group.plan.name: group.group for pool in created.pools for group in pool.groups}
@@ -165,7 +165,7 @@ def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: Si
     return {"groups": groups, **created.outputs, **ready.outputs}
 
 
-def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
+def pool_args(pool: PoolPlan, foundation: FoundationOutputs, site: SiteOutputs) -> dict[str, Any]:
     """Return the pool arguments that are the same on all clouds."""
     return {
         "plan": pool,
@@ -174,7 +174,7 @@ def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs) -> dic
     }
 
 
-def _bundle_bucket(foundation: FoundationRefs, site: SiteRefs) -> pulumi.Input[str]:
+def _bundle_bucket(foundation: FoundationOutputs, site: SiteOutputs) -> pulumi.Input[str]:
     """Return the bucket for bundles. If the site replicates the bucket, the value resolves after the replication is set up, because clouds replicate
     only objects that are written later. A site in a different stack is already set up."""
     recovery = getattr(site, "recovery", None)
@@ -184,16 +184,16 @@ def _bundle_bucket(foundation: FoundationRefs, site: SiteRefs) -> pulumi.Input[s
     return pulumi.Output.all(foundation.evidence_bucket, replicas["evidence"]).apply(lambda found: str(found[0]))
 
 
-def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
+def site_subnet(site: SiteOutputs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
     """Return the ID of a subnet in the site. A different stack may have created the site for other machine types."""
 
-    def found(known: Mapping[str, Any]) -> Any:
-        if name not in known:
+    def found(subnets: Mapping[str, Any]) -> Any:
+        if name not in subnets:
             raise ValueError(
-                f"the site has no subnet {name}, which pool {pool.name} ({pool.machine}) needs; it has {', '.join(sorted(known))}; "
+                f"the site has no subnet {name}, which pool {pool.name} ({pool.machine}) needs; it has {', '.join(sorted(subnets))}; "
                 f"add network.machines: [{pool.machine}] to the site's declaration and run `pulumi up` on the site stack first"
             )
-        return known[name]
+        return subnets[name]
 
     if isinstance(site.subnet_ids, pulumi.Output):
         return site.subnet_ids.apply(found)
@@ -201,18 +201,19 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
     return found(site.subnet_ids)
 
 
-def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
+def site_bucket(site: SiteOutputs, file_system: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
     """Return a mounted bucket as declared, or the value of `key` in the entry of the bucket that the site created.
     A different stack may have created the site."""
-    if one.bucket != "auto":
-        return one.bucket or ""
+    if file_system.bucket != "auto":
+        return file_system.bucket or ""
 
-    def found(known: Sequence[Mapping[str, Any]]) -> Any:
-        for entry in known:
-            if (entry["kind"], entry["mount"]) == ("object", one.mount):
+    def found(buckets: Sequence[Mapping[str, Any]]) -> Any:
+        for entry in buckets:
+            if (entry["kind"], entry["mount"]) == ("object", file_system.mount):
                 return entry[key]
         raise ValueError(
-            f"the site created no bucket for {one.mount}; add the entry to `storage` in the site's declaration and run `pulumi up` on the site stack first"
+            f"the site created no bucket for {file_system.mount}; add the entry to `storage` in the site's declaration and run "
+            "`pulumi up` on the site stack first"
         )
 
     if isinstance(site.file_systems, pulumi.Output):

@@ -18,20 +18,20 @@ from gpuinfra.plan.profile import PlannedCloud
 if TYPE_CHECKING:
     from gpuinfra.catalog.records import TransferPrice
     from gpuinfra.clouds.build import ClusterBuilder
-    from gpuinfra.clouds.connections import Connection
+    from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
     from gpuinfra.clouds.offerings import Search
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.dns import CloudDns
     from gpuinfra.clouds.region.failover import Failback, Failover
-    from gpuinfra.clouds.region.readiness import Line, Question
+    from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
     from gpuinfra.clouds.region.second_region import SecondRegion
     from gpuinfra.clouds.timing import Timing
     from gpuinfra.clouds.vendor import Vendor
     from gpuinfra.handover.connect import CloudHandover, HandoverCloud, ServedFunction, ServedResource
     from gpuinfra.plan.model import Plan
-    from gpuinfra.plan.planned import Found, PlannedResource, ResourceKind
+    from gpuinfra.plan.planned import PlannedResource, ResourceKind, RetainedResource
     from gpuinfra.spec.rule import Rule
 
 
@@ -55,7 +55,7 @@ class Cloud(PlannedCloud):
         """The durations and the order of the resources, for the time in a plan."""
         return None
 
-    def connections(self, plan: Plan) -> Iterable[Connection]:
+    def connections(self, plan: Plan) -> Iterable[Traffic]:
         """Return the traffic of the nodes that the rules allow, for the diagram of a plan."""
         return ()
 
@@ -112,7 +112,7 @@ class Cloud(PlannedCloud):
         """The report for the provider, for `gpuinfra replace`."""
         raise UsageError(f"where.cloud is {self.profile.name}, for which gpuinfra has no report for the provider")
 
-    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[Found[Any]]:
+    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Any]]:
         """Return the retained resources that exist in the account, for `gpuinfra adopt`. `token` is the stack's `naming.stack_token`."""
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
 
@@ -136,7 +136,7 @@ class Cloud(PlannedCloud):
         """The DNS zones for `recovery.names`."""
         return None
 
-    def readiness(self, question: Question) -> Iterable[Line] | None:
+    def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine] | None:
         """Return what `gpuinfra ready` reads from the cloud."""
         return None
 

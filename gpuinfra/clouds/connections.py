@@ -17,7 +17,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
+class Traffic:
     """Traffic from one place to another: the nodes, the internet, a network, a file system or a service."""
 
     source: str
@@ -37,12 +37,12 @@ class Connection:
         return f"{self.protocol.upper()} {', '.join(self.ports)}".strip()
 
 
-def declared(network: NetworkPlan | None) -> Iterator[Connection]:
+def declared(network: NetworkPlan | None) -> Iterator[Traffic]:
     """Yield the connections from other networks that the declaration allows: SSH, and `access.ingress`."""
     if network is None:
         return
     for source in network.ssh_from:
-        yield Connection(source=source, target=NODES, protocol="tcp", ports=("22",))
+        yield Traffic(source=source, target=NODES, protocol="tcp", ports=("22",))
     for entry in network.ingress:
         for source in entry.sources:
-            yield Connection(source=source, target=NODES, protocol=entry.protocol, ports=entry.ports)
+            yield Traffic(source=source, target=NODES, protocol=entry.protocol, ports=entry.ports)

@@ -20,11 +20,11 @@ NO_OUTPUT = {"output": False}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Existing:
-    """Base class of each cloud's `Existing`. None means that the field is not passed in."""
+class ExistingBase:
+    """Base class of each cloud's `ExistingBase`. None means that the field is not passed in."""
 
 
-E = TypeVar("E", bound=Existing)
+E = TypeVar("E", bound=ExistingBase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +51,13 @@ def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | 
         if layer.stack not in stacks:
             stacks[layer.stack] = pulumi.StackReference(layer.stack, opts=opts)
         reference = stacks[layer.stack]
-        for one in _shared(layer.refs, existing):
-            if getattr(existing, one.name) is None and not one.metadata.get("program_only"):
-                found[one.name] = reference.get_output(one.name).apply(_read(one, layer.stack))
+        for field in _shared(layer.refs, existing):
+            if getattr(existing, field.name) is None and not field.metadata.get("program_only"):
+                found[field.name] = reference.get_output(field.name).apply(_read(field, layer.stack))
     return replace(existing, **found)
 
 
-def references(layer: Layer, existing: Existing) -> Any:
+def references(layer: Layer, existing: ExistingBase) -> Any:
     """Return the references of a layer that this stack does not create. Raises `ValueError` if one is missing."""
     values = {one.name: getattr(existing, one.name) for one in _shared(layer.refs, existing)}
     given = {name: value for name, value in values.items() if value is not None}
@@ -70,10 +70,10 @@ def references(layer: Layer, existing: Existing) -> Any:
     return layer.refs(**given)
 
 
-class Used:
+class UsedResources:
     """Existing resources, and the fields that were read from them."""
 
-    def __init__(self, existing: Existing) -> None:
+    def __init__(self, existing: ExistingBase) -> None:
         self._existing = existing
         self._names: set[str] = set()
 
@@ -85,7 +85,7 @@ class Used:
         """Record that a layer uses the references of existing resources."""
         self._names |= {one.name for one in _shared(layer.refs, self._existing)}
 
-    def check(self, given: Existing) -> None:
+    def check(self, given: ExistingBase) -> None:
         """Raise `ValueError` for a field that the program passed in and that no layer used."""
         passed = [one.name for one in fields(given) if getattr(given, one.name) is not None]
         if unused := [name for name in passed if name not in self._names]:
@@ -100,25 +100,25 @@ def outputs(refs: Any) -> dict[str, Any]:
     return {one.name: getattr(refs, one.name) for one in fields(refs) if one.metadata.get("output", True)}
 
 
-def _shared(refs: type[Any], existing: Existing) -> list[Field[Any]]:
+def _shared(refs: type[Any], existing: ExistingBase) -> list[Field[Any]]:
     """Return the references that can be passed in or read from a stack."""
     names = {one.name for one in fields(existing)}
     return [one for one in fields(refs) if one.name in names]
 
 
-def _required(one: Field[Any]) -> bool:
-    return one.default is MISSING and one.default_factory is MISSING
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
-def _read(one: Field[Any], stack: str) -> Callable[[Any], Any]:
+def _read(field: Field[Any], stack: str) -> Callable[[Any], Any]:
     """Return a function that reads one output of another stack. A missing output, for example after a failed `up`, raises an error without a traceback."""
 
-    def value(known: Any) -> Any:
-        if known is None and _required(one):
+    def value(output: Any) -> Any:
+        if output is None and _required(field):
             raise pulumi.RunError(
-                f"the stack {stack} has no output {one.name}: its last `pulumi up` failed, or it creates different layers; "
+                f"the stack {stack} has no output {field.name}: its last `pulumi up` failed, or it creates different layers; "
                 f"run `pulumi up --stack {stack.rpartition('/')[2]}`, then run `pulumi up` again for this stack"
             )
-        return one.default if known is None and one.default is not MISSING else known
+        return field.default if output is None and field.default is not MISSING else output
 
     return value

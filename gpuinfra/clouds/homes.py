@@ -24,19 +24,19 @@ def mounted(plan: FileSystemPlan, dns_name: pulumi.Input[str], mount_name: pulum
     return {"kind": plan.kind, "mount": plan.mount, "dns_name": dns_name, "mount_name": mount_name, **service}
 
 
-def for_nodes(cloud: str, pool: PoolPlan, found: FileSystems) -> FileSystems:
+def for_nodes(cloud: str, pool: PoolPlan, file_systems: FileSystems) -> FileSystems:
     """Return the file systems for `node.json` of a pool."""
-    if isinstance(found, pulumi.Output):
-        return found.apply(lambda known: _for_nodes(cloud, pool, known))
-    return _for_nodes(cloud, pool, found)
+    if isinstance(file_systems, pulumi.Output):
+        return file_systems.apply(lambda known: _for_nodes(cloud, pool, known))
+    return _for_nodes(cloud, pool, file_systems)
 
 
-def _for_nodes(cloud: str, pool: PoolPlan, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _for_nodes(cloud: str, pool: PoolPlan, homes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Replace the service of each home by how to mount it. The bundle contains this for the homes that the cluster declares, and nodes mount a home without
     it in the same way as the first declared home, so only other homes have the entry: user data does not change without need."""
     return [
         {**{key: value for key, value in one.items() if key != "service"}, **_setting(cloud, pool, one)}
-        for one in found or ()
+        for one in homes or ()
     ]
 
 

@@ -7,39 +7,39 @@ from dataclasses import replace
 
 from gpuinfra.base import naming
 from gpuinfra.plan.model import FileSystemPlan, Plan
-from gpuinfra.plan.planned import Instance
+from gpuinfra.plan.planned import PlannedInstance
 
 AUDIT = "audit records must be readable after the cluster is deleted"
 EVIDENCE = "the evidence of a node is needed long after the node is deleted"
 DATA = "holds data"
 
 
-def top(plan: Plan, **values: str) -> Instance:
+def top(plan: Plan, **values: str) -> PlannedInstance:
     """Return the instance of the cluster."""
-    return Instance(component=plan.name, parents=(("gpuinfra:index:GpuCluster", plan.name),), values=values)
+    return PlannedInstance(component=plan.name, parents=(("gpuinfra:index:GpuCluster", plan.name),), values=values)
 
 
-def inside(cloud: str, above: Instance, type_: str, part: str, **values: str) -> Instance:
+def inside(cloud: str, above: PlannedInstance, type_: str, part: str, **values: str) -> PlannedInstance:
     """Return the instance of a component nested in another component. It inherits the values of the outer instance, which `values` can override."""
     name = naming.logical(above.component, part)
     parents = (*above.parents, (f"gpuinfra:{cloud}:{type_}", name))
-    return Instance(component=name, parents=parents, values={**above.values, **values})
+    return PlannedInstance(component=name, parents=parents, values={**above.values, **values})
 
 
-def foundations(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
+def foundations(cloud: str, plan: Plan, **values: str) -> Iterator[PlannedInstance]:
     """Yield the foundation if this stack creates it."""
     if "foundation" in plan.layers:
         yield inside(cloud, top(plan, **values), "Foundation", "foundation")
 
 
-def audit_trails(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
+def audit_trails(cloud: str, plan: Plan, **values: str) -> Iterator[PlannedInstance]:
     """Yield the audit trail."""
     if plan.audit.trail:
         for above in foundations(cloud, plan):
             yield inside(cloud, above, "AuditTrail", "audit", **values)
 
 
-def keys(cloud: str, plan: Plan) -> Iterator[Instance]:
+def keys(cloud: str, plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the customer-managed keys for the audit trail and for data."""
     for above in audit_trails(cloud, plan):
         yield inside(cloud, above, "Key", "key", purpose="audit")
@@ -47,33 +47,33 @@ def keys(cloud: str, plan: Plan) -> Iterator[Instance]:
         yield inside(cloud, above, "Key", "data", purpose="data")
 
 
-def evidence(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
+def evidence(cloud: str, plan: Plan, **values: str) -> Iterator[PlannedInstance]:
     """Yield the evidence store."""
     for above in foundations(cloud, plan, **values):
         yield inside(cloud, above, "Evidence", "evidence")
 
 
-def second_regions(cloud: str, plan: Plan) -> Iterator[Instance]:
+def second_regions(cloud: str, plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the second region if the plan has one."""
     if plan.recovery:
         yield inside(cloud, top(plan, region=plan.recovery.region), "RegionClone", "recovery")
 
 
-def second_keys(cloud: str, plan: Plan, *purposes: str) -> Iterator[Instance]:
+def second_keys(cloud: str, plan: Plan, *purposes: str) -> Iterator[PlannedInstance]:
     """Yield the keys of the second region."""
     for above in second_regions(cloud, plan):
         for purpose in purposes:
             yield inside(cloud, above, "Key", purpose, purpose=purpose)
 
 
-def replicas(cloud: str, plan: Plan) -> Iterator[Instance]:
+def replicas(cloud: str, plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the replicated buckets, with the region of the replica."""
     for above in second_regions(cloud, plan):
         for replica in plan.recovery.replicas if plan.recovery else ():
             yield replace(above, values={**above.values, "purpose": replica.name})
 
 
-def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) -> Iterator[Instance]:
+def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) -> Iterator[PlannedInstance]:
     """Yield the replica buckets. `named` maps a bucket's purpose and its replica's region to the purpose in the replica's name."""
     for above in second_regions(cloud, plan):
         for replica in plan.recovery.replicas if plan.recovery else ():
@@ -81,32 +81,34 @@ def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) ->
             yield bucket(cloud, above, replica.name, named(replica.name, above.values["region"]), why)
 
 
-def alert_recipients(plan: Plan, alerts: Iterable[Instance]) -> Iterator[Instance]:
+def alert_recipients(plan: Plan, alerts: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
     """Yield the recipients of each replication alert."""
     for above in alerts:
         for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
             yield replace(above, values={**above.values, "index": index})
 
 
-def declared_roles(plan: Plan, nodes: Iterable[Instance]) -> Iterator[Instance]:
+def declared_roles(plan: Plan, nodes: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
     """Yield the roles that the declaration assigns to the node identity."""
     for instance in nodes:
-        for one in plan.roles.node_roles:
-            yield replace(instance, values={**instance.values, "role": one.name})
+        for node_role in plan.roles.node_roles:
+            yield replace(instance, values={**instance.values, "role": node_role.name})
 
 
-def budgets(plan: Plan) -> Iterator[Instance]:
+def budgets(plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the monthly budget."""
     if "foundation" in plan.layers and plan.budget:
-        yield Instance(component=naming.logical(plan.name, "foundation", "budget"))
+        yield PlannedInstance(component=naming.logical(plan.name, "foundation", "budget"))
 
 
-def bucket(cloud: str, above: Instance, part: str, purpose: str, why: str) -> Instance:
+def bucket(cloud: str, above: PlannedInstance, part: str, purpose: str, why: str) -> PlannedInstance:
     """Return a private bucket of a component. `why` is the reason for retaining it."""
     return inside(cloud, above, "PrivateBucket", part, purpose=purpose, why=why)
 
 
-def buckets(cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan, Instance]]) -> Iterator[Instance]:
+def buckets(
+    cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan, PlannedInstance]]
+) -> Iterator[PlannedInstance]:
     """Yield the private buckets for audit records, evidence, file system data, and mounts. `destroy` retains each of them; the last argument of
     `bucket` is the reason. AWS adds a bucket for access logs (`aws/instances.py`), and on Azure the buckets are storage accounts.
     """

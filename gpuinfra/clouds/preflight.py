@@ -29,7 +29,7 @@ DEADLINE_S = 20.0
 """Time limit for all answers. Each request also has its own, shorter time limit."""
 
 
-class State(StrEnum):
+class RowState(StrEnum):
     """The result of one question."""
 
     OK = "ok"
@@ -42,14 +42,14 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PreflightRow:
     """One question with its answer."""
 
     topic: str
     """`engine`, `identity`, `quota`, ... `docs/guides/doctor.md` lists all topics."""
     where: str
     """The subject: a program, a folder, an identity, a pool, a quota."""
-    state: State
+    state: RowState
     found: str
     needed: str = ""
     """What is required instead. Empty if nothing must change."""
@@ -63,36 +63,36 @@ class Row:
         return {key: str(value) for key, value in asdict(self).items() if key != "answered"}
 
 
-def ok(topic: str, where: str, found: str) -> Row:
+def ok(topic: str, where: str, found: str) -> PreflightRow:
     """Return a row without a problem."""
-    return Row(topic=topic, where=where, state=State.OK, found=found)
+    return PreflightRow(topic=topic, where=where, state=RowState.OK, found=found)
 
 
-def warning(topic: str, where: str, found: str, needed: str, fix: str) -> Row:
+def warning(topic: str, where: str, found: str, needed: str, fix: str) -> PreflightRow:
     """Return a row with a risk."""
-    return Row(topic=topic, where=where, state=State.WARN, found=found, needed=needed, fix=fix)
+    return PreflightRow(topic=topic, where=where, state=RowState.WARN, found=found, needed=needed, fix=fix)
 
 
-def problem(topic: str, where: str, found: str, needed: str, fix: str) -> Row:
+def problem(topic: str, where: str, found: str, needed: str, fix: str) -> PreflightRow:
     """Return a row with a problem that prevents the deployment."""
-    return Row(topic=topic, where=where, state=State.ERROR, found=found, needed=needed, fix=fix)
+    return PreflightRow(topic=topic, where=where, state=RowState.ERROR, found=found, needed=needed, fix=fix)
 
 
-def skipped(topic: str, where: str, why: str, fix: str = "") -> Row:
+def skipped(topic: str, where: str, why: str, fix: str = "") -> PreflightRow:
     """Return a row for a question that was not asked."""
-    return Row(topic=topic, where=where, state=State.SKIPPED, found=why, fix=fix)
+    return PreflightRow(topic=topic, where=where, state=RowState.SKIPPED, found=why, fix=fix)
 
 
 class Unanswered(Exception):
     """A request without a usable answer. `needed` and `fix` describe how to get one."""
 
-    def __init__(self, found: str, needed: str, fix: str, *, state: State = State.WARN) -> None:
+    def __init__(self, found: str, needed: str, fix: str, *, state: RowState = RowState.WARN) -> None:
         super().__init__(found)
         self.found, self.needed, self.fix, self.state = one_line(found), needed, fix, state
 
-    def row(self, topic: str, where: str) -> Row:
+    def row(self, topic: str, where: str) -> PreflightRow:
         """Return the row that reports a question without an answer."""
-        return Row(
+        return PreflightRow(
             topic=topic,
             where=where,
             state=self.state,
@@ -109,7 +109,7 @@ _AGAIN = "run the command again"
 def no_credentials(why: str, login: str) -> Unanswered:
     """Return the answer if there are no credentials. `login` is the command that gets them."""
     needed = "credentials of the identity that deploys"
-    return Unanswered(f"no credentials: {why}", needed, login, state=State.ERROR)
+    return Unanswered(f"no credentials: {why}", needed, login, state=RowState.ERROR)
 
 
 def missing_credentials(cloud: CloudPreflight, region: str, setting: Callable[[str], str | None]) -> str | None:
@@ -130,7 +130,7 @@ def missing_credentials(cloud: CloudPreflight, region: str, setting: Callable[[s
 
 def rejected(why: str, login: str) -> Unanswered:
     """Return the answer if the cloud does not accept the credentials, for example because they are expired."""
-    return Unanswered(f"the credentials are not accepted: {why}", "valid credentials", login, state=State.ERROR)
+    return Unanswered(f"the credentials are not accepted: {why}", "valid credentials", login, state=RowState.ERROR)
 
 
 class Denied(Unanswered):
@@ -170,7 +170,7 @@ def quota_row(
     unit: str = "",
     of: str = "nodes",
     unread: str = "",
-) -> Row:
+) -> PreflightRow:
     """Return the row that compares a quota with the need of a stack.
 
     `used` is None if the usage is unknown; `unread` is the reason. `added` is the part of `total` that the usage cannot contain yet; by default, all
@@ -200,19 +200,19 @@ class Owner(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class PreflightQuestion:
     """A question. Each question runs on its own thread."""
 
     topic: str
     where: str
-    ask: Callable[[], Iterable[Row]]
+    ask: Callable[[], Iterable[PreflightRow]]
     """Returns the rows. Raises `Unanswered` if there is no answer."""
 
 
-def answers(questions: Iterable[Question], deadline_s: float = DEADLINE_S) -> list[Row]:
+def answers(questions: Iterable[PreflightQuestion], deadline_s: float = DEADLINE_S) -> list[PreflightRow]:
     """Ask all questions at the same time and return their rows in the order of the questions. A late answer is a warning."""
     asked = list(questions)
-    rows: list[Row] = []
+    rows: list[PreflightRow] = []
     for question, found in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
         if found is None:
             late = f"no response within {deadline_s:g} s"
@@ -222,8 +222,8 @@ def answers(questions: Iterable[Question], deadline_s: float = DEADLINE_S) -> li
     return rows
 
 
-def _rows_of(question: Question) -> Callable[[], list[Row]]:
-    def rows() -> list[Row]:
+def _rows_of(question: PreflightQuestion) -> Callable[[], list[PreflightRow]]:
+    def rows() -> list[PreflightRow]:
         try:
             return list(question.ask())
         except Unanswered as error:
@@ -264,7 +264,7 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
     return results
 
 
-def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) -> Iterator[Row]:
+def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) -> Iterator[PreflightRow]:
     """Find out who uses each name, and yield the row about these names. Without names, there is no row.
 
     `where` is what the names are for, and `fix` is what to do about a name in use. Raises `Unanswered` if a name has no answer.
@@ -285,13 +285,13 @@ def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) 
         yield ok("names", where, f"all {len(found)} names are free")
 
 
-def bucket_rows(buckets: Iterable[str], owner: Callable[[str], Owner]) -> Iterator[Row]:
+def bucket_rows(buckets: Iterable[str], owner: Callable[[str], Owner]) -> Iterator[PreflightRow]:
     """Yield the row about the names of buckets. `owner` finds out who uses a name."""
     fix = "grant the permissions of `gpuinfra permissions STACK` to this identity, or change `name` in the stack file"
     return names_rows("buckets", {name: partial(owner, name) for name in buckets}, fix)
 
 
-def not_asked(topics: Iterable[str], why: str) -> Row:
+def not_asked(topics: Iterable[str], why: str) -> PreflightRow:
     """Return the row for topics that depend on a missing answer."""
     return skipped("account", ", ".join(topics), why)
 
@@ -318,11 +318,11 @@ class Requests(Protocol):
         """Find the credentials on this machine. Sends no request to the cloud's API."""
         ...
 
-    def identity(self) -> Iterable[Row]:
+    def identity(self) -> Iterable[PreflightRow]:
         """Return the row about the identity that deploys."""
         ...
 
-    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterable[Question]:
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterable[PreflightQuestion]:
         """Return the questions about what a plan requires. `token` returns the token in the names of the stack's resources."""
         ...
 
@@ -360,15 +360,15 @@ class CloudPreflight(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class PreflightRows:
     """The rows of one run, for commands."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PreflightRow, ...]
 
     @property
     def ok(self) -> bool:
         """True if no row is an error."""
-        return not any(row.state is State.ERROR for row in self.rows)
+        return not any(row.state is RowState.ERROR for row in self.rows)
 
     def as_dict(self) -> dict[str, object]:
         """Return the content for `--json`."""
@@ -390,7 +390,7 @@ class Answers:
         yield f"{bad}, {risks}, {count['skipped']} skipped, {count['ok']} ok"
 
     def _totals(self) -> dict[str, int]:
-        counts = dict.fromkeys((state.value for state in State), 0)
+        counts = dict.fromkeys((state.value for state in RowState), 0)
         for row in self.rows:
             counts[row.state.value] += 1
         return counts

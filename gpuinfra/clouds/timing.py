@@ -92,7 +92,7 @@ class ReadyTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ChainLink:
     """A candidate for a part of the chain: the resources of a row, or a step on the nodes."""
 
     does: str
@@ -131,16 +131,16 @@ FABRIC_TEST = Duration(
 )
 
 
-def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
+def node_steps(pool: PoolPlan) -> tuple[ChainLink, ...]:
     """Return the steps on the nodes of a pool after their first boot, in order."""
-    found = [Step(does="other bootstrap steps and checks", duration=STEPS)]
+    found = [ChainLink(does="other bootstrap steps and checks", duration=STEPS)]
     if not pool.image.prebuilt and any(step.id == "30-driver" for step in pool.steps):
-        found.insert(0, Step(does="bootstrap step 30-driver", duration=DRIVER))
+        found.insert(0, ChainLink(does="bootstrap step 30-driver", duration=DRIVER))
     level = pool.expectation.get("burn_in", 1)
     if level in BURN_IN:
-        found.append(Step(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
+        found.append(ChainLink(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
     if pool.fabric_test and pool.count > 1:
-        found.append(Step(does="fabric test", duration=FABRIC_TEST))
+        found.append(ChainLink(does="fabric test", duration=FABRIC_TEST))
     return tuple(found)
 
 
@@ -168,8 +168,8 @@ class _Estimate:
         rows = dict.fromkeys((*timing.after, *(row for before in timing.after.values() for row in before)))
         self._timing = timing
         self._names = {row: names for row in rows if (names := _names(row, plan))}
-        self._known: dict[ResourceKind[Any], tuple[Step, ...]] = {}
-        self._steps: tuple[Step, ...] = ()
+        self._known: dict[ResourceKind[Any], tuple[ChainLink, ...]] = {}
+        self._steps: tuple[ChainLink, ...] = ()
         self._restores = any(one.restore_from for one in plan.file_systems)
         self.has_nodes = timing.ready in self._names
         if self.has_nodes:
@@ -177,18 +177,18 @@ class _Estimate:
             pool = next(pool for pool in plan.pools if node_steps(pool) == self._steps)
             self._names[timing.group] = tuple(naming.logical(plan.name, group.name) for group in pool.groups)
 
-    def longest(self) -> tuple[Step, ...]:
+    def longest(self) -> tuple[ChainLink, ...]:
         """Return the longest chain: until the nodes are verified or, without nodes, until all resources exist."""
         return self._until(self._timing.ready) if self.has_nodes else longest(map(self._until, self._names))
 
-    def _until(self, row: ResourceKind[Any]) -> tuple[Step, ...]:
+    def _until(self, row: ResourceKind[Any]) -> tuple[ChainLink, ...]:
         """Return the longest chain that ends with a resource of a row."""
         if row not in self._known:
             before = [one for one in self._timing.after.get(row, ()) if one in self._names]
             self._known[row] = (*longest(map(self._until, before)), *self._own(row))
         return self._known[row]
 
-    def _own(self, row: ResourceKind[Any]) -> tuple[Step, ...]:
+    def _own(self, row: ResourceKind[Any]) -> tuple[ChainLink, ...]:
         """Return the parts of a row: its resource, and the steps on the nodes that a group launches."""
         duration = self._timing.durations.get(row.type)
         if duration and row == self._timing.lustre and self._restores:
@@ -199,16 +199,16 @@ class _Estimate:
             )
         launches = row == self._timing.group
         does = LAUNCH if launches else CREATE
-        own = (Step(does=does, duration=duration, type=row.type, names=self._names[row]),) if duration else ()
+        own = (ChainLink(does=does, duration=duration, type=row.type, names=self._names[row]),) if duration else ()
         return (*own, *self._steps) if launches else own
 
 
-def longest(chains: Iterable[tuple[Step, ...]]) -> tuple[Step, ...]:
+def longest(chains: Iterable[tuple[ChainLink, ...]]) -> tuple[ChainLink, ...]:
     """Return the chain with the most known seconds and then the most parts without a known duration. Of equal chains, return the first."""
     return max(chains, key=lambda chain: (seconds(chain), sum(not one.duration.exact for one in chain)), default=())
 
 
-def seconds(chain: Iterable[Step]) -> float:
+def seconds(chain: Iterable[ChainLink]) -> float:
     """Return the known seconds of a chain."""
     return sum(one.duration.seconds or 0 for one in chain)
 
@@ -218,7 +218,7 @@ def _names(row: ResourceKind[Any], plan: Plan) -> tuple[str, ...]:
     return tuple(row.logical(one.component, **one.values) for one in row.each(plan))
 
 
-def _parts(chain: Sequence[Step]) -> Iterator[ChainPart]:
+def _parts(chain: Sequence[ChainLink]) -> Iterator[ChainPart]:
     """Yield the parts in reverse order. If a row has several resources, a part shows the one that the next part waits for.
 
     The name of a file system shares most with the names of its own bucket. Other resources wait for the evidence store, and not for the other buckets.
@@ -237,6 +237,6 @@ def _parts(chain: Sequence[Step]) -> Iterator[ChainPart]:
         )
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(word: str, other: str) -> int:
     """Return the number of characters at the start of two names that are the same."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))

@@ -62,8 +62,8 @@ class Faulty:
             yield f"  GPU {gpu['index']}: UUID {gpu['uuid']}, serial number {gpu['serial']}, PCI {gpu['pci']}"
         yield f"Xids in this boot: {', '.join(map(str, self.xids)) or 'none'}"
         yield "Failed checks:" if self.failed else f"Failed checks: none ({self.reason or self.outcome})"
-        for one in self.failed:
-            yield f"  {one.get('id')} {one.get('name')}: {' '.join(str(one.get('reason')).split())}"
+        for check in self.failed:
+            yield f"  {check.get('id')} {check.get('name')}: {' '.join(str(check.get('reason')).split())}"
 
 
 class Vendor(Protocol):

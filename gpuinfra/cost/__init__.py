@@ -3,7 +3,7 @@
 Unknown prices are reported and never counted as zero. `compare.py` compares the kinds of capacity.
 """
 
-from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
+from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, CostLine
 from gpuinfra.cost.price import price
 
-__all__ = ["HOURS_PER_MONTH", "Cost", "Line", "price"]
+__all__ = ["HOURS_PER_MONTH", "Cost", "CostLine", "price"]

@@ -18,7 +18,7 @@ _BILLED_IN_FULL = (CapacityKind.RESERVED, CapacityKind.BLOCK)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ComparisonRow:
     """The price of all nodes in a plan with one kind of capacity."""
 
     way: str
@@ -34,7 +34,7 @@ class Row:
     note: str
 
 
-def compare(plan: Plan, today: date) -> tuple[Row, ...]:
+def compare(plan: Plan, today: date) -> tuple[ComparisonRow, ...]:
     """Return each kind of capacity that has a price for every machine type in the plan, with the highest monthly price first."""
     machines = profile_of(plan.cloud).machines
     nodes: Counter[str] = Counter()
@@ -53,19 +53,19 @@ def compare(plan: Plan, today: date) -> tuple[Row, ...]:
 def _ways(prices: tuple[Price, ...], region: str) -> dict[str, Price]:
     """Return the newest price for each kind and term in this region."""
     newest: dict[str, Price] = {}
-    for one in prices:
-        if one.region not in (region, "*"):
+    for price in prices:
+        if price.region not in (region, "*"):
             continue
-        way = f"{one.kind.value} {one.term}".strip()
-        if way not in newest or newest[way].read < one.read:
-            newest[way] = one
+        way = f"{price.kind.value} {price.term}".strip()
+        if way not in newest or newest[way].read < price.read:
+            newest[way] = price
     return newest
 
 
-def _row(way: str, usd: float, fact: Price, usual: float | None) -> Row:
+def _row(way: str, usd: float, fact: Price, usual: float | None) -> ComparisonRow:
     billed_in_full = bool(fact.term) or fact.kind in _BILLED_IN_FULL
     month = usd * HOURS_PER_MONTH
-    return Row(
+    return ComparisonRow(
         way=way,
         usd_per_hour=usd,
         usd_per_month=month,

@@ -14,7 +14,7 @@ STALE_DAYS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class CostLine:
     """A billed item."""
 
     what: str
@@ -63,7 +63,7 @@ class Rate:
 class Cost:
     """The price of a plan."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CostLine, ...]
     unknown: tuple[str, ...]
     """Billed items that the total does not include, each with the reason or its price per unit."""
     rates: tuple[Rate, ...] = ()
@@ -143,7 +143,7 @@ class Cost:
         }
 
 
-def _line(line: Line) -> dict[str, object]:
+def _line(line: CostLine) -> dict[str, object]:
     values = asdict(line)
     del values["usd_per_unit_hour"]
     hour = line.usd_per_hour

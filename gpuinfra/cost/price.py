@@ -9,11 +9,11 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
-from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line, Rate
+from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, CostLine, Rate
 from gpuinfra.cost.usage import rates
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 from gpuinfra.plan.planned import PlannedResource
-from gpuinfra.plan.planned import Price as Counted
+from gpuinfra.plan.planned import PriceRule as Counted
 from gpuinfra.plan.profile import planned_cloud, profile_of
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 
 
 def _rates(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Rate]:
-    known = profile_of(plan.cloud).service_prices
-    return rates(plan, resources, lambda key: _service(key, plan, known, prices))
+    listed = profile_of(plan.cloud).service_prices
+    return rates(plan, resources, lambda key: _service(key, plan, listed, prices))
 
 
-def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Line]:
+def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[CostLine]:
     cloud, each = profile_of(plan.cloud), _each(resources)
     for pool in plan.pools:
         machine = cloud.machines.get(pool.machine)
@@ -72,7 +72,9 @@ def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile |
     yield from _image_copies(plan, cloud.service_prices, prices)
 
 
-def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: str, prices: PriceFile | None) -> Line:
+def _nodes(
+    pool: PoolPlan, group: Group, machine: MachineType | None, region: str, prices: PriceFile | None
+) -> CostLine:
     kind = CapacityKind(group.kind)
     if machine is None:
         own = prices.node(pool.machine, kind, region) if prices else None
@@ -82,7 +84,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
         )
     else:
         found, note = node_price(machine, kind, region, prices)
-    return Line(
+    return CostLine(
         what=f"{pool.name}: {group.max_count} x {pool.machine}, {kind.value.replace('_', '-')}",
         quantity=group.max_count,
         unit="node-hour",
@@ -125,74 +127,76 @@ def node_price(
 
 
 def _service(
-    key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None, *, region: str | None = None
+    key: str, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None, *, region: str | None = None
 ) -> ServicePrice | None:
     where = region or plan.region
     if prices and (own := prices.service(key, where)):
         return own
-    return next((p for p in known if p.key == key and p.region in (where, "*")), None)
+    return next((p for p in listed if p.key == key and p.region in (where, "*")), None)
 
 
-def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+def _disks(
+    pool: PoolPlan, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[CostLine]:
     count = sum(group.max_count for group in pool.groups)
-    found = _service(f"disk_gib_month:{pool.disk.kind}", plan, known, prices)
+    found = _service(f"disk_gib_month:{pool.disk.kind}", plan, listed, prices)
     what = f"{pool.name}: {count} root disks of {pool.disk.size_gib} GiB"
     yield _line(what, "disk", count * pool.disk.size_gib, "GiB-month", found, plan)
 
 
 def _file_system(
-    entry: FileSystemPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
-) -> Iterator[Line]:
+    entry: FileSystemPlan, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[CostLine]:
     if entry.kind == "home" and entry.kind in profile_of(plan.cloud).storage_kinds:
-        found = _service(f"home_gib_month:{entry.deployment}", plan, known, prices)
+        found = _service(f"home_gib_month:{entry.deployment}", plan, listed, prices)
         size = f"{entry.capacity_gib} GiB"
         what = f"{entry.mount}: home directories, {f'if they hold {size}' if entry.deployment == 'elastic' else size}"
         yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
     if speed := entry.throughput_mb_s:
-        found = _service(f"home_mb_s_month:{entry.deployment}", plan, known, prices)
+        found = _service(f"home_mb_s_month:{entry.deployment}", plan, listed, prices)
         what = f"{entry.mount}: throughput of the home directories, {speed} MB/s"
         yield _line(what, "storage", speed, "MB/s-month", found, plan)
     if entry.kind != "lustre" or not entry.capacity_gib:
         return
     tier = entry.throughput_mb_s_per_tib
     key = f"lustre_gib_month:{tier}" if tier else "lustre_scratch_gib_month"
-    found = _service(key, plan, known, prices)
+    found = _service(key, plan, listed, prices)
     what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s per TiB" if tier else "")
     yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
 
 
 def _network(
-    plan: Plan, each: Counter[Counted], known: tuple[ServicePrice, ...], prices: PriceFile | None
-) -> Iterator[Line]:
+    plan: Plan, each: Counter[Counted], listed: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[CostLine]:
     network = plan.network
     if network is None or "site" not in plan.layers:
         return
 
-    def hourly(count: int, what: str, found: ServicePrice | None) -> Line:
+    def hourly(count: int, what: str, found: ServicePrice | None) -> CostLine:
         return _line(f"{count:g} x {what}", "network", count, "hour", found, plan)
 
     if network.existing_id is None and network.egress == "nat":
         gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
-        if by_node := _service("nat_vm_hour", plan, known, prices):
+        if by_node := _service("nat_vm_hour", plan, listed, prices):
             served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MAX_NODES)
             yield hourly(served, "nodes behind NAT", by_node)
         else:
-            yield hourly(gateways, "NAT gateway", _service("nat_hour", plan, known, prices))
-        address = _service("address_hour", plan, known, prices)
+            yield hourly(gateways, "NAT gateway", _service("nat_hour", plan, listed, prices))
+        address = _service("address_hour", plan, listed, prices)
         yield hourly(gateways, "public address of the NAT gateway", address)
     # An endpoint that is billed once, regardless of its subnets, is counted with the resources.
     if network.interface_endpoints and not any(row.item == "endpoint_hour" for row in each):
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
-        yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
+        yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, listed, prices))
 
 
 def _counted(
-    plan: Plan, each: Counter[Counted], known: tuple[ServicePrice, ...], prices: PriceFile | None
-) -> Iterator[Line]:
+    plan: Plan, each: Counter[Counted], listed: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[CostLine]:
     """Yield a line for each kind of resource that is billed by the hour or month, regardless of its size."""
     for row, count in sorted(each.items(), key=lambda one: one[0].each):
         unit = (row.item or "").rpartition("_")[2]
-        found = _service(row.item or "", plan, known, prices)
+        found = _service(row.item or "", plan, listed, prices)
         yield _line(f"{count} x {row.each}", "service", count, unit, found, plan)
 
 
@@ -201,16 +205,16 @@ def _each(resources: Iterable[PlannedResource]) -> Counter[Counted]:
     return Counter(one.kind.price for one in resources if one.kind and one.kind.price.each)
 
 
-def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+def _replication(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
     recovery, replication = plan.recovery, profile_of(plan.cloud).replication
     if recovery is None or replication is None:
         return
     monthly, days = recovery.checkpoint_gb_per_month, replication.retained_days
     what = f"checkpoints replicated to {recovery.region}: {monthly:,.0f} GB a month"
-    found = _service("replication_gb", plan, (*known, *_transfer(plan, recovery.region)), prices)
+    found = _service("replication_gb", plan, (*listed, *_transfer(plan, recovery.region)), prices)
     yield _line(what, "network", monthly, "GB-month", found, plan)
     if replication.has_fee:
-        fee = _service("replication_time_gb", plan, known, prices)
+        fee = _service("replication_time_gb", plan, listed, prices)
         what = f"fee of {replication.service}: {monthly:,.0f} GB a month"
         yield _line(what, "network", monthly, "GB-month", fee, plan)
     # Checkpoints that are never deleted or replaced require more storage.
@@ -219,18 +223,18 @@ def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile 
         what = f"checkpoints of the last {days} days in the bucket in {region}: {stored:,.0f} GB from day {days} on"
         if region == recovery.region and not replication.replicates_deletions:
             what += ", and more until you delete them there, because deletions are not replicated"
-        found = _service("object_gb_month", plan, known, prices, region=region)
+        found = _service("object_gb_month", plan, listed, prices, region=region)
         yield _line(what, "storage", stored, "GB-month", found, plan, region=region)
 
 
-def _image_copies(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+def _image_copies(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
     """Yield a line for each copy of an image. Its volume is not larger than the root disks that start from it, and empty blocks are not stored."""
     for image in plan.recovery.images if plan.recovery else ():
         if not image.copied:
             continue
         size = min(pool.disk.size_gib for pool in plan.pools if pool.image.ref == image.ref)
         region = plan.recovery.region if plan.recovery else plan.region
-        found = _service("snapshot_gb_month", plan, known, prices, region=region)
+        found = _service("snapshot_gb_month", plan, listed, prices, region=region)
         what = f"copy of image {image.ref} in {region}: at most {size} GiB"
         yield _line(what, "storage", size, "GB-month", found, plan, region=region)
 
@@ -258,14 +262,14 @@ def _line(
     plan: Plan,
     *,
     region: str | None = None,
-) -> Line:
+) -> CostLine:
     months = HOURS_PER_MONTH if unit.endswith("month") else 1
     if found is None:
         note = f"price in {region or plan.region} unknown"
-        return Line(
+        return CostLine(
             what=what, quantity=quantity, unit=unit, usd_per_unit_hour=None, kind=kind, certain=False, note=note
         )
-    return Line(
+    return CostLine(
         what=what,
         quantity=quantity,
         unit=unit,

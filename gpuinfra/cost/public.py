@@ -37,9 +37,9 @@ def text(files: Iterable[PublicFile], region: str | None = None) -> str:
     """Return the content of a price file with the prices of all files, or of one region."""
     files = tuple(files)
     machines: dict[str, dict[str, dict[str, float]]] = {}
-    for one in (price for file in files for price in file.prices):
-        if region in (None, one.region):
-            machines.setdefault(one.machine, {}).setdefault(one.kind.value, {})[one.region] = one.usd
+    for listed in (price for file in files for price in file.prices):
+        if region in (None, listed.region):
+            machines.setdefault(listed.machine, {}).setdefault(listed.kind.value, {})[listed.region] = listed.usd
     # The oldest date, so that no price appears newer than it is.
     lines = [f"read: {min(file.read for file in files)}"]
     lines += [f"source: {json.dumps('; '.join(dict.fromkeys(file.source for file in files)))}", "machines:"]
@@ -54,16 +54,16 @@ def text(files: Iterable[PublicFile], region: str | None = None) -> str:
 def _read(file: TextIO, today: date) -> PublicFile:
     for module in _modules():
         file.seek(0)
-        if found := module.table(file):
-            return found
+        if document := module.table(file):
+            return document
     file.seek(0)
     try:
         value = json.load(file)
     except (ValueError, RecursionError):
         value = None
     for module in _modules():
-        if found := module.document(value, today):
-            return found
+        if document := module.document(value, today):
+            return document
     raise NotUsable(f"is not a known price file; allowed: {_forms()}", "download the file again")
 
 

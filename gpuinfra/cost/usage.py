@@ -51,8 +51,8 @@ def rates(plan: Plan, resources: Iterable[PlannedResource], find: Find) -> Itera
 
 def _causes(plan: Plan, resources: Iterable[PlannedResource]) -> Iterator[tuple[str, str]]:
     """Yield the items of usage, each with its cause if the plan has a specific one."""
-    for one in resources:
-        row = one.kind.price if one.kind else None
+    for resource in resources:
+        row = resource.kind.price if resource.kind else None
         if row and row.rate and (row.rate != "data_event_100k" or plan.audit.data_events):
             yield row.rate, ""
         if row and row.item in GATEWAYS:

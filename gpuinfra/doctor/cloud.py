@@ -14,10 +14,10 @@ from gpuinfra.clouds import installed_version, requirements_of
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.preflight import (
     CloudPreflight,
-    Question,
+    PreflightQuestion,
+    PreflightRow,
     Requests,
-    Row,
-    State,
+    RowState,
     Unanswered,
     answers,
     not_asked,
@@ -36,13 +36,15 @@ PLAN_DEADLINE_S = 15.0
 """Time limit for the answers about a plan. Shorter than the limit for all answers, so that the other rows are shown."""
 
 
-def identities(clouds: Iterable[str]) -> Iterator[Question]:
+def identities(clouds: Iterable[str]) -> Iterator[PreflightQuestion]:
     """Yield a question for the identity on each cloud. Without credentials, its row is skipped, because you may not be using the cloud."""
     for cloud in clouds:
-        yield Question(topic="identity", where=profile_of(cloud).title, ask=lambda cloud=cloud: _identity(cloud))
+        yield PreflightQuestion(
+            topic="identity", where=profile_of(cloud).title, ask=lambda cloud=cloud: _identity(cloud)
+        )
 
 
-def _identity(cloud: str) -> Iterator[Row]:
+def _identity(cloud: str) -> Iterator[PreflightRow]:
     title, preflight = profile_of(cloud).title, _preflight(cloud)
     if isinstance(preflight, str):
         yield skipped("identity", title, preflight)
@@ -50,7 +52,7 @@ def _identity(cloud: str) -> Iterator[Row]:
     try:
         yield from preflight.Preflight("", {}).identity()
     except Unanswered as error:
-        if error.state is not State.ERROR:
+        if error.state is not RowState.ERROR:
             raise
         yield skipped("identity", title, f"{error.found}; a rehearsal requires none", error.fix)
 
@@ -64,12 +66,12 @@ def _preflight(cloud: str) -> CloudPreflight | str:
     return f"not checked without {', '.join(absent)}" if absent else preflight
 
 
-def questions(stack: LoadedStack) -> Iterator[Question]:
+def questions(stack: LoadedStack) -> Iterator[PreflightQuestion]:
     """Yield the question for the cloud of a stack. Without credentials, the identity is a problem and the other topics are skipped."""
-    yield Question(topic="identity", where=profile_of(stack.spec.cloud).title, ask=lambda: live_rows(stack))
+    yield PreflightQuestion(topic="identity", where=profile_of(stack.spec.cloud).title, ask=lambda: live_rows(stack))
 
 
-def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list[Row]:
+def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list[PreflightRow]:
     """Ask a stack's cloud whether its plan can be deployed: identity, permissions, quotas, capacity and images.
 
     With `topics`, only these topics and the identity are checked.
@@ -87,7 +89,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
             error.row("identity", title),
             not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity"),
         ]
-    if any(row.state is State.ERROR for row in rows):
+    if any(row.state is RowState.ERROR for row in rows):
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
@@ -107,12 +109,12 @@ def _token(stack: LoadedStack, cluster: str) -> str:
     Stacks in a self-managed backend belong to `organization`. Pulumi Cloud selects the default organization of the user.
     """
     backend, *_ = state.backend(project(stack), None)
-    if backend.state is not State.OK:
-        raise Unanswered("not checked without the state backend", "", backend.fix, state=State.SKIPPED)
+    if backend.state is not RowState.OK:
+        raise Unanswered("not checked without the state backend", "", backend.fix, state=RowState.SKIPPED)
     if backend.found.startswith(("https://", "http://")):
         why = "not checked, because the names depend on the organization in Pulumi Cloud"
         fix = f"run `gpuinfra adopt {stack.name} --organization ORGANIZATION` to find resources that exist already"
-        raise Unanswered(why, "", fix, state=State.SKIPPED)
+        raise Unanswered(why, "", fix, state=RowState.SKIPPED)
     return naming.stack_token("organization", project_name(stack.path), stack.name, cluster)
 
 
@@ -137,7 +139,7 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
         return dict.fromkeys(wanted, NewestImage(why=module))
     cloud = module.Preflight(stack.spec.where.region, stack.config)
     try:
-        refusal = next((row for row in cloud.identity() if row.state is State.ERROR), None)
+        refusal = next((row for row in cloud.identity() if row.state is RowState.ERROR), None)
     except Unanswered as error:
         refusal = error.row("identity", profile_of(name).title)
     if refusal:

@@ -15,7 +15,7 @@ from shlex import quote
 
 from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.clouds import install_hint, installed_version, requirements_of
-from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, ok, problem, skipped, warning
 from gpuinfra.engine import find_engine, keep
 from gpuinfra.engine.build import FREE_GB as BUILD_GB
 from gpuinfra.engine.entries import LIMIT_VARIABLE, in_words, size_limit, size_of
@@ -25,17 +25,19 @@ FREE_GB = 1.0
 """Free space that rehearsals and a cached engine require, in GB."""
 
 
-def questions(clouds: list[str], *, required: bool) -> Iterator[Question]:
+def questions(clouds: list[str], *, required: bool) -> Iterator[PreflightQuestion]:
     """Yield the questions. If `required`, a missing SDK is a problem."""
-    yield Question(topic="python", where="Python", ask=python)
-    yield Question(topic="engine", where="Pulumi", ask=engine)
+    yield PreflightQuestion(topic="python", where="Python", ask=python)
+    yield PreflightQuestion(topic="engine", where="Pulumi", ask=engine)
     for cloud in clouds:
-        yield Question(topic="sdk", where=cloud, ask=lambda cloud=cloud: sdk(cloud, required=required))
+        yield PreflightQuestion(topic="sdk", where=cloud, ask=lambda cloud=cloud: sdk(cloud, required=required))
     fix = "export GPUINFRA_CACHE=FOLDER, with a folder on another disk"
-    yield Question(topic="disk", where="cache", ask=lambda: space("cache", keep.cache_folder(), fix, build_gb()))
+    yield PreflightQuestion(
+        topic="disk", where="cache", ask=lambda: space("cache", keep.cache_folder(), fix, build_gb())
+    )
 
 
-def python() -> Iterator[Row]:
+def python() -> Iterator[PreflightRow]:
     """Python is recent enough."""
     found, where = platform.python_version(), "Python"
     try:
@@ -51,7 +53,7 @@ def python() -> Iterator[Row]:
         yield problem("python", where, found, f"Python {needed}", "python3 tools/environment.py dev")
 
 
-def engine() -> Iterator[Row]:
+def engine() -> Iterator[PreflightRow]:
     """An engine is installed, and its files are unchanged since its build."""
     notes: list[str] = []
     where = "Pulumi"
@@ -73,7 +75,7 @@ def engine() -> Iterator[Row]:
     yield ok("engine", where, f"{found.version}, {checked}: {found.path}")
 
 
-def sdk(cloud: str, *, required: bool) -> Iterator[Row]:
+def sdk(cloud: str, *, required: bool) -> Iterator[PreflightRow]:
     """The packages of a cloud and its provider plugin are installed in allowed versions."""
     wanted = requirements_of(cloud)
     found = {name: installed_version(name) for name, _ in wanted}
@@ -96,7 +98,7 @@ def sdk(cloud: str, *, required: bool) -> Iterator[Row]:
             yield from plugin(name.replace("-", "_"))
 
 
-def plugin(package: str) -> Iterator[Row]:
+def plugin(package: str) -> Iterator[PreflightRow]:
     """The provider plugin of a Pulumi SDK is installed completely."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
@@ -149,7 +151,7 @@ def build_gb() -> float:
     return 0.0
 
 
-def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[Row]:
+def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[PreflightRow]:
     """A folder is writable and has free space. Less than `build_gb` is a warning,
     because an engine is built only if it cannot be downloaded. A folder that does not exist counts as its closest parent."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
@@ -165,7 +167,7 @@ def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[
         yield ok("disk", what, f"{free:.0f} GB free in {there}")
 
 
-def size(cache: Path, folder: Path, stored: int) -> Iterator[Row]:
+def size(cache: Path, folder: Path, stored: int) -> Iterator[PreflightRow]:
     """The cache and the `stored` bytes in a folder are not larger than the limit. Raises `UsageError` if the limit is not valid."""
     limit, cached = size_limit(), size_of(cache)
     if cached + stored > limit:

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.base.json_text import parsed
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, ok, problem, skipped, warning
 from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
 
@@ -37,15 +37,15 @@ FIXES = (
 """Part of an error message of the Pulumi CLI -> what is needed and the fix. The first match applies. Messages of Pulumi 3.259."""
 
 
-def questions(folder: Path, provider: str | None, *, required: bool) -> Iterator[Question]:
+def questions(folder: Path, provider: str | None, *, required: bool) -> Iterator[PreflightQuestion]:
     """Yield the questions for a project folder. `provider` is the secrets provider of the stack, or None without a stack.
 
     If not `required`, a missing login is no problem.
     """
-    yield Question(topic=TOPIC, where="backend", ask=lambda: backend(folder, provider, required=required))
+    yield PreflightQuestion(topic=TOPIC, where="backend", ask=lambda: backend(folder, provider, required=required))
 
 
-def backend(folder: Path, provider: str | None, *, required: bool = True) -> Iterator[Row]:
+def backend(folder: Path, provider: str | None, *, required: bool = True) -> Iterator[PreflightRow]:
     """The state backend can be reached, and its secrets can be decrypted."""
     try:
         engine = find_engine(may_build=False)
@@ -89,7 +89,7 @@ def backend(folder: Path, provider: str | None, *, required: bool = True) -> Ite
     yield from secrets(url, provider)
 
 
-def secrets(url: str, provider: str | None) -> Iterator[Row]:
+def secrets(url: str, provider: str | None) -> Iterator[PreflightRow]:
     """The passphrase is available if the secrets provider is a passphrase. Its value is never shown."""
     if provider not in (None, "", "passphrase", "default"):
         yield ok(TOPIC, "secrets", f"secrets provider {without_login(one_line(provider))}")

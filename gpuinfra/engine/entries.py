@@ -31,7 +31,7 @@ LIMIT_VARIABLE = "GPUINFRA_CACHE_LIMIT_GB"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CacheEntry:
     """A folder or a file of the cache."""
 
     kind: str
@@ -46,7 +46,7 @@ class Entry:
     """Whether a process uses it now, so that it cannot be removed at all."""
 
 
-def entries(cache: Path, module: Module, now: float) -> Iterator[Entry]:
+def entries(cache: Path, module: Module, now: float) -> Iterator[CacheEntry]:
     """Yield everything in the cache that can be created again."""
     modules = (module, *(module_of(runtime) for runtime in PROGRAMS))
     versions = (*(f"{one.version}-{one.digest[:12]}-" for one in modules), f"{module.version}-release-")
@@ -56,18 +56,18 @@ def entries(cache: Path, module: Module, now: float) -> Iterator[Entry]:
             current = path.name.startswith(versions)
             locked = _locked(path)
             why = IN_USE if locked else "current version" if current else _recent(used, now)
-            yield Entry(kind=ENGINE, path=path, size=size_of(path), used=used, kept=why, locked=locked)
+            yield CacheEntry(kind=ENGINE, path=path, size=size_of(path), used=used, kept=why, locked=locked)
     for path in _inside(cache / "go"):
         if path.is_dir():
             used = path.stat().st_mtime
-            yield Entry(kind=TOOLCHAIN, path=path, size=size_of(path), used=used, kept=_recent(used, now))
+            yield CacheEntry(kind=TOOLCHAIN, path=path, size=size_of(path), used=used, kept=_recent(used, now))
     for path in _inside(cache / "bundles"):
         if path.is_file():
             used = path.stat().st_mtime
-            yield Entry(kind=BUNDLE, path=path, size=size_of(path), used=used, kept=_recent(used, now))
+            yield CacheEntry(kind=BUNDLE, path=path, size=size_of(path), used=used, kept=_recent(used, now))
 
 
-def remove(entry: Entry) -> bool:
+def remove(entry: CacheEntry) -> bool:
     """Remove an entry. Return False if another process locked it in the meantime."""
     if entry.path.is_file():
         entry.path.unlink(missing_ok=True)
@@ -86,15 +86,15 @@ def remove(entry: Entry) -> bool:
     return True
 
 
-def over_limit(found: Iterable[Entry], limit: int) -> list[Entry]:
+def over_limit(cached: Iterable[CacheEntry], limit: int) -> list[CacheEntry]:
     """Return the removable entries to remove so that the total is at most `limit` bytes, least recently used first."""
-    found = list(found)
-    total, gone = sum(one.size for one in found), []
-    for one in sorted((one for one in found if not one.kept), key=lambda one: one.used):
+    cached = list(cached)
+    total, gone = sum(one.size for one in cached), []
+    for entry in sorted((one for one in cached if not one.kept), key=lambda one: one.used):
         if total <= limit:
             break
-        gone.append(one)
-        total -= one.size
+        gone.append(entry)
+        total -= entry.size
     return gone
 
 
@@ -148,12 +148,12 @@ def _locked(folder: Path) -> bool:
 def prune_bundles(cache: Path) -> None:
     """Remove the least recently used bundles until the rest have at most `BUNDLES_LIMIT` bytes. Recently used bundles are kept."""
     now = time.time()
-    found = []
+    bundles = []
     for path in _inside(cache / "bundles"):
         with contextlib.suppress(OSError):
             stat = path.stat()
-            found.append(
-                Entry(
+            bundles.append(
+                CacheEntry(
                     kind=BUNDLE,
                     path=path,
                     size=stat.st_blocks * 512,
@@ -161,6 +161,6 @@ def prune_bundles(cache: Path) -> None:
                     kept=_recent(stat.st_mtime, now),
                 )
             )
-    for one in over_limit(found, BUNDLES_LIMIT):
+    for entry in over_limit(bundles, BUNDLES_LIMIT):
         with contextlib.suppress(OSError):
-            one.path.unlink()
+            entry.path.unlink()

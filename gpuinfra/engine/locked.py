@@ -13,7 +13,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 
 
-class Locked(DeploymentError):
+class StateLocked(DeploymentError):
     """Another run holds the lock of the stack, so the engine changed nothing."""
 
 
@@ -27,7 +27,7 @@ _LOCK = re.compile(r": created by (?P<owner>.+) \(pid (?P<pid>\d{1,9})\) at (?P<
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class StateLock:
     """A lock of a self-managed backend."""
 
     owner: str
@@ -45,7 +45,7 @@ class Lock:
         return self.owner == _owner_here() and not _exists(self.pid)
 
 
-def locks_left(errors: str) -> tuple[Lock, ...]:
+def locks_left(errors: str) -> tuple[StateLock, ...]:
     """Return the locks of a stack if killed runs of this user on this machine left all of them, and nothing otherwise.
 
     `pulumi cancel` removes every lock of the stack (`CancelCurrentUpdate` in pkg/backend/diy/backend.go of Pulumi v3.259.0).
@@ -55,27 +55,27 @@ def locks_left(errors: str) -> tuple[Lock, ...]:
 
 
 def check_unlocked(errors: str, stack: str) -> None:
-    """Raise `Locked` if these errors of the engine say that the stack is locked."""
+    """Raise `StateLocked` if these errors of the engine say that the stack is locked."""
     number, locks = _locks(errors)
     if not number and _CONFLICT not in errors:
         return
     holders = " and ".join(map(str, locks)) or "another run"
     cancel = f"run `pulumi cancel --stack {stack}`"
     if locks_left(errors):
-        raise Locked(f"{stack} is locked by {holders}, but the process no longer exists; {cancel}, and run the command again")  # fmt: skip
-    raise Locked(
+        raise StateLocked(f"{stack} is locked by {holders}, but the process no longer exists; {cancel}, and run the command again")  # fmt: skip
+    raise StateLocked(
         f"{stack} is locked by {holders}; wait until the run ends, and run the command again; "
         f"if the run no longer exists, {cancel} first"
     )
 
 
-def _locks(errors: str) -> tuple[int, tuple[Lock, ...]]:
+def _locks(errors: str) -> tuple[int, tuple[StateLock, ...]]:
     """Return the number of locks, and the locks that can be read."""
     found = _LOCKED.search(errors)
     if not found:
         return 0, ()
     lines = _LOCK.finditer(errors, found.end())
-    return int(found[1]), tuple(Lock(owner=one["owner"], pid=int(one["pid"]), since=one["since"]) for one in lines)
+    return int(found[1]), tuple(StateLock(owner=one["owner"], pid=int(one["pid"]), since=one["since"]) for one in lines)
 
 
 def _owner_here() -> str:

@@ -24,7 +24,7 @@ MAX_VALUE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Property:
+class DriftedProperty:
     """A property whose value in the cloud differs from the value in the state."""
 
     path: str
@@ -45,7 +45,7 @@ class CloudChange:
     id: str
     deleted: bool
     """True if the resource does not exist in the cloud."""
-    properties: tuple[Property, ...] = ()
+    properties: tuple[DriftedProperty, ...] = ()
 
 
 def preview_refresh(engine: Engine, stack: str, project: Path) -> tuple[CloudChange, ...]:
@@ -92,7 +92,7 @@ def _change(step: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, A
         id=str(old.get("id") or ""),
         deleted=deleted,
         properties=tuple(
-            Property(path=path, recorded=_shown(old.get("inputs"), path), found=_shown(new.get("inputs"), path))
+            DriftedProperty(path=path, recorded=_shown(old.get("inputs"), path), found=_shown(new.get("inputs"), path))
             for path in paths
         ),
     )

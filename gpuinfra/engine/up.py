@@ -33,7 +33,7 @@ _MARKUP = re.compile(r"<\{%[^%]*%\}>")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class EngineFailure:
     """An error that the engine reports."""
 
     urn: str
@@ -56,7 +56,7 @@ class Failure:
 class UpFailed(DeploymentError):
     """The engine did not deploy the stack. `failures` contains its errors."""
 
-    def __init__(self, message: str, failures: Sequence[Failure]) -> None:
+    def __init__(self, message: str, failures: Sequence[EngineFailure]) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
 
@@ -211,7 +211,7 @@ def _forward(source: int, start: int, output: IO[str], *, whole_lines: bool) -> 
     return start + len(new)
 
 
-def _failures(events: Path) -> Iterator[Failure]:
+def _failures(events: Path) -> Iterator[EngineFailure]:
     """Yield the errors in an event log."""
     try:
         lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -230,4 +230,4 @@ def _failures(events: Path) -> Iterator[Failure]:
             continue
     for diagnostic in failed:
         urn, message = str(diagnostic.get("urn") or ""), str(diagnostic.get("message") or "")
-        yield Failure(urn=urn, message=_MARKUP.sub("", message).strip(), saved=urn in saved)
+        yield EngineFailure(urn=urn, message=_MARKUP.sub("", message).strip(), saved=urn in saved)

@@ -14,14 +14,14 @@ from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.judge import NodeVerdict, describe
 from gpuinfra.handover.ports import CloudTerms, GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
-from gpuinfra.handover.watch import Outcome
+from gpuinfra.handover.watch import WaitOutcome
 from gpuinfra.node.outcome import CheckResult
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""
 
 
-def reasons(outcome: Outcome, cloud: str) -> list[str]:
+def reasons(outcome: WaitOutcome, cloud: str) -> list[str]:
     """Return one text per problem. The first text is the summary."""
     verdict, terms = outcome.verdict, terms_of(cloud)
     head = f"{verdict.verified} of {verdict.expected} nodes verified after {outcome.seconds:.0f} s ({_why(outcome)})"
@@ -37,7 +37,7 @@ def reasons(outcome: Outcome, cloud: str) -> list[str]:
     return texts
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: WaitOutcome) -> str:
     if outcome.ended is WaitEnd.STOCK_OUT:
         return summary(problem.cause for problem in outcome.problems)
     return _ENDED.get(outcome.ended, outcome.ended)
@@ -58,7 +58,7 @@ def _problem_text(problems: Sequence[GroupProblem], terms: CloudTerms) -> str:
     return f": {first.message}\n  what to do: {first.hint or HINTS[first.cause]}"
 
 
-def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
+def node_reason(node: NodeVerdict, outcome: WaitOutcome | None = None) -> str:
     """Return the full explanation for one unverified node."""
     head = f"{node.label} ({node.instance_id})"
     if node.never_reported:

@@ -16,7 +16,7 @@ from gpuinfra.base.json_text import parsed
 from gpuinfra.handover.documents import Documents
 from gpuinfra.handover.examine import Content, JudgeNode, examine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, Submission, is_outdated, judge_fleet, ranked
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
@@ -82,7 +82,7 @@ class Gatherer:
         """All groups in all pools."""
         return [group for pool in self._pools for group in pool.groups]
 
-    def poll(self, names: Names | None = None) -> FleetVerdict:
+    def poll(self, names: NodeNames | None = None) -> FleetVerdict:
         """Read membership and evidence once, and judge. After `PortUnavailable`, the next call continues with the remaining nodes."""
         members = self._ports.membership.members(self.groups)
         self.leaving = any(m.leaving for m in members)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import Content
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
 from gpuinfra.node.outcome import CheckResult
 
@@ -107,7 +107,7 @@ class FleetVerdict:
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
     """Number of nodes that each group has not launched, keyed by the group's name in the plan."""
-    names: Names = field(default_factory=Names)
+    names: NodeNames = field(default_factory=NodeNames)
     """Labels of all instances seen so far, for the next poll."""
 
     @property
@@ -155,12 +155,12 @@ def judge_fleet(
     submissions: Mapping[str, Submission],
     *,
     now: datetime,
-    names: Names | None = None,
+    names: NodeNames | None = None,
 ) -> FleetVerdict:
     """Judge all pools at the time `now`. With the `names` of an earlier verdict, nodes keep their labels and new nodes get the next number."""
     nodes: list[NodeVerdict] = []
     missing: dict[str, int] = {}
-    names = names or Names()
+    names = names or NodeNames()
     for pool in pools:
         present: list[tuple[str, Member, str]] = []
         for group in pool.groups:

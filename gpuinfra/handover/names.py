@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
+class NodeNames:
     """Labels assigned so far."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Names:
     last: Mapping[str, int] = field(default_factory=dict)
     """Highest number assigned in each pool, keyed by pool."""
 
-    def assign(self, pool: str, instances: Sequence[str]) -> Names:
+    def assign(self, pool: str, instances: Sequence[str]) -> NodeNames:
         """Return labels that also include these instances of a pool. `instances` must be in launch order."""
         labels = dict(self.labels)
         last = max([self.last.get(pool, 0), *(_number(pool, label) for label in labels.values())])
@@ -28,7 +28,7 @@ class Names:
             if instance not in labels:
                 last += 1
                 labels[instance] = f"{pool}-{last}"
-        return Names(labels=labels, last={**self.last, pool: last})
+        return NodeNames(labels=labels, last={**self.last, pool: last})
 
 
 def _number(pool: str, label: str) -> int:

@@ -36,7 +36,7 @@ from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.shortages import shortages
-from gpuinfra.handover.watch import NOT_DUE_TEXT, Outcome, Wait, watch
+from gpuinfra.handover.watch import NOT_DUE_TEXT, Wait, WaitOutcome, watch
 from gpuinfra.handover.wire import CHECK_VARIABLE
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
@@ -53,7 +53,7 @@ GRPC_OPTIONS = [
 ]
 
 
-class Engine:
+class EngineLog:
     """The engine's log, for progress and messages about a resource."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._engine = Engine()
+        self._engine = EngineLog()
         self._cancelled = threading.Event()
 
     # Plugin
@@ -255,7 +255,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return _fail(context, name, wire.to_struct(properties, secret), reasons(outcome, str(inputs["cloud"])))
         return wire.to_struct(properties, secret)
 
-    def _properties(self, urn: str, inputs: Mapping[str, object], outcome: Outcome) -> dict[str, object]:
+    def _properties(self, urn: str, inputs: Mapping[str, object], outcome: WaitOutcome) -> dict[str, object]:
         """Return the properties for the state."""
         outputs = wire.outputs_of(outcome, shortages(outcome, wire.pools_of(inputs)), summary(outcome))
         return {**inputs, **outputs, "trust": self._trust(urn, inputs)}
@@ -267,7 +267,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             self._engine.info(urn, said)
         return trust.changed(cloud)
 
-    def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> Outcome:
+    def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> WaitOutcome:
         pools = wire.pools_of(inputs)
         gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(state, pools))
         return watch(
@@ -354,7 +354,7 @@ def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
     return {**inputs, **dict.fromkeys(wire.OUTPUTS, wire.UNKNOWN)}
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: WaitOutcome) -> str:
     """Return a one-line summary for the state."""
     verdict = outcome.verdict
     if outcome.ended is WaitEnd.NOT_DUE:

@@ -80,7 +80,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class RefusalRow:
     """Messages of one cause with the same wording."""
 
     cause: CapacityCause
@@ -109,10 +109,10 @@ class Refusals:
         self._path = path
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[RefusalRow, ...]:
         """All rows. The first row that matches a message applies."""
         return tuple(
-            Row(
+            RefusalRow(
                 cause=CapacityCause(row["cause"]),
                 pattern=row["pattern"],
                 texts=tuple(Sighting(**one) for one in row["texts"]),
@@ -131,9 +131,9 @@ class Refusals:
     def recorded(self, which: str) -> tuple[str, str] | None:
         """Return code and message of the first recorded message of a cause or with a code, or None. The code is empty if the source has none."""
         for row in self.rows:
-            for one in row.texts:
-                found = _CODE.fullmatch(one.text)
-                code, message = (found["code"], found["message"]) if found else ("", one.text)
+            for text in row.texts:
+                found = _CODE.fullmatch(text.text)
+                code, message = (found["code"], found["message"]) if found else ("", text.text)
                 if which in (row.cause, code):
                     return code, message
         return None

@@ -9,7 +9,7 @@ from gpuinfra.base.words import counted
 from gpuinfra.handover.causes import CapacityCause, WaitEnd
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
 from gpuinfra.handover.refusals import HINTS
-from gpuinfra.handover.watch import Outcome
+from gpuinfra.handover.watch import WaitOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Shortage:
         return f"  {self.group}: {self.message}\n  what to do: {self.hint}"
 
 
-def shortages(outcome: Outcome, pools: Sequence[PoolExpected]) -> Iterator[Shortage]:
+def shortages(outcome: WaitOutcome, pools: Sequence[PoolExpected]) -> Iterator[Shortage]:
     """Yield the groups that lack nodes. A group whose launches are only throttled is omitted, because it tries again.
 
     A group without a message is included if the deadline passed and all launched nodes have reported.

@@ -14,7 +14,7 @@ from gpuinfra.handover.causes import CapacityCause, WaitEnd
 from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
 
 POLL_S = 1.0
@@ -38,7 +38,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class WaitOutcome:
     """The last verdict and why the wait ended."""
 
     verdict: FleetVerdict
@@ -56,9 +56,9 @@ def watch(
     *,
     log: Callable[[str], None],
     cancelled: threading.Event,
-    names: Names | None = None,
+    names: NodeNames | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> WaitOutcome:
     """Poll until the verdict is ready or final, the deadline passes or the wait is canceled."""
     start = clock()
     pause, last_line, stuck_since, stale_since = POLL_S, "", None, None
@@ -159,7 +159,7 @@ def stale_text(verdict: FleetVerdict) -> str:
 
 def _poll(
     gatherer: Gatherer,
-    names: Names | None,
+    names: NodeNames | None,
     log: Callable[[str], None],
     cancelled: threading.Event,
     start: float,
@@ -194,10 +194,10 @@ def _end(
     spent: float,
     problems: Sequence[GroupProblem],
     wait: Wait,
-) -> Outcome:
+) -> WaitOutcome:
     late = ended in (WaitEnd.DEADLINE, WaitEnd.STOCK_OUT)
     silent = [node.instance_id for node in verdict.nodes if node.outcome == "waiting"] if late else []
-    return Outcome(
+    return WaitOutcome(
         verdict=verdict,
         ready=bool(verdict.nodes) and _enough(verdict, wait),
         ended=ended,

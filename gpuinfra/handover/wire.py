@@ -12,10 +12,10 @@ from google.protobuf import json_format, struct_pb2
 
 from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.judge import NodeVerdict
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import GroupExpected, Identity, PoolExpected
 from gpuinfra.handover.shortages import Shortage
-from gpuinfra.handover.watch import Outcome, Wait
+from gpuinfra.handover.watch import Wait, WaitOutcome
 
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -126,7 +126,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def outputs_of(outcome: Outcome, short: Iterable[Shortage], summary: str) -> Properties:
+def outputs_of(outcome: WaitOutcome, short: Iterable[Shortage], summary: str) -> Properties:
     """Return the outputs for the state. They identify the nodes, make it possible to skip identity checks, and state why nodes are missing.
 
     They do not include check results."""
@@ -183,10 +183,10 @@ def _node(node: NodeVerdict) -> Properties:
     }
 
 
-def names_of(properties: Mapping[str, object]) -> Names:
+def names_of(properties: Mapping[str, object]) -> NodeNames:
     """Return the labels from a state. If the state has no highest numbers, these numbers are derived from the labels."""
     last = _mapping(properties.get("lastNumbers"))
-    return Names(
+    return NodeNames(
         labels={str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))},
         last={pool: number for pool, number in last.items() if isinstance(number, int)},
     )

@@ -29,7 +29,7 @@ NO_STORAGE = "none"
 
 
 @dataclass
-class Answers:
+class StackAnswers:
     """The declaration while it is being created."""
 
     today: date
@@ -54,9 +54,9 @@ class Answers:
         """Return the value at a path, or None."""
         return value_at(self.declaration, route)
 
-    def copy(self) -> Answers:
+    def copy(self) -> StackAnswers:
         """Return an independent copy, to try an answer."""
-        return Answers(today=self.today, declaration=copy.deepcopy(self.declaration))
+        return StackAnswers(today=self.today, declaration=copy.deepcopy(self.declaration))
 
     def findings(self) -> tuple[Finding, ...]:
         """Return all findings about the declaration as it is now."""
@@ -80,24 +80,24 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class WizardQuestion:
     """One question, which an option can answer."""
 
     option: str
     title: str
     """The noun of the question for a prompt."""
-    apply: Callable[[Answers, str], None]
+    apply: Callable[[StackAnswers, str], None]
     """Adds an answer to the declaration. Raises `UsageError` or `SpecError` if the answer cannot be read."""
     owns: Callable[[str], bool]
     """Whether a finding about a path concerns this answer."""
     prefix: str
     """Path of the answer in the declaration. Messages show the option instead."""
 
-    def problems(self, answers: Answers) -> tuple[Finding, ...]:
+    def problems(self, answers: StackAnswers) -> tuple[Finding, ...]:
         """Return the errors about this answer, with the option instead of the path of the field."""
         return tuple(self._named(one, answers) for one in answers.errors() if self.owns(one.path))
 
-    def _named(self, finding: Finding, answers: Answers) -> Finding:
+    def _named(self, finding: Finding, answers: StackAnswers) -> Finding:
         """Return a finding with the option instead of the path of the field. If the option is repeated, it has its number, from 1."""
         # A finding can also be about a parent of the field.
         rest = finding.path.removeprefix(self.prefix) if finding.path.startswith(self.prefix) else ""
@@ -107,7 +107,7 @@ class Question:
         return replace(finding, path=" ".join(filter(None, words)), file="", line=None)
 
 
-def _cloud(answers: Answers, text: str) -> None:
+def _cloud(answers: StackAnswers, text: str) -> None:
     known = list(CLOUDS)
     if text not in known:
         near = nearest(text, known)
@@ -118,34 +118,34 @@ def _cloud(answers: Answers, text: str) -> None:
     answers.declaration["where"] = {"cloud": text}
 
 
-def _region(answers: Answers, text: str) -> None:
+def _region(answers: StackAnswers, text: str) -> None:
     answers.declaration["where"]["region"] = text
 
 
-def _zone(answers: Answers, text: str) -> None:
+def _zone(answers: StackAnswers, text: str) -> None:
     answers.declaration["where"]["zone"] = text
 
 
-def _machine(answers: Answers, text: str) -> None:
+def _machine(answers: StackAnswers, text: str) -> None:
     answers.declaration["pools"] = [{"name": "gpu", "machine": text, "capacity": [{"kind": "on_demand", "count": 1}]}]
 
 
-def _capacity(answers: Answers, text: str) -> None:
+def _capacity(answers: StackAnswers, text: str) -> None:
     count = answers.get((*ENTRY, "count")) or 1
     put(answers.declaration, ENTRY, {**entry_of("--capacity", text), "count": count})
 
 
-def _count(answers: Answers, text: str) -> None:
+def _count(answers: StackAnswers, text: str) -> None:
     put(answers.declaration, (*ENTRY, "count"), _value("--count", text))
 
 
-def _storage(answers: Answers, text: str) -> None:
+def _storage(answers: StackAnswers, text: str) -> None:
     if text == NO_STORAGE:
         return
     answers.declaration.setdefault("storage", []).append(entry_of("--storage", text))
 
 
-def _name(answers: Answers, text: str) -> None:
+def _name(answers: StackAnswers, text: str) -> None:
     answers.declaration["name"] = text
 
 
@@ -196,21 +196,21 @@ def kind_needs(kind: str) -> str:
 QUESTIONS = {
     one.option: one
     for one in (
-        Question(option="name", title="Name of the stack and of the cluster", apply=_name, prefix="name",
+        WizardQuestion(option="name", title="Name of the stack and of the cluster", apply=_name, prefix="name",
                  owns=lambda path: path == "name"),
-        Question(option="cloud", title="Cloud", apply=_cloud, prefix="where.cloud",
+        WizardQuestion(option="cloud", title="Cloud", apply=_cloud, prefix="where.cloud",
                  owns=lambda path: path in ("where", "where.cloud")),
-        Question(option="region", title="Region", apply=_region, prefix="where.region",
+        WizardQuestion(option="region", title="Region", apply=_region, prefix="where.region",
                  owns=lambda path: path == "where.region"),
-        Question(option="zone", title="Zone", apply=_zone, prefix="where.zone",
+        WizardQuestion(option="zone", title="Zone", apply=_zone, prefix="where.zone",
                  owns=lambda path: path == "where.zone"),
-        Question(option="machine", title="Machine type", apply=_machine, prefix="pools[0].machine",
+        WizardQuestion(option="machine", title="Machine type", apply=_machine, prefix="pools[0].machine",
                  owns=lambda path: path == "pools[0].machine"),
-        Question(option="capacity", title="Capacity", apply=_capacity, prefix="pools[0].capacity[0]",
+        WizardQuestion(option="capacity", title="Capacity", apply=_capacity, prefix="pools[0].capacity[0]",
                  owns=lambda path: path.startswith("pools[0].capacity") and not path.endswith(".count")),
-        Question(option="count", title="Number of nodes", apply=_count, prefix="pools[0].capacity[0].count",
+        WizardQuestion(option="count", title="Number of nodes", apply=_count, prefix="pools[0].capacity[0].count",
                  owns=lambda path: path == "pools[0].capacity[0].count"),
-        Question(option="storage", title="Storage", apply=_storage, prefix="storage",
+        WizardQuestion(option="storage", title="Storage", apply=_storage, prefix="storage",
                  owns=lambda path: path.startswith("storage")),
     )
 }  # fmt: skip

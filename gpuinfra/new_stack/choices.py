@@ -11,7 +11,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
-from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, Answers, kind_needs, model_of
+from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, StackAnswers, kind_needs, model_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import flow
@@ -41,16 +41,16 @@ class Choices:
         return tuple(row[0] for row in self.rows)
 
 
-def choices(option: str, answers: Answers) -> Choices:
+def choices(option: str, answers: StackAnswers) -> Choices:
     """Return the proposals for a question. The declaration contains the earlier answers."""
     return _CHOICES[option](answers)
 
 
-def _names(_: Answers) -> Choices:
+def _names(_: StackAnswers) -> Choices:
     return Choices(columns=("name",), rows=(), default="train")
 
 
-def _clouds(_: Answers) -> Choices:
+def _clouds(_: StackAnswers) -> Choices:
     rows = []
     for name in CLOUDS:
         cloud = profile_of(name)
@@ -59,7 +59,7 @@ def _clouds(_: Answers) -> Choices:
     return Choices(columns=("cloud", "name", "GPUs"), rows=tuple(rows))
 
 
-def _regions(answers: Answers) -> Choices:
+def _regions(answers: StackAnswers) -> Choices:
     """Regions in which the catalog lists a machine type with GPUs."""
     cloud = profile_of(answers.cloud)
     rows = []
@@ -74,7 +74,7 @@ def _gpu_names(machines: list[MachineType]) -> str:
     return ", ".join(dict.fromkeys(machine.gpu.key for machine in machines if machine.gpu))
 
 
-def _machines(answers: Answers) -> Choices:
+def _machines(answers: StackAnswers) -> Choices:
     """Machine types with GPUs that the region offers and the rules accept, from the least to the most expensive."""
     region, rows = answers.region, []
     for machine in profile_of(answers.cloud).machines.values():
@@ -102,7 +102,7 @@ def _machines(answers: Answers) -> Choices:
     return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)), note=note)
 
 
-def _accepted(answers: Answers, machine: MachineType) -> bool:
+def _accepted(answers: StackAnswers, machine: MachineType) -> bool:
     draft = answers.copy()
     QUESTIONS["machine"].apply(draft, machine.name)
     return not QUESTIONS["machine"].problems(draft)
@@ -119,7 +119,7 @@ def _amount(price: Price) -> str:
     return f"{low}{price.usd_per_hour:,.2f}"
 
 
-def _capacities(answers: Answers) -> Choices:
+def _capacities(answers: StackAnswers) -> Choices:
     machine, rows = answers.machine, []
     if machine is None:
         return Choices(columns=("capacity",), rows=())
@@ -140,12 +140,12 @@ def _capacities(answers: Answers) -> Choices:
     return Choices(columns=columns, rows=tuple(rows), default=default)
 
 
-def _counts(answers: Answers) -> Choices:
+def _counts(answers: StackAnswers) -> Choices:
     units = answers.machine.unit_nodes if answers.machine else ()
     return Choices(columns=("count",), rows=(), default=str(units[0] if units else 1))
 
 
-def _storages(answers: Answers) -> Choices:
+def _storages(answers: StackAnswers) -> Choices:
     """No storage, and the smallest entry of each kind that the rules accept, with its price."""
     rows = [(NO_STORAGE, "", "nodes have only their local disks")]
     for kind in sorted(profile_of(answers.cloud).storage_kinds):
@@ -158,7 +158,7 @@ def _storages(answers: Answers) -> Choices:
     return Choices(columns=("storage", "USD/h", "effect"), rows=tuple(rows), default=NO_STORAGE)
 
 
-def _proposals(answers: Answers, kind: str) -> Iterator[str]:
+def _proposals(answers: StackAnswers, kind: str) -> Iterator[str]:
     """Yield entries of a kind, the preferred one first."""
     if kind == Lustre.model_fields["kind"].default:
         least = profile_of(answers.cloud).lustre(Lustre(capacity_gib=1)).billed
@@ -181,18 +181,18 @@ def about(kind: str, annotation: Any) -> str:
     return " ".join((model.__doc__ or "").split()).split(". ")[0].rstrip(".") if model else ""
 
 
-def _added_usd(before: Answers, after: Answers) -> str:
+def _added_usd(before: StackAnswers, after: StackAnswers) -> str:
     """Return what an answer adds to the price of the plan per hour."""
     totals = []
-    for one in (before, after):
-        cost = _cost(one)
+    for usd in (before, after):
+        cost = _cost(usd)
         if cost is None:
             return UNKNOWN
         totals.append(cost)
     return f"{totals[1] - totals[0]:,.2f}" if totals[1] > totals[0] else UNKNOWN
 
 
-def _cost(answers: Answers) -> float | None:
+def _cost(answers: StackAnswers) -> float | None:
     try:
         plan = make_plan(parse_spec(answers.declaration), answers.today)
     except GpuinfraError:
@@ -200,7 +200,7 @@ def _cost(answers: Answers) -> float | None:
     return price(plan, answers.today).usd_per_hour
 
 
-_CHOICES: dict[str, Callable[[Answers], Choices]] = {
+_CHOICES: dict[str, Callable[[StackAnswers], Choices]] = {
     "name": _names,
     "cloud": _clouds,
     "region": _regions,

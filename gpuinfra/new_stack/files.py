@@ -11,7 +11,7 @@ from typing import Any
 from gpuinfra.base.errors import UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.base.stack_files import project_folder
-from gpuinfra.new_stack.answers import Answers
+from gpuinfra.new_stack.answers import StackAnswers
 from gpuinfra.new_stack.choices import about
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import all_fields, flow
@@ -86,7 +86,7 @@ def program_problem(project: Path) -> str | None:
     return f"the program {program}; copy {shipped('stacks') / PROGRAM}"
 
 
-def files_of(answers: Answers, path: Path) -> tuple[NewFile, ...]:
+def files_of(answers: StackAnswers, path: Path) -> tuple[NewFile, ...]:
     """Return the files to write for a stack file at `path`: the stack file, preceded by the project if there is none.
 
     Raises `UsageError` if the folder has a program but no project, because the program is not known to read a declaration.
@@ -143,12 +143,12 @@ def project_text(root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def stack_text(answers: Answers, schema: str) -> str:
+def stack_text(answers: StackAnswers, schema: str) -> str:
     """Return the text of the stack file."""
     return "\n".join(_lines(answers, schema)) + "\n"
 
 
-def _lines(answers: Answers, schema: str) -> Iterator[str]:
+def _lines(answers: StackAnswers, schema: str) -> Iterator[str]:
     declaration = answers.declaration
     yield f"# yaml-language-server: $schema={schema}"
     yield "# Written by `gpuinfra init`. To see the meaning, limits and default of a field, run `gpuinfra explain FIELD`,"
@@ -166,12 +166,12 @@ def _lines(answers: Answers, schema: str) -> Iterator[str]:
         yield from (f"    {line}" for line in optional)
 
 
-def _section(_: Answers, name: str, value: object) -> Iterator[str]:
+def _section(_: StackAnswers, name: str, value: object) -> Iterator[str]:
     yield from _comment(meaning(ClusterSpec, name) if name in ClusterSpec.model_fields else "")
     yield f"{name}: {flow(value)}"
 
 
-def _pools(answers: Answers, name: str, value: list[dict[str, Any]]) -> Iterator[str]:
+def _pools(answers: StackAnswers, name: str, value: list[dict[str, Any]]) -> Iterator[str]:
     yield f"{name}:"
     for pool in value:
         yield f"  - name: {flow(pool['name'])}"
@@ -187,7 +187,7 @@ def _pools(answers: Answers, name: str, value: list[dict[str, Any]]) -> Iterator
         )
 
 
-def _machine(answers: Answers) -> str:
+def _machine(answers: StackAnswers) -> str:
     machine = answers.machine
     if machine is None or machine.gpu is None:
         return ""
@@ -200,7 +200,7 @@ def _kind(entry: Mapping[str, Any], annotation: Any) -> str:
     return f"{text}." if text else ""
 
 
-def _storage(_: Answers, name: str, value: list[dict[str, Any]]) -> Iterator[str]:
+def _storage(_: StackAnswers, name: str, value: list[dict[str, Any]]) -> Iterator[str]:
     yield from _comment(meaning(ClusterSpec, name))
     yield f"{name}:"
     yield from (f"  - {flow(entry)}" for entry in value)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable
 
 from . import VERSION
-from .console import BUNDLE, NODE, OK, WRONG_USE, Missing, load, print_message
+from .console import BUNDLE, NODE, OK, WRONG_USE, MissingPrerequisite, load, print_message
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         return OK if error.code in (0, None) else WRONG_USE
     try:
         return args.run(args)
-    except Missing as error:
+    except MissingPrerequisite as error:
         print_message(str(error), console="--upload" in words or words[:1] == ["attest"])
         return error.code
     except KeyboardInterrupt:
@@ -209,9 +209,9 @@ def _attest(args: argparse.Namespace) -> int:
     try:
         problem = upload.renew(node, evidence.EvidenceFolder(), cloud.of(node), evidence.boot_id())
     except (cloud.CloudError, OSError) as error:
-        raise Missing("cannot renew the identity proof: %s" % error) from None
+        raise MissingPrerequisite("cannot renew the identity proof: %s" % error) from None
     if problem:
-        raise Missing(problem)
+        raise MissingPrerequisite(problem)
     return OK
 
 
@@ -221,7 +221,7 @@ def _health(args: argparse.Namespace) -> int:
     try:
         health.serve(NODE, BUNDLE, args.address)
     except OSError as error:
-        raise Missing("cannot listen on port %d: %s" % (health.PORT, error)) from None
+        raise MissingPrerequisite("cannot listen on port %d: %s" % (health.PORT, error)) from None
     return OK
 
 

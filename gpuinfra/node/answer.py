@@ -94,7 +94,7 @@ class Answers:
         """Non-empty lines of `text`."""
         return [line for line in self.text(name).splitlines() if line.strip()]
 
-    def csv(self, name: str) -> "table.Table":
+    def csv(self, name: str) -> "table.GpuTable":
         """Return the table from `nvidia-smi --query-...`, by column name."""
         return self._cached(
             "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")

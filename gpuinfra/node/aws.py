@@ -162,7 +162,7 @@ def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-class Aws:
+class AwsNode:
     """A node's cloud (`cloud.Cloud`): the instance's role, S3 and STS of one region."""
 
     def __init__(self, region: str, environ: Mapping[str, str]) -> None:
@@ -265,6 +265,6 @@ def _utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
 
 
-def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Aws:
+def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> AwsNode:
     """Return the AWS implementation of `Cloud`."""
-    return Aws(field(node, "region"), environ)
+    return AwsNode(field(node, "region"), environ)

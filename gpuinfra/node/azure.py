@@ -129,7 +129,7 @@ def nonces(evidence_sha256: str) -> list[str]:
     return found
 
 
-class Azure:
+class AzureNode:
     """A node's cloud (`cloud.Cloud`): the machine's identity, blob storage and attested documents."""
 
     def __init__(self, client_id: str, environ: Mapping[str, str]) -> None:
@@ -211,8 +211,8 @@ class Azure:
         return make_proof("azure", evidence_sha256, now, documents=documents)
 
 
-def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Azure:
+def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> AzureNode:
     """Return the Azure implementation of `Cloud`. `identity.client_id` is optional if the machine has one identity."""
     identity = node.get("identity")
     client_id = identity.get("client_id") if isinstance(identity, Mapping) else None
-    return Azure(str(client_id or ""), environ)
+    return AzureNode(str(client_id or ""), environ)

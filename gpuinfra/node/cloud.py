@@ -23,7 +23,7 @@ class Exists(CloudError):
     """The object already exists and must not be replaced."""
 
 
-class Cloud(Protocol):
+class NodeCloud(Protocol):
     """The node's cloud, which is accessed with the node's own identity. Credentials never appear in a repr.
 
     Every method raises `CloudError` if a request fails.
@@ -54,7 +54,7 @@ class Cloud(Protocol):
         ...
 
 
-def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Cloud:
+def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> NodeCloud:
     """Return the cloud named in `node.json`. Raises `CloudError` if no module of that name has `connect(node, environ)`."""
     name = str(node.get("cloud"))
     try:

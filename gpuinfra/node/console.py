@@ -14,7 +14,7 @@ STATE = Path("/var/lib/gpuinfra/state.json")
 BUNDLE = Path("/opt/gpuinfra/current")
 
 
-class Missing(Exception):
+class MissingPrerequisite(Exception):
     """A prerequisite is missing. The message names the prerequisite and the action to take."""
 
     code = ENVIRONMENT
@@ -39,7 +39,7 @@ def load(path: Path, what: str, fix: str) -> dict[str, Any]:
     """Load a required JSON file. `what` describes it, and `fix` states what to do if it is missing."""
     found = optional(path)
     if found is None:
-        raise Missing("%s does not exist at %s; %s" % (what, path, fix))
+        raise MissingPrerequisite("%s does not exist at %s; %s" % (what, path, fix))
     return found
 
 
@@ -50,7 +50,7 @@ def optional(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise Missing("cannot read %s: %s" % (path, error)) from None
+        raise MissingPrerequisite("cannot read %s: %s" % (path, error)) from None
     if not isinstance(value, dict):
-        raise Missing("%s contains no JSON object" % path)
+        raise MissingPrerequisite("%s contains no JSON object" % path)
     return value

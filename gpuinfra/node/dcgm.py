@@ -41,7 +41,7 @@ _REQUIRED = {2: Cause.REPLACEMENT_REQUIRED, 6: Cause.RESET_REQUIRED}
 
 
 @dataclass(frozen=True)
-class Result:
+class DcgmStatus:
     """One status from one test."""
 
     test: str
@@ -56,13 +56,13 @@ class Result:
     """What the severities of the errors require."""
 
 
-def results(text: str) -> list[Result]:
+def results(text: str) -> list[DcgmStatus]:
     """Return all statuses in the output. Raises `Unreadable` if it is not JSON."""
     try:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
         raise Unreadable("dcgmi printed no JSON: %s" % shortened(text, 120)) from None
-    found: list[Result] = []
+    found: list[DcgmStatus] = []
     _walk(document, "", found)
     return found
 
@@ -73,21 +73,23 @@ def test_name(name: str) -> str:
     return "memory" if plain == "gpu_memory" else plain
 
 
-def _walk(value: Any, test: str, found: list[Result]) -> None:
+def _walk(value: Any, test: str, dcgm_statuses: list[DcgmStatus]) -> None:
     if isinstance(value, dict):
         test = str(value.get("name") or value.get("category") or test)
         if "status" in value:
             status = value["status"]
             word = status if isinstance(status, str) else "?"
-            found.append(Result(test, _where(value), word, _warnings(value), _errors(value), _causes(value)))
+            dcgm_statuses.append(
+                DcgmStatus(test, _where(value), word, _warnings(value), _errors(value), _causes(value))
+            )
         if "runtime_error" in value:
             raise Unreadable("dcgmi could not run the diagnostics: %s" % shortened(str(value["runtime_error"]), 200))
         for key, inner in value.items():
             if key != "status":
-                _walk(inner, test, found)
+                _walk(inner, test, dcgm_statuses)
     elif isinstance(value, list):
         for inner in value:
-            _walk(inner, test, found)
+            _walk(inner, test, dcgm_statuses)
 
 
 def _where(value: dict[str, Any]) -> str:

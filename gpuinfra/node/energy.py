@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .console import Missing
+from .console import MissingPrerequisite
 from .journal import write_whole
 from .outcome import Unreadable, escaped, shortened
 
@@ -39,13 +39,13 @@ IDLE_SHARE = 0.2
 
 
 class _Nvml:
-    """The NVML functions that this module calls. A failed call raises `Missing`."""
+    """The NVML functions that this module calls. A failed call raises `MissingPrerequisite`."""
 
     def __init__(self, name: str = LIBRARY) -> None:
         try:
             self._library = ctypes.CDLL(name)
         except OSError as error:
-            raise Missing("NVML cannot be loaded: %s" % shortened(str(error), 200)) from None
+            raise MissingPrerequisite("NVML cannot be loaded: %s" % shortened(str(error), 200)) from None
         for function, arguments in _FUNCTIONS.items():
             one = getattr(self._library, function)
             one.argtypes, one.restype = arguments, c_int
@@ -56,7 +56,7 @@ class _Nvml:
         code = getattr(self._library, name)(*arguments)
         if code:
             text = (self._library.nvmlErrorString(code) or b"?").decode("utf-8", "replace")
-            raise Missing("%s failed: %s (%d)" % (name, text, code))
+            raise MissingPrerequisite("%s failed: %s (%d)" % (name, text, code))
 
 
 _FUNCTIONS: dict[str, list[Any]] = {
@@ -71,7 +71,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
 
 
 def counters() -> list[tuple[str, float, int]]:
-    """Return the UUID, the default power limit in watts, and the energy counter in millijoules of each GPU. Raises `Missing`."""
+    """Return the UUID, the default power limit in watts, and the energy counter in millijoules of each GPU. Raises `MissingPrerequisite`."""
     nvml = _Nvml()
     nvml.call("nvmlInit_v2")
     try:
@@ -93,7 +93,7 @@ def _counter(nvml: _Nvml, index: int) -> tuple[str, float, int]:
 
 
 def energy() -> dict[str, Any]:
-    """Read the counters, add them to the readings of this boot, and return all readings. Raises `Missing`."""
+    """Read the counters, add them to the readings of this boot, and return all readings. Raises `MissingPrerequisite`."""
     gpus = counters()
     now = round(time.clock_gettime(time.CLOCK_BOOTTIME), 1)
     document = {
@@ -109,7 +109,7 @@ def energy() -> dict[str, Any]:
     try:
         write_whole(STATE, json.dumps(document))
     except OSError as error:
-        raise Missing("the readings cannot be stored in %s: %s" % (STATE, error.strerror)) from None
+        raise MissingPrerequisite("the readings cannot be stored in %s: %s" % (STATE, error.strerror)) from None
     return document
 
 
@@ -126,7 +126,7 @@ def _kept(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Use:
+class GpuUse:
     """How long the GPUs of a node were idle."""
 
     idle_s: float
@@ -138,7 +138,7 @@ class Use:
     """Why the GPUs were not idle earlier. Empty if no earlier reading exists."""
 
 
-def use_of(text: str) -> Use:
+def use_of(text: str) -> GpuUse:
     """Evaluate the output of `node.pyz energy`. Raises `Unreadable` if it has a different form."""
     try:
         document = json.loads(text)
@@ -162,7 +162,7 @@ def use_of(text: str) -> Use:
         if reason:
             break
         idle += after[0] - before[0]
-    return Use(idle, now - times[-1], len(gpus), reason)
+    return GpuUse(idle, now - times[-1], len(gpus), reason)
 
 
 def _busy(gpus: list[tuple[str, float]], before: tuple[float, list[int]], after: tuple[float, list[int]]) -> str:

@@ -29,13 +29,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Protocol, Sequence, Union
 
 from .cloud import CloudError
-from .console import Missing
-from .fabric_plan import Plan, plan_of
+from .console import MissingPrerequisite
+from .fabric_plan import RoundPlan, plan_of
 from .outcome import shortened
 from .pairs import PairResult, next_round, verdict
 
 MAX_NODES = 1000
-"""Maximum number of nodes in one test. The simulation in the tests has this size. If the number of nodes is unknown, the other nodes end at once (`Ended`),
+"""Maximum number of nodes in one test. The simulation in the tests has this size. If the number of nodes is unknown, the other nodes end at once (`TestEnded`),
 and their services start another test."""
 MAX_BYTES = 1 << 20
 """Maximum size of an object that a node reads."""
@@ -66,7 +66,7 @@ _TURN_S = 60.0
 """Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 
 
-class Store(Protocol):
+class FabricStore(Protocol):
     """The objects of one run. Other nodes write some of them, so their content is not trusted."""
 
     def put(self, key: str, data: bytes) -> bool:
@@ -102,11 +102,11 @@ class Settings:
     """Maximum duration of the run."""
 
 
-class Alone(Missing):
+class Alone(MissingPrerequisite):
     """No other node joined in time."""
 
 
-class Ended(Missing):
+class TestEnded(MissingPrerequisite):
     """The test ended before this node took part in a round, has no place for this node, or none of its nodes continues it."""
 
 
@@ -119,7 +119,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Measure:
-    """Run the all-reduce with this partner. The caller resumes with an `Outcome`."""
+    """Run the all-reduce with this partner. The caller resumes with an `AllReduceOutcome`."""
 
     run: str
     """Name that both nodes of the pair use for this all-reduce."""
@@ -128,7 +128,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AllReduceOutcome:
     """The outcome of one all-reduce on this node."""
 
     word: str
@@ -159,7 +159,7 @@ def choose(number: int, names: Iterable[str], results: Iterable[PairResult]) -> 
 Step = Union[Pause, Measure]
 
 
-def incarnations(store: Store) -> dict[str, str]:
+def incarnations(store: FabricStore) -> dict[str, str]:
     """Return the newest incarnation of each node that joined a test. It ends in `LEFT` if the process has left."""
     found: dict[str, str] = {}
     for entry in map(entry_of, store.list("member/00/")):
@@ -179,8 +179,10 @@ def joined_at(incarnation: str) -> float:
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
-def run(settings: Settings, store: Store, clock: Callable[[], float]) -> Generator[Step, Any, Plan]:
-    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part: `Alone`, `Ended`, or an error.
+def run(settings: Settings, store: FabricStore, clock: Callable[[], float]) -> Generator[Step, Any, RoundPlan]:
+    """Take part until the verdict is final, and return the last plan.
+
+    Raises `MissingPrerequisite` if this node cannot take part: `Alone`, `TestEnded`, or an error.
 
     After an error, or if the caller closes the generator, the node leaves, so that the other nodes do not wait for it.
     """
@@ -194,11 +196,11 @@ def run(settings: Settings, store: Store, clock: Callable[[], float]) -> Generat
 
 
 class _Node:
-    def __init__(self, settings: Settings, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, store: FabricStore, clock: Callable[[], float]) -> None:
         self._settings, self._store, self._clock = settings, store, clock
         self._name, self._incarnation = settings.name, settings.incarnation
         self._started = clock()
-        self._plan: Plan | None = None
+        self._plan: RoundPlan | None = None
         """The last plan that this node read."""
         self._words: dict[int, dict[str, tuple[str, str]]] = {}
         """Round -> name -> outcome and partner, for a leader."""
@@ -209,23 +211,23 @@ class _Node:
         """Number of nodes that have joined, and the time at which this node first saw this number."""
         self._pace = 1.0 if settings.nodes else min(1.0, settings.quiet_s / QUIET_S)
 
-    def run(self) -> Generator[Step, Any, Plan]:
+    def run(self) -> Generator[Step, Any, RoundPlan]:
         self._join(self._incarnation)
         while True:
             was_member = self._takes_part()
             self._plan = plan = yield from self._next_plan()
             other, open_end = plan.members.get(self._name, self._incarnation), not self._settings.nodes
             if other > self._incarnation or (plan.verdict is not None and other != self._incarnation and not open_end):
-                raise Missing(
+                raise MissingPrerequisite(
                     "another process takes part under the name %s, or this test already has a verdict; give each node its own name, and each test its own name"
                     % self._name
                 )
             if plan.verdict is not None:
                 if open_end and plan.members.get(self._name) != self._incarnation:
-                    raise Ended("the test ended before this node joined, or without this node")
+                    raise TestEnded("the test ended before this node joined, or without this node")
                 return plan
             if open_end and self._name not in plan.members and len(plan.members) >= MAX_NODES:
-                raise Ended("the test has its maximum number of %d nodes" % MAX_NODES)
+                raise TestEnded("the test has its maximum number of %d nodes" % MAX_NODES)
             if self._takes_part():
                 yield from self._measure(plan)
             elif was_member or plan.absent.get(self._name) == self._incarnation:
@@ -243,16 +245,16 @@ class _Node:
     def _takes_part(self) -> bool:
         return self._plan is not None and self._plan.members.get(self._name) == self._incarnation
 
-    def _measure(self, plan: Plan) -> Generator[Step, Any, None]:
+    def _measure(self, plan: RoundPlan) -> Generator[Step, Any, None]:
         """Measure with the partner of this round, and store the outcome."""
-        found, outcome = plan.partner(self._name), Outcome(BYE)
+        found, outcome = plan.partner(self._name), AllReduceOutcome(BYE)
         if found is not None:
             # The leader is part of the name, so nodes that follow different plans do not meet.
             outcome = yield Measure("%02d-%s" % (plan.round, plan.leader), *found)
         key = "result/%02d/%s/%s/%s" % (plan.round, self._name, outcome.word, found[0] if found else "-")
         self._store.put(key, json.dumps({"reason": outcome.reason[:400]}).encode("ascii"))
 
-    def _next_plan(self) -> Generator[Step, Any, Plan]:
+    def _next_plan(self) -> Generator[Step, Any, RoundPlan]:
         """Wait for a later plan, and publish it if it is this node's turn."""
         begun, pause = self._clock(), _FIRST_PAUSE_S * self._pace
         while True:
@@ -260,9 +262,9 @@ class _Node:
             if plan is not None:
                 return plan
             if self._clock() - self._started > self._settings.limit_s:
-                raise Missing("the fabric test has no verdict after %d s" % self._settings.limit_s)
+                raise MissingPrerequisite("the fabric test has no verdict after %d s" % self._settings.limit_s)
             if self._is_abandoned(self._clock() - begun):
-                raise Ended("none of the nodes of this test continues it")
+                raise TestEnded("none of the nodes of this test continues it")
             yield Pause(min(pause, self._until_start() or pause))
             longest = _JOIN_PAUSE_S if self._plan is None and not self._settings.nodes else _LAST_PAUSE_S
             pause = min(pause * 1.5, longest * self._pace)
@@ -299,7 +301,7 @@ class _Node:
         """Return the time, as in the incarnations of the nodes."""
         return joined_at(self._settings.incarnation) + self._clock() - self._started
 
-    def _newest(self) -> Plan | None:
+    def _newest(self) -> RoundPlan | None:
         """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
         after = -1 if self._plan is None else self._plan.round
         for number, leader, _, key in sorted(self._entries("plan"), key=lambda one: (-one[0], one[1])):
@@ -312,7 +314,7 @@ class _Node:
                     self._invalid.add(key)
         return None
 
-    def _lead(self, waited: float) -> Plan | None:
+    def _lead(self, waited: float) -> RoundPlan | None:
         """Publish the next plan if it is due and this node's turn. If the leader does not publish it, it is the next node's turn."""
         before, patience = self._plan, self._settings.round_s
         if before is None:
@@ -332,7 +334,7 @@ class _Node:
         joined = {name: one for name, one in present(newest).items() if one > left.get(name, "")}
         return self._publish(before.round + 1, joined, {name: one for name, one in left.items() if name not in joined})
 
-    def _lead_first(self, waited: float) -> Plan | None:
+    def _lead_first(self, waited: float) -> RoundPlan | None:
         """Publish the first plan when it is this node's turn and all nodes have joined or the time is over."""
         settings = self._settings
 
@@ -360,7 +362,7 @@ class _Node:
         quiet = self._clock() - self._changed
         return self._publish(0, joined, stale) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
 
-    def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
+    def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> RoundPlan | None:
         if len(joined) > MAX_NODES:
             joined = self._with_a_place(joined)
         for earlier in range(number):
@@ -370,7 +372,7 @@ class _Node:
         results = _results(self._words)
         pairs = choose(number, members, results) if number < MAX_ROUNDS else ()
         found = None if pairs else self._verdict(members, results)
-        plan = Plan(number, self._name, members, pairs, absent, found)
+        plan = RoundPlan(number, self._name, members, pairs, absent, found)
         # An object of an earlier process with this name stays, and the next poll reads it.
         last = "plan" if found is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
@@ -378,7 +380,9 @@ class _Node:
     def _with_a_place(self, joined: Mapping[str, str]) -> dict[str, str]:
         """Return as many nodes as a test can have: those that already take part, then those with the first names."""
         if self._settings.nodes:
-            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+            raise MissingPrerequisite(
+                "%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES)
+            )
         before = {} if self._plan is None else self._plan.members
         return {name: joined[name] for name in sorted(joined, key=lambda name: (name not in before, name))[:MAX_NODES]}
 

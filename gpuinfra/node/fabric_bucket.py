@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from . import fabric, pair
-from .cloud import Cloud, CloudError, Exists, field
-from .console import Missing
+from .cloud import CloudError, Exists, NodeCloud, field
+from .console import MissingPrerequisite
 
 MAX_NUMBER = 99_999_999
 MOST_ATTEMPTS = 100
@@ -24,7 +24,7 @@ MOST_ATTEMPTS = 100
 class Sessions:
     """The fabric tests of this node's pool."""
 
-    def __init__(self, node: Mapping[str, Any], cloud: Cloud) -> None:
+    def __init__(self, node: Mapping[str, Any], cloud: NodeCloud) -> None:
         place = node.get("evidence")
         if not isinstance(place, Mapping):
             raise CloudError("node.json has no evidence location")
@@ -44,24 +44,24 @@ class Sessions:
         numbers = (int(one) for one in names if len(one) <= 8 and one.isascii() and one.isdigit())
         return max([one for one in numbers if "%04d" % one in names and one > 0] or [0])
 
-    def store(self, number: int) -> "Bucket":
-        """Return the objects of one test. Raises `Missing` if there is no number left: a folder of any number can be forged."""
+    def store(self, number: int) -> "FabricBucket":
+        """Return the objects of one test. Raises `MissingPrerequisite` if there is no number left: a folder of any number can be forged."""
         if number > MAX_NUMBER:
-            raise Missing(
+            raise MissingPrerequisite(
                 "the fabric test of the pool %s has no number left; delete the folder %s in the evidence bucket"
                 % (self.name, self._folder)
             )
-        return Bucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner)
+        return FabricBucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner)
 
     def session(self, number: int) -> str:
         """Return the name of a test in an assignment for `node.pyz pair`."""
         return "%s/%04d" % (self.name, number)
 
 
-class Bucket:
+class FabricBucket:
     """The objects of one test."""
 
-    def __init__(self, cloud: Cloud, bucket: str, folder: str, owner: str) -> None:
+    def __init__(self, cloud: NodeCloud, bucket: str, folder: str, owner: str) -> None:
         self._cloud, self._bucket, self._folder, self._owner = cloud, bucket, folder, owner
 
     def put(self, key: str, data: bytes) -> bool:
@@ -99,20 +99,20 @@ class Bucket:
         return self._mark() + writer
 
 
-def is_closed(store: fabric.Store) -> bool:
+def is_closed(store: fabric.FabricStore) -> bool:
     """Return True if a test has a verdict."""
     entries = (fabric.entry_of(key) for key in store.list("plan/"))
     return any(entry is not None and entry[2] == fabric.VERDICT for entry in entries)
 
 
-def has_no_attempt_left(store: fabric.Store, name: str) -> bool:
+def has_no_attempt_left(store: fabric.FabricStore, name: str) -> bool:
     """Return True if a node has joined a test `MOST_ATTEMPTS` times and no first round has started."""
     entries = (fabric.entry_of(key) for key in store.list("member/00/"))
     attempts = [one for one in entries if one is not None and one[1] == name and not one[2].endswith(fabric.LEFT)]
     return len(attempts) >= MOST_ATTEMPTS and not store.list("plan/")
 
 
-def members(store: fabric.Store, now: float) -> dict[str, str]:
+def members(store: fabric.FabricStore, now: float) -> dict[str, str]:
     """Return the processes that take part in a test, or wait for its first round. A process that joined too long ago can have died."""
     joined = fabric.present(fabric.incarnations(store))
     return {name: one for name, one in joined.items() if now - fabric.joined_at(one) <= fabric.STALE_S}

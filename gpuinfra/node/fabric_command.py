@@ -15,13 +15,13 @@ from typing import Any, Mapping
 
 from . import fabric, fabric_run
 from .checks.speed import known_floor
-from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, optional, print_message
+from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, optional, print_message
 from .expectation import Machine
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
-class Folder:
+class FabricFolder:
     """A folder that all nodes mount, for example on Lustre."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,9 @@ def fabric_command(args: argparse.Namespace) -> int:
     node = optional(NODE) or {}
     name = args.name or _own_name(node)
     if not _NAME.match(name):
-        raise Missing("the name of this node is %r; set --name to letters, digits, dots and dashes" % name[:80])
+        raise MissingPrerequisite(
+            "the name of this node is %r; set --name to letters, digits, dots and dashes" % name[:80]
+        )
     settings = fabric.Settings(
         name=name,
         incarnation=fabric_run.incarnation(),
@@ -85,13 +87,13 @@ def fabric_command(args: argparse.Namespace) -> int:
         place = {"store": str(folder / "pairs")}
         plan, _ = fabric_run.take_part(
             settings,
-            Folder(folder),
+            FabricFolder(folder),
             lambda step: fabric_run.measured(name, step, expectation, place, options),
         )
     except OSError as error:
-        raise Missing("the folder %s cannot be used: %s" % (args.store, error)) from None
+        raise MissingPrerequisite("the folder %s cannot be used: %s" % (args.store, error)) from None
     if name not in plan.members and name not in plan.absent:
-        raise Missing("the fabric test %s ended before this node joined; start another one" % args.run_name)
+        raise MissingPrerequisite("the fabric test %s ended before this node joined; start another one" % args.run_name)
     found = dict(plan.verdict or {})
     bad = found["slow"] or found["slow_paths"] or found["unknown"] or plan.absent
     complete = not bad and len(found["good"]) >= args.nodes

@@ -10,7 +10,7 @@ SCHEMA = "gpuinfra.fabric-plan/1"
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlan:
     """The pairs of one round, or the verdict."""
 
     round: int
@@ -40,7 +40,7 @@ class Plan:
         return json.dumps(shown, separators=(",", ":")).encode("ascii")
 
 
-def plan_of(number: int, leader: str, data: bytes) -> Plan | None:
+def plan_of(number: int, leader: str, data: bytes) -> RoundPlan | None:
     """Return the plan in an object, or None if the object is not a plan."""
     try:
         shown = json.loads(data)
@@ -53,13 +53,13 @@ def plan_of(number: int, leader: str, data: bytes) -> Plan | None:
         return None
     if len({name for pair in pairs for name in pair}) != 2 * len(pairs):
         return None
-    return Plan(number, leader, members, pairs, absent, found)
+    return RoundPlan(number, leader, members, pairs, absent, found)
 
 
-def _is_verdict(found: object) -> bool:
+def _is_verdict(document: object) -> bool:
     lists = ("good", "slow_paths", "unknown")
     return (
-        isinstance(found, dict)
-        and isinstance(found.get("slow"), dict)
-        and all(isinstance(found.get(one), list) for one in lists)
+        isinstance(document, dict)
+        and isinstance(document.get("slow"), dict)
+        and all(isinstance(document.get(one), list) for one in lists)
     )

@@ -25,7 +25,7 @@ class Measured:
     """One all-reduce of this node."""
 
     partner: str
-    outcome: fabric.Outcome
+    outcome: fabric.AllReduceOutcome
     record: Mapping[str, Any]
     """The raw output of `node.pyz pair`."""
 
@@ -45,8 +45,8 @@ def round_s() -> float:
 
 
 def take_part(
-    settings: fabric.Settings, store: fabric.Store, measure: Measure, wait: Callable[[float], None] = time.sleep
-) -> tuple[fabric.Plan, list[Measured]]:
+    settings: fabric.Settings, store: fabric.FabricStore, measure: Measure, wait: Callable[[float], None] = time.sleep
+) -> tuple[fabric.RoundPlan, list[Measured]]:
     """Take part until the verdict is final. Return the last plan and the measurements of this node."""
     found: list[Measured] = []
     answer: Any = None
@@ -86,10 +86,10 @@ def measured(
     return Measured(step.partner, _outcome(record, expectation), record)
 
 
-def _outcome(record: Mapping[str, Any], expectation: Mapping[str, Any]) -> fabric.Outcome:
+def _outcome(record: Mapping[str, Any], expectation: Mapping[str, Any]) -> fabric.AllReduceOutcome:
     if record["exit"] == NO_PARTNER:
-        return fabric.Outcome(fabric.ABSENT, str(record["stderr"]))
+        return fabric.AllReduceOutcome(fabric.ABSENT, str(record["stderr"]))
     (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
     if check["outcome"] == "pass":
-        return fabric.Outcome(fabric.PASS)
-    return fabric.Outcome(fabric.FAIL, str(check["reason"]))
+        return fabric.AllReduceOutcome(fabric.PASS)
+    return fabric.AllReduceOutcome(fabric.FAIL, str(check["reason"]))

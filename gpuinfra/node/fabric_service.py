@@ -22,7 +22,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import cloud, evidence, fabric, fabric_bucket, fabric_run
 from .checks.fabric_test import SCHEMA, FabricTest, TestState, Waits
-from .console import BUNDLE, NODE, OK, Missing, load, optional, print_message
+from .console import BUNDLE, NODE, OK, MissingPrerequisite, load, optional, print_message
 from .journal import write_whole
 from .judge import verdict
 from .outcome import shortened
@@ -54,7 +54,7 @@ def fabric_service(args: argparse.Namespace) -> int:
     # The service leaves its test, so that the other nodes do not wait for this node.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
     connected = cloud.of(node)
-    service = Service(node, expectation, connected, fabric_bucket.Sessions(node, connected))
+    service = FabricService(node, expectation, connected, fabric_bucket.Sessions(node, connected))
     while True:
         time.sleep(service.once() * random.uniform(0.8, 1.2))
 
@@ -75,14 +75,14 @@ class Busy(Exception):
         self.waiting = waiting
 
 
-class Service:
+class FabricService:
     """The service of one node."""
 
     def __init__(
         self,
         node: Mapping[str, Any],
         expectation: Mapping[str, Any],
-        connected: cloud.Cloud,
+        connected: cloud.NodeCloud,
         tests: fabric_bucket.Sessions,
         *,
         result: Path = RESULT,
@@ -121,7 +121,7 @@ class Service:
             print_message("fabric test: %s" % error.waiting.reason)
             self._wait_for(state, error.waiting)
             return self._busy_s
-        except (cloud.CloudError, Missing, OSError) as error:
+        except (cloud.CloudError, MissingPrerequisite, OSError) as error:
             print_message("fabric test: %s" % error)
             self._wait_for(state, Waiting(Waits.BUCKET, str(error)))
             return self._busy_s
@@ -166,7 +166,7 @@ class Service:
             self._wait_for(state, Waiting(Waits.PARTNER, why))
             pause, self._alone_s = self._alone_s, min(2 * self._alone_s, self._help_s)
             return pause
-        except fabric.Ended as error:
+        except fabric.TestEnded as error:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
             return AGAIN_S
@@ -195,7 +195,7 @@ class Service:
         except fabric.Alone as error:
             print_message("fabric test %d: %s" % (number, error))
             return self._help_s
-        except fabric.Ended as error:
+        except fabric.TestEnded as error:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
             return AGAIN_S
@@ -205,7 +205,9 @@ class Service:
             self._report()
         return AGAIN_S
 
-    def _run(self, number: int, store: fabric.Store, mark: str) -> tuple[fabric.Plan, list[fabric_run.Measured]]:
+    def _run(
+        self, number: int, store: fabric.FabricStore, mark: str
+    ) -> tuple[fabric.RoundPlan, list[fabric_run.Measured]]:
         settings = fabric.Settings(
             name=self._name,
             incarnation=fabric_run.incarnation(mark),
@@ -231,7 +233,9 @@ class Service:
         write_whole(self._result, json.dumps(whole, sort_keys=True) + "\n")
 
 
-def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measured], number: int) -> dict[str, Any]:
+def result_of(
+    name: str, plan: fabric.RoundPlan, measured: Sequence[fabric_run.Measured], number: int
+) -> dict[str, Any]:
     """Return the result of one node: the raw output of a good all-reduce, or of the last failed one."""
     found = dict(plan.verdict or {})
     state = TestState.GOOD if name in found["good"] else TestState.SLOW if name in found["slow"] else TestState.UNKNOWN
@@ -255,7 +259,7 @@ def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measur
 
 
 def _wait_s() -> float:
-    """Return the wait for more nodes. Raises `Missing` if the variable is not a number of seconds:
+    """Return the wait for more nodes. Raises `MissingPrerequisite` if the variable is not a number of seconds:
     without pauses, the service would list the bucket all the time."""
     given = os.environ.get(WAIT_S)
     try:
@@ -263,7 +267,7 @@ def _wait_s() -> float:
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= LONGEST_WAIT_S:
-        raise Missing(
+        raise MissingPrerequisite(
             "%s is %r; allowed: 1 to %d seconds; correct it in /etc/environment" % (WAIT_S, given, LONGEST_WAIT_S)
         )
     return seconds

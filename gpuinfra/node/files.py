@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .console import Missing, load
+from .console import MissingPrerequisite, load
 
 SCHEMA = "gpuinfra.files/1"
 MAX_BYTES = 1 << 20
@@ -69,7 +69,7 @@ def _run(argv: list[str], environment: dict[str, str] | None = None) -> str:
             timeout=_SHELL_S,
         )
     except FileNotFoundError:
-        raise Missing("%s is not installed" % argv[0]) from None
+        raise MissingPrerequisite("%s is not installed" % argv[0]) from None
     except subprocess.TimeoutExpired:
-        raise Missing("%s did not end within %d s" % (" ".join(argv[:3]), _SHELL_S)) from None
+        raise MissingPrerequisite("%s did not end within %d s" % (" ".join(argv[:3]), _SHELL_S)) from None
     return done.stdout.decode("utf-8", "backslashreplace") if done.returncode == 0 else ""

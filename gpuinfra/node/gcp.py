@@ -72,7 +72,7 @@ def _message(text: str) -> str:
         return " ".join(text.split())[:60] or "without a message"
 
 
-class Gcp:
+class GcpNode:
     """A node's cloud (`cloud.Cloud`): the instance's service account and Cloud Storage."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -155,6 +155,6 @@ class Gcp:
         return make_proof("gcp", evidence_sha256, now, token=self._metadata.identity_token(AUDIENCE % evidence_sha256))
 
 
-def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Gcp:
+def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> GcpNode:
     """Return the Google Cloud implementation of `Cloud`. The metadata server provides all details."""
-    return Gcp(environ)
+    return GcpNode(environ)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from . import evidence
-from .console import Missing, optional
+from .console import MissingPrerequisite, optional
 from .judge import verdict
 
 PORT, PATH = 8467, "/health"
@@ -83,5 +83,5 @@ def serve(node: Path, bundle: Path, address: str) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         return optional(path)
-    except Missing:
+    except MissingPrerequisite:
         return None

@@ -11,9 +11,9 @@ import subprocess
 import time
 from typing import Any, Callable
 
-from .console import Missing
+from .console import MissingPrerequisite
 from .outcome import Unreadable, shortened
-from .table import Row, number, parse
+from .table import GpuRow, number, parse
 
 FIELDS = (
     "index", "uuid", "temperature.gpu", "temperature.memory", "clocks_event_reasons.active", "power.draw", "clocks.current.sm",
@@ -32,13 +32,13 @@ def measure(
     limit_s: int = LIMIT_S,
     *,
     heat: list[str] | None = None,
-    sample: Callable[[], list[Row]] | None = None,
+    sample: Callable[[], list[GpuRow]] | None = None,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Stress and sample the GPUs. Returns a `gpuinfra.heat/1` object with values in degrees Celsius, watts, MHz and seconds.
 
-    Raises `Missing` if the load cannot be started or a GPU stops responding.
+    Raises `MissingPrerequisite` if the load cannot be started or a GPU stops responding.
     """
     sample = sample or _sample
     words = heat or load(limit_s)
@@ -53,9 +53,9 @@ def measure(
             cwd="/",
         )
     except OSError as error:
-        raise Missing("%s: %s" % (words[0], error.strerror or "cannot be started")) from None
+        raise MissingPrerequisite("%s: %s" % (words[0], error.strerror or "cannot be started")) from None
     started = clock()
-    series: list[tuple[float, list[Row]]] = [(0.0, first)]
+    series: list[tuple[float, list[GpuRow]]] = [(0.0, first)]
     steady, code = False, None
     try:
         while not steady and clock() - started < limit_s:
@@ -65,7 +65,7 @@ def measure(
                 break
             series.append((clock() - started, sample()))
             if len(series[-1][1]) != len(first):
-                raise Missing(
+                raise MissingPrerequisite(
                     "%d GPUs responded before the stress test, %d during the test" % (len(first), len(series[-1][1]))
                 )
             steady = is_steady(series)
@@ -87,7 +87,7 @@ def measure(
     }
 
 
-def is_steady(series: list[tuple[float, list[Row]]]) -> bool:
+def is_steady(series: list[tuple[float, list[GpuRow]]]) -> bool:
     """Return True if the temperature of every GPU under load was steady for long enough."""
     now = series[-1][0]
     recent = [rows for at, rows in series if at >= now - STEADY_S]
@@ -100,7 +100,7 @@ def is_steady(series: list[tuple[float, list[Row]]]) -> bool:
     return True
 
 
-def _gpu(series: list[tuple[float, list[Row]]], at: int) -> dict[str, Any]:
+def _gpu(series: list[tuple[float, list[GpuRow]]], at: int) -> dict[str, Any]:
     rows = [rows[at] for _, rows in series]
     under = rows[1:] or rows
     reasons = 0
@@ -122,20 +122,20 @@ def _gpu(series: list[tuple[float, list[Row]]], at: int) -> dict[str, Any]:
     }
 
 
-def _figure(row: Row, column: str) -> float:
+def _figure(row: GpuRow, column: str) -> float:
     value = number(row.get(column), column)
     if value is None:
         raise Unreadable("%s reports no %s" % (row.label, column))
     return value
 
 
-def _sample() -> list[Row]:
+def _sample() -> list[GpuRow]:
     words = ["nvidia-smi", "--query-gpu=" + ",".join(FIELDS), "--format=csv"]
     try:
         done = subprocess.run(words, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL, cwd="/")
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing("nvidia-smi: %s" % error) from None
+        raise MissingPrerequisite("nvidia-smi: %s" % error) from None
     text = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise Missing("nvidia-smi failed with exit code %d: %s" % (done.returncode, shortened(text, 120)))
+        raise MissingPrerequisite("nvidia-smi failed with exit code %d: %s" % (done.returncode, shortened(text, 120)))
     return list(parse(text).rows)

@@ -43,7 +43,7 @@ def write_whole(path: Path, text: str) -> None:
         os.close(folder)
 
 
-class Journal:
+class StepJournal:
     """The state of each step, written after every change."""
 
     def __init__(self, path: Path, bundle_sha256: str, boot_id: str) -> None:
@@ -119,14 +119,14 @@ class Journal:
         write_whole(self.path, json.dumps(state, indent=1) + "\n")
 
 
-class Locked(Exception):
+class AnotherRun(Exception):
     """Another run holds the lock; the message names it."""
 
 
 NOTE_BYTES = 256
 
 
-class Lock:
+class RunLock:
     """Allows one run at a time. The kernel releases the lock when its holder exits for any reason."""
 
     def __init__(self, path: Path) -> None:
@@ -138,7 +138,7 @@ class Lock:
             holder = self._read().get("pid")
             self._handle.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise Locked(
+                raise AnotherRun(
                     f"another run (process {holder}) holds {path}; wait for it to finish, or terminate that process"
                 ) from None
             raise

@@ -15,7 +15,7 @@ from .cause import Cause
 from .checks import ALL
 from .checks.base import LAST, Check
 from .expectation import Machine
-from .outcome import Broken, CheckResult, Outcome, Phase, Severity, Unreadable, escaped, shortened
+from .outcome import Broken, CheckOutcome, CheckResult, Phase, Severity, Unreadable, escaped, shortened
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "error")
 
@@ -55,7 +55,7 @@ def judge(
         if allowed is not None and check.phase.value not in allowed:
             continue
         if check.id in skips:
-            results.append(_record(check, Outcome("skip", reason=skips[check.id])))
+            results.append(_record(check, CheckOutcome("skip", reason=skips[check.id])))
         else:
             results.append(_record(check, _outcome(check, answers, machine)))
     results += [_unknown_check(name) for name in required if name not in ALL]
@@ -102,12 +102,12 @@ def _required_and_skipped(expectation: Mapping[str, object]) -> tuple[list[str],
     return [name for name in required if name not in skips], dict(skips)
 
 
-def _outcome(check: Check, answers: Answers, machine: Machine) -> Outcome:
+def _outcome(check: Check, answers: Answers, machine: Machine) -> CheckOutcome:
     try:
         found = check.parse(answers, machine)
         result = check.judge(found, machine)
     except Broken as error:
-        return Outcome("fail", reason=error.reason, hint=error.hint, cause=error.cause)
+        return CheckOutcome("fail", reason=error.reason, hint=error.hint, cause=error.cause)
     except Unreadable as error:
         return _error(error.reason, error.hint)
     except Exception as error:  # malformed output must not stop the other checks
@@ -115,11 +115,11 @@ def _outcome(check: Check, answers: Answers, machine: Machine) -> Outcome:
     return result if result.outcome in OUTCOMES else _error("the check returned no valid outcome")
 
 
-def _error(reason: str, hint: str | None = None) -> Outcome:
-    return Outcome("error", reason=reason, hint=hint, cause=Cause.UNREADABLE)
+def _error(reason: str, hint: str | None = None) -> CheckOutcome:
+    return CheckOutcome("error", reason=reason, hint=hint, cause=Cause.UNREADABLE)
 
 
-def _record(check: Check, outcome: Outcome) -> CheckResult:
+def _record(check: Check, outcome: CheckOutcome) -> CheckResult:
     word = outcome.outcome
     if word == "fail" and check.severity in (Severity.WARN, Severity.INFO):
         word = "warn"

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 from . import ports
-from .console import Missing
+from .console import MissingPrerequisite
 
 SIZE = 8 * 1024 * 1024
 """Bytes per RDMA write, as in Azure's node health checks."""
@@ -30,7 +30,7 @@ def measure(wait: Callable[[float], None] = time.sleep) -> dict[str, Any]:
     """Measure every device.
 
     One object of schema `gpuinfra.links/1`: `tool`, and `devices` with `device`, `gbps` (null on failure), `memory`
-    (`gpu` or `host`), `problem` (null or the reason) and, for EFA, the `counters` that rose. Raises `Missing` if there is no device.
+    (`gpu` or `host`), `problem` (null or the reason) and, for EFA, the `counters` that rose. Raises `MissingPrerequisite` if there is no device.
     """
     rdma = [one for one in ports.ports()["ports"] if (one["state"] or "").startswith("4")]
     fabric = [one for one in rdma if one["layer"] == "InfiniBand"]
@@ -41,7 +41,7 @@ def measure(wait: Callable[[float], None] = time.sleep) -> dict[str, Any]:
         return {"schema": "gpuinfra.links/1", "tool": "ib_write_bw", "devices": devices}
     domains = _efa_domains()
     if not domains:
-        raise Missing("found no active RDMA port and no EFA domain to measure")
+        raise MissingPrerequisite("found no active RDMA port and no EFA domain to measure")
     devices = []
     for at, domain in enumerate(domains):
         before = _counters(domain)

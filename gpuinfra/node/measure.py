@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
+from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, print_message
 
 PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
 """File that sets the environment in which NCCL uses the fabric. The fabric's bootstrap step writes it."""
@@ -39,14 +39,14 @@ def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), 
             [manager, "start"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         if done.returncode != 0:
-            raise Missing("%s start: %s" % (manager, done.stderr.decode("utf-8", "replace").strip()[-200:]))
+            raise MissingPrerequisite("%s start: %s" % (manager, done.stderr.decode("utf-8", "replace").strip()[-200:]))
     try:
         # The output of the measurement is one JSON object, so what the profile prints goes to stderr.
         words = ["bash", "-c", '. "$0" >&2 && exec "$@"', profile, *argv]
         left = max(1.0, begun + limit - time.monotonic()) if limit else None
         return subprocess.run(words, env={**os.environ, WITH_PROFILE: "1"}, check=False, timeout=left).returncode
     except subprocess.TimeoutExpired:
-        raise Missing("the measurement exceeded its time limit of %g s" % limit) from None
+        raise MissingPrerequisite("the measurement exceeded its time limit of %g s" % limit) from None
     finally:
         if manager:
             subprocess.run([manager, "stop"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
@@ -81,16 +81,16 @@ def pair_command(args: argparse.Namespace) -> int:
     try:
         assignment = pair.read(args.assignment or pair.ASSIGNMENT)
         if assignment["store"]:
-            store: pair.Store = pair.Folder(Path(assignment["store"]))
+            store: pair.Rendezvous = pair.RendezvousFolder(Path(assignment["store"]))
         else:
             node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
-            store = pair.Bucket(node, cloud.of(node), assignment.get("session"))
+            store = pair.RendezvousBucket(node, cloud.of(node), assignment.get("session"))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             result = pair.run(
                 assignment, store, size=int(args.gib * nccl.GIB) // 4 * 4, rounds=args.rounds, log=folder + "/log"
             )
     except (cloud.CloudError, OSError) as error:
-        raise Missing(str(error)) from None
+        raise MissingPrerequisite(str(error)) from None
     return _print(result)
 
 
@@ -105,7 +105,7 @@ def heat_command(args: argparse.Namespace) -> int:
     try:
         result = heat.measure(args.seconds)
     except Unreadable as error:
-        raise Missing(error.reason) from None
+        raise MissingPrerequisite(error.reason) from None
     return _print(result)
 
 

@@ -20,7 +20,7 @@ import sys
 import time
 from typing import Any
 
-from .console import Missing
+from .console import MissingPrerequisite
 from .probes import BUCKETS, FUSE
 
 SCHEMA = "gpuinfra.mounts/1"
@@ -98,7 +98,7 @@ def _listed() -> list[tuple[str, str, str, str]]:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Missing("findmnt failed: %s" % error) from None
+        raise MissingPrerequisite("findmnt failed: %s" % error) from None
     rows = []
     for line in done.stdout.decode("utf-8", "backslashreplace").splitlines():
         words = [_plain(word) for word in line.split(" ")]

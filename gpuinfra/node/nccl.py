@@ -19,7 +19,7 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-from .console import Missing
+from .console import MissingPrerequisite
 from .outcome import shortened
 
 NCCL_NAMES = ("libnccl.so.2",)
@@ -54,7 +54,7 @@ class _Rank:
 
 
 class Libraries:
-    """NCCL and the CUDA runtime with typed functions. A failed call raises `Missing`."""
+    """NCCL and the CUDA runtime with typed functions. A failed call raises `MissingPrerequisite`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -130,10 +130,10 @@ def all_reduce(
     """Sum `size` bytes over all ranks, `rounds` times, and verify the result."""
     here = libraries.devices()
     if not here:
-        raise Missing("the CUDA runtime finds no GPU")
+        raise MissingPrerequisite("the CUDA runtime finds no GPU")
     total = ranks or here
     if size % 4 or size <= 0 or not 0 < total < 256:
-        raise Missing("size must be a positive multiple of 4 bytes, and ranks must be below 256")
+        raise MissingPrerequisite("size must be a positive multiple of 4 bytes, and ranks must be below 256")
     made: list[_Rank] = []
     try:
         _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
@@ -208,7 +208,7 @@ def _wait(libraries: Libraries, made: list[_Rank]) -> None:
         late = c_int()
         libraries.nccl("ncclCommGetAsyncError", rank.comm, byref(late))
         if late.value:
-            raise Missing("rank %d reported an asynchronous error (%d)" % (rank.rank, late.value))
+            raise MissingPrerequisite("rank %d reported an asynchronous error (%d)" % (rank.rank, late.value))
 
 
 def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
@@ -238,7 +238,7 @@ def _free(libraries: Libraries, made: list[_Rank]) -> None:
             try:
                 if isinstance(handle, int) or handle.value:
                     call(name, handle)
-            except Missing:
+            except MissingPrerequisite:
                 pass
 
 
@@ -255,27 +255,29 @@ def _load(names: list[str], what: str) -> ctypes.CDLL:
             if not str(error).startswith("%s: %s" % (name, _ABSENT)):
                 problems.append(str(error))
     if problems:
-        raise Missing("%s is installed but cannot be loaded: %s" % (what, shortened(problems[0], 300)))
-    raise Missing("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
+        raise MissingPrerequisite("%s is installed but cannot be loaded: %s" % (what, shortened(problems[0], 300)))
+    raise MissingPrerequisite("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
 
 
 def _call(library: ctypes.CDLL, name: str, explain: Any, *arguments: Any) -> None:
     code = getattr(library, name)(*arguments)
     if code:
-        raise Missing("%s failed: %s (%d)" % (name, (explain(code) or b"?").decode("utf-8", "replace"), code))
+        raise MissingPrerequisite(
+            "%s failed: %s (%d)" % (name, (explain(code) or b"?").decode("utf-8", "replace"), code)
+        )
 
 
 def run(size: int, rounds: int, log: str) -> dict[str, Any]:
     """Run one all-reduce inside this node. Adds the networks, their devices and the related lines from NCCL's log.
 
-    Raises `Missing` with these lines if NCCL cannot create the communicator.
+    Raises `MissingPrerequisite` with these lines if NCCL cannot create the communicator.
     """
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     try:
         result = all_reduce(Libraries(), size=size, rounds=rounds)
-    except Missing as error:
+    except MissingPrerequisite as error:
         lines = network_lines(read_log(log))
-        raise Missing("; ".join([str(error), *lines[-6:]])) from None
+        raise MissingPrerequisite("; ".join([str(error), *lines[-6:]])) from None
     text = read_log(log)
     result["network"] = network_of(text)
     result["network_devices"] = devices_of(text)

@@ -21,7 +21,7 @@ _MAX_ELEMENTS = 400_000
 
 
 @dataclass(frozen=True)
-class Gpu:
+class SmiGpu:
     """One `<gpu>` element."""
 
     index: int
@@ -52,14 +52,14 @@ class Log:
 
     driver_version: str
     attached_gpus: int
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[SmiGpu, ...]
 
 
 class _Reader:
     def __init__(self, parser: expat.XMLParserType) -> None:
         self._parser = parser
         self.top: dict[str, str] = {}
-        self.gpus: list[Gpu] = []
+        self.gpus: list[SmiGpu] = []
         self._paths: list[str] = []
         """The paths of the open elements. Below a GPU, a path starts at the GPU."""
         self._in_repeated = 0
@@ -102,7 +102,7 @@ class _Reader:
             if len(self._paths) == 1:
                 self.top[name] = text
         elif name == "gpu" and len(self._paths) == 1:
-            self.gpus.append(Gpu(len(self.gpus), self._pci, self._fields, self._repeated))
+            self.gpus.append(SmiGpu(len(self.gpus), self._pci, self._fields, self._repeated))
             self._fields = None
         elif text and not self._in_repeated:
             if path in self._fields:

@@ -73,7 +73,7 @@ class CheckResult(TypedDict):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The judgment of one check. `found` and `expected` are JSON scalars or lists of them."""
 
     outcome: Word
@@ -86,9 +86,9 @@ class Outcome:
     """Why the check did not pass. None for a pass or a skip."""
 
 
-def passed(found: Any, expected: Any, unit: str | None = None) -> Outcome:
+def passed(found: Any, expected: Any, unit: str | None = None) -> CheckOutcome:
     """Return a pass: the value matches the expectation."""
-    return Outcome("pass", found, expected, unit)
+    return CheckOutcome("pass", found, expected, unit)
 
 
 def failed(
@@ -98,22 +98,24 @@ def failed(
     unit: str | None = None,
     hint: str | None = None,
     cause: Cause | None = None,
-) -> Outcome:
+) -> CheckOutcome:
     """Return a failure: the value differs. For a check of severity warn, `judge.py` turns it into `warn`."""
-    return Outcome("fail", found, expected, unit, reason, hint, cause or Cause.DIFFERS)
+    return CheckOutcome("fail", found, expected, unit, reason, hint, cause or Cause.DIFFERS)
 
 
-def warned(found: Any, expected: Any, reason: str, unit: str | None = None, cause: Cause = Cause.DIFFERS) -> Outcome:
+def warned(
+    found: Any, expected: Any, reason: str, unit: str | None = None, cause: Cause = Cause.DIFFERS
+) -> CheckOutcome:
     """Return a warning that does not block the node."""
-    return Outcome("warn", found, expected, unit, reason, cause=cause)
+    return CheckOutcome("warn", found, expected, unit, reason, cause=cause)
 
 
-def skipped(reason: str) -> Outcome:
+def skipped(reason: str) -> CheckOutcome:
     """Return a skip: the check does not apply, for the given reason."""
-    return Outcome("skip", reason=reason)
+    return CheckOutcome("skip", reason=reason)
 
 
-def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None = None) -> Outcome:
+def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None = None) -> CheckOutcome:
     """Return a pass if both values are equal and of the same type: True does not equal 1."""
     if type(found) is type(expected) and found == expected:
         return passed(found, expected, unit)

@@ -19,7 +19,7 @@ from typing import Any, Callable, Mapping, Protocol
 
 from . import nccl
 from .cloud import CloudError, field
-from .console import NO_PARTNER, Missing
+from .console import NO_PARTNER, MissingPrerequisite
 from .log import utc_now
 from .outcome import shortened
 
@@ -34,13 +34,13 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 _SESSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}/\d{4,8}$")
 
 
-class NoPartner(Missing):
+class NoPartner(MissingPrerequisite):
     """The partner did not arrive in time."""
 
     code = NO_PARTNER
 
 
-class Store(Protocol):
+class Rendezvous(Protocol):
     """A store through which two nodes exchange a few hundred bytes."""
 
     def put(self, owner: str, name: str, data: bytes) -> None:
@@ -52,7 +52,7 @@ class Store(Protocol):
         ...
 
 
-class Folder:
+class RendezvousFolder:
     """A folder that both nodes mount, for example on Lustre."""
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class Folder:
             return None
 
 
-class Bucket:
+class RendezvousBucket:
     """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity. With a `session`, the files are
     in the folder of this fabric test (`fabric_bucket.py`)."""
 
@@ -106,51 +106,53 @@ def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
     try:
         assignment = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise Missing("no partner is assigned: %s does not exist" % path) from None
+        raise MissingPrerequisite("no partner is assigned: %s does not exist" % path) from None
     except (OSError, ValueError) as error:
-        raise Missing("cannot read %s: %s" % (path, error)) from None
+        raise MissingPrerequisite("cannot read %s: %s" % (path, error)) from None
     return checked(assignment)
 
 
 def checked(assignment: object) -> dict[str, Any]:
-    """Return the assignment if all fields are valid. Raises `Missing` with the first invalid field."""
+    """Return the assignment if all fields are valid. Raises `MissingPrerequisite` with the first invalid field."""
     if not isinstance(assignment, dict) or assignment.get("schema") != "gpuinfra.pair-assignment/1":
-        raise Missing("the assignment does not have the schema gpuinfra.pair-assignment/1")
+        raise MissingPrerequisite("the assignment does not have the schema gpuinfra.pair-assignment/1")
     for name in ("run", "self", "partner"):
         if not isinstance(assignment.get(name), str) or not _NAME.match(assignment[name]):
-            raise Missing(
+            raise MissingPrerequisite(
                 "the assignment's %s is %s; use only letters, digits, dots and dashes"
                 % (name, shortened(repr(assignment.get(name)), 60))
             )
     if assignment["self"] == assignment["partner"]:
-        raise Missing("the assignment pairs %s with itself" % assignment["self"])
+        raise MissingPrerequisite("the assignment pairs %s with itself" % assignment["self"])
     if assignment.get("place") not in (0, 1) or isinstance(assignment["place"], bool):
-        raise Missing(
+        raise MissingPrerequisite(
             "the assignment's place is %s; use 0 for one node and 1 for the other"
             % shortened(repr(assignment.get("place")), 20)
         )
     store = assignment.get("store")
     if not (store is None or (isinstance(store, str) and store.startswith("/"))):
-        raise Missing("the assignment's store is not a folder; specify an absolute path or null")
+        raise MissingPrerequisite("the assignment's store is not a folder; specify an absolute path or null")
     session = assignment.get("session")
     if not (session is None or (isinstance(session, str) and _SESSION.match(session))):
-        raise Missing("the assignment's session is not the folder of a fabric test, such as gpu-0123456789ab/0001")
+        raise MissingPrerequisite(
+            "the assignment's session is not the folder of a fabric test, such as gpu-0123456789ab/0001"
+        )
     return assignment
 
 
 def meet(
     assignment: Mapping[str, Any],
-    store: Store,
+    store: Rendezvous,
     libraries: nccl.Libraries,
     *,
     wait_s: float = WAIT_S,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[nccl.UniqueId, int, int]:
-    """Find the partner. Returns NCCL's ID, this node's first rank and the total number of ranks. Raises `Missing` on timeout."""
+    """Find the partner. Returns NCCL's ID, this node's first rank and the total number of ranks. Raises `MissingPrerequisite` on timeout."""
     here, place = libraries.devices(), assignment["place"]
     if not here:
-        raise Missing("the CUDA runtime finds no GPU")
+        raise MissingPrerequisite("the CUDA runtime finds no GPU")
     mine: dict[str, Any] = {
         "schema": "gpuinfra.rendezvous/1",
         "run": assignment["run"],
@@ -167,7 +169,7 @@ def meet(
     theirs = _await(assignment, store, 0, wait_s, wait, clock)
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
-        raise Missing("%s stored no complete NCCL ID" % assignment["partner"])
+        raise MissingPrerequisite("%s stored no complete NCCL ID" % assignment["partner"])
     one_id = nccl.UniqueId.from_buffer_copy(bytes.fromhex(text))
     store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
     return one_id, theirs["gpus"], theirs["gpus"] + here
@@ -179,7 +181,7 @@ def _name(assignment: Mapping[str, Any], place: int) -> str:
 
 def _await(
     assignment: Mapping[str, Any],
-    store: Store,
+    store: Rendezvous,
     place: int,
     wait_s: float,
     wait: Callable[[float], None],
@@ -198,10 +200,10 @@ def _await(
                 or answer.get("schema") != "gpuinfra.rendezvous/1"
                 or answer.get("run") != assignment["run"]
             ):
-                raise Missing("%s stored no valid rendezvous for this run" % assignment["partner"])
+                raise MissingPrerequisite("%s stored no valid rendezvous for this run" % assignment["partner"])
             gpus = answer.get("gpus")
             if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 < gpus <= 64:
-                raise Missing("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
+                raise MissingPrerequisite("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
             return answer
         if clock() - started >= wait_s:
             raise NoPartner("%s did not arrive within %d s" % (assignment["partner"], wait_s))
@@ -210,7 +212,7 @@ def _await(
 
 
 def run(
-    assignment: Mapping[str, Any], store: Store, *, size: int, rounds: int, log: str, limit_s: float = LIMIT_S
+    assignment: Mapping[str, Any], store: Rendezvous, *, size: int, rounds: int, log: str, limit_s: float = LIMIT_S
 ) -> dict[str, Any]:
     """Meet the partner, sum over both nodes, and return bandwidth and correctness: schema `gpuinfra.pair/1`."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)

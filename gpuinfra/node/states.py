@@ -16,7 +16,7 @@ from .probes import NOT_FOUND, TIMED_OUT
 
 
 @dataclass(frozen=True)
-class State:
+class BrokenState:
     """One known broken state."""
 
     pattern: str
@@ -39,7 +39,7 @@ class State:
 NO_TEXT = r"(?!)"
 """The pattern of a state that only an exit code identifies."""
 STATES = (
-    State(
+    BrokenState(
         r"Driver/library version mismatch",
         "the loaded kernel module and the user-space libraries have different versions (NVML error 18)",
         "drain and reboot the node; if the mismatch persists, an upgrade replaced the driver: compare "
@@ -47,60 +47,60 @@ STATES = (
         Cause.DRIVER_MISMATCH,
         exit=18,
     ),
-    State(
+    BrokenState(
         r"Unable to determine the device handle for GPU",
         "a GPU no longer responds",
         "drain the node, search the kernel log for Xid 79, and reboot the node; replace it if a GPU stops responding again",
         Cause.GPU_UNRESPONSIVE,
     ),
-    State(
+    BrokenState(
         r"GPU is lost|\[GPU is lost\]",
         "the driver lost a GPU (NVML error 15)",
         "drain and reboot the node; replace it if the GPU is lost again",
         Cause.GPU_LOST,
         exit=15,
     ),
-    State(
+    BrokenState(
         r"No devices were found",
         "the driver is loaded but initialized no GPU",
         "search journalctl -k -b for RmInitAdapter or GSP lines; reboot once, then replace the node",
         Cause.NO_GPU_INITIALIZED,
     ),
-    State(
+    BrokenState(
         r"couldn't communicate with the NVIDIA driver",
         "the NVIDIA kernel module is not loaded",
         "run dkms status and modprobe nvidia; rerun the driver step if no module is built for the running kernel",
         Cause.DRIVER_NOT_LOADED,
         exit=9,
     ),
-    State(
+    BrokenState(
         r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked)",
         "NVML cannot be initialized",
         "reboot the node; in a container, use CDI and recreate the container",
         Cause.NVML_UNAVAILABLE,
     ),
-    State(
+    BrokenState(
         r"infoROM is corrupted",
         "the infoROM of a GPU is corrupt",
         "drain the node and replace it: an infoROM cannot be repaired",
         Cause.INFOROM_CORRUPT,
         exit=14,
     ),
-    State(
+    BrokenState(
         r"NVML (?:Shared Library|library) (?:Not Found|couldn't be found)|couldn't find libnvidia-ml\.so",
         "the driver's user-space library is missing",
         "rerun the driver step",
         Cause.LIBRARY_MISSING,
         exit=12,
     ),
-    State(
+    BrokenState(
         NO_TEXT,
         "nvidia-smi is not installed",
         "rerun the driver step; the journal /var/lib/gpuinfra/state.json shows where it stopped",
         Cause.TOOL_MISSING,
         exit=NOT_FOUND,
     ),
-    State(
+    BrokenState(
         NO_TEXT,
         "nvidia-smi does not respond: the driver or a GPU hangs",
         "drain the node and read journalctl -k -b; reboot the node, and replace it if nvidia-smi hangs again",
@@ -113,7 +113,7 @@ STATES = (
 _END = 4096
 
 
-def recognize(argv: tuple[str, ...], code: int, text: str) -> State | None:
+def recognize(argv: tuple[str, ...], code: int, text: str) -> BrokenState | None:
     """Return the known state that the output shows, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
     # The text is the whole output, or its start or end. Check G13 handles error tokens inside a long document.

@@ -17,7 +17,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class BundleStep:
     """One step in the bundle."""
 
     id: str
@@ -34,7 +34,7 @@ def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
     return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, *shared, versions))).hexdigest()
 
 
-def read_steps(bundle: Path) -> List[Step]:
+def read_steps(bundle: Path) -> List[BundleStep]:
     """Return the bundle's steps in order."""
     source = bundle / "steps.json"
     try:
@@ -43,7 +43,7 @@ def read_steps(bundle: Path) -> List[Step]:
             raise Unusable(f"{source} has the schema {content['schema']}, expected {SCHEMA}; fetch the bundle again")
         shared, versions = sorted((bundle / "bootstrap").glob("lib*.sh")), bundle / "versions.env"
         return [
-            Step(
+            BundleStep(
                 str(s["id"]),
                 bundle / s["file"],
                 float(s["timeout_s"]),

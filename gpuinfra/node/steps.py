@@ -22,7 +22,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from . import journal as j
 from .log import StepLog, utc_now
-from .steplist import Step, Unusable, node_environment, read_steps
+from .steplist import BundleStep, Unusable, node_environment, read_steps
 
 _GATE = 'read -r || exit 1; exec bash "$1" </dev/null'
 """Starts a step only after the lock names its process group. If the runner were killed earlier, the next run could not terminate the step."""
@@ -63,9 +63,9 @@ class Attempt:
 class Runner:
     """One run of the bundle's steps."""
 
-    steps: Sequence[Step]
-    journal: j.Journal
-    lock: j.Lock
+    steps: Sequence[BundleStep]
+    journal: j.StepJournal
+    lock: j.RunLock
     log: StepLog
     environment: Dict[str, str]
     reports: Path
@@ -130,7 +130,7 @@ class Runner:
                 self.log.write(f"{step.id}: would change nothing")
         return DONE
 
-    def _try(self, step: Step, place: str, entry: Dict[str, Any]) -> Attempt:
+    def _try(self, step: BundleStep, place: str, entry: Dict[str, Any]) -> Attempt:
         started = time.monotonic()
         changed = bool(entry["changed"]) and entry["status"] in (j.REBOOT, j.RUNNING)
         tries = entry["attempts"] if entry["status"] == j.RUNNING else 0
@@ -178,7 +178,7 @@ class Runner:
             self.log.write(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
         return attempt
 
-    def _run_once(self, step: Step, extra: Dict[str, str]) -> Attempt:
+    def _run_once(self, step: BundleStep, extra: Dict[str, str]) -> Attempt:
         self.reports.mkdir(parents=True, exist_ok=True)
         report = self.reports / f"{step.id}.report"
         report.write_text("", encoding="utf-8")
@@ -217,7 +217,7 @@ class Runner:
             attempt.reason = self._reason(step, attempt, since)
         return attempt
 
-    def _mark(self, step: Step) -> Path:
+    def _mark(self, step: BundleStep) -> Path:
         """Return a file that exists while the step installs (`begin_installing` in lib.sh)."""
         return self.journal.path.with_name(f"unfinished-{step.id}")
 
@@ -239,7 +239,7 @@ class Runner:
             elif kind == "exited":
                 attempt.exited = text
 
-    def _reason(self, step: Step, attempt: Attempt, since: int) -> str:
+    def _reason(self, step: BundleStep, attempt: Attempt, since: int) -> str:
         if attempt.exited:
             lines = " / ".join(line[:OWN_LINE_LENGTH] for line in self.log.last_lines(since, OWN_LINES)) or "none"
             return f"the script exited with code {attempt.exited}; last output: {lines}"
@@ -318,9 +318,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         log = StepLog(root / "var/log/gpuinfra/bootstrap.log", root / "dev/console")
         steps = read_steps(bundle)
         environment = node_environment(root / "etc/gpuinfra/node.json", bundle)
-        lock = j.Lock(root / "var/lib/gpuinfra/lock")
+        lock = j.RunLock(root / "var/lib/gpuinfra/lock")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        journal = j.Journal(root / "var/lib/gpuinfra/state.json", bundle.name, boot_id)
+        journal = j.StepJournal(root / "var/lib/gpuinfra/state.json", bundle.name, boot_id)
         runner = Runner(steps, journal, lock, log, environment, root / "run/gpuinfra", options)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, runner.interrupted)
@@ -334,7 +334,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         journal.expect({step.id: step.hash for step in steps})
         journal.write()
         return runner.run()
-    except (Unusable, j.Locked) as error:
+    except (Unusable, j.AnotherRun) as error:
         print(f"gpuinfra: {error}", file=sys.stderr)
     except OSError as error:
         full = "the disk is full: " if free_bytes(root) < FULL_BELOW_BYTES or error.errno == errno.ENOSPC else ""

@@ -36,7 +36,7 @@ FAILURE = re.compile(
 
 
 @dataclass(frozen=True)
-class Row:
+class GpuRow:
     """One GPU of a table."""
 
     cells: dict[str, str]
@@ -59,11 +59,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class GpuTable:
     """A table with a header."""
 
     header: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[GpuRow, ...]
 
 
 def label(index: object, pci: str, serial: str = "") -> str:
@@ -106,7 +106,7 @@ def number(cell: str, column: str) -> float | None:
     return float(match.group(1))
 
 
-def parse(text: str, free_last: bool = False) -> Table:
+def parse(text: str, free_last: bool = False) -> GpuTable:
     """Parse CSV as nvidia-smi writes it: cells separated by comma and space, no quotes, units in the header.
 
     `free_last`: the last column contains free text with commas.
@@ -126,5 +126,5 @@ def parse(text: str, free_last: bool = False) -> Table:
             raise Unreadable(
                 "line %d has %d cells, expected %d: %s" % (at, len(cells), len(header), shortened(line, 80))
             )
-        rows.append(Row(dict(zip(header, cells))))
-    return Table(header, tuple(rows))
+        rows.append(GpuRow(dict(zip(header, cells))))
+    return GpuTable(header, tuple(rows))

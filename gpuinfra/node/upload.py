@@ -9,13 +9,15 @@ import datetime
 from typing import Any, Mapping
 
 from . import evidence
-from .cloud import Cloud, CloudError, Exists, field
+from .cloud import CloudError, Exists, NodeCloud, field
 
 MAX_TAKEN_NUMBERS = 20
 """Maximum number of used sequence numbers to skip."""
 
 
-def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud) -> None:
+def deliver(
+    node: Mapping[str, Any], document: dict[str, Any], folder: evidence.EvidenceFolder, cloud: NodeCloud
+) -> None:
     """Store and upload new evidence, then upload its proof.
 
     If the disk lost the record of an earlier upload, its number is in use. The object stays, and the next number is used.
@@ -34,7 +36,7 @@ def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.
     raise CloudError("the next %d sequence numbers of this boot already exist in the bucket" % MAX_TAKEN_NUMBERS)
 
 
-def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud, boot_id: str) -> str | None:
+def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: NodeCloud, boot_id: str) -> str | None:
     """Sign the newest evidence again, because signatures expire within minutes. Upload the evidence if necessary.
 
     Returns the reason if there is nothing to renew, otherwise None.
@@ -56,14 +58,14 @@ def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud
 
 
 def _put_evidence(
-    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, folder: evidence.EvidenceFolder, cloud: Cloud
+    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, folder: evidence.EvidenceFolder, cloud: NodeCloud
 ) -> None:
     bucket, key = _place(node, document, ".json")
     cloud.put(bucket, key, data, once=True)
     folder.mark_uploaded(document["seq"])
 
 
-def _put_proof(node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, cloud: Cloud) -> None:
+def _put_proof(node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, cloud: NodeCloud) -> None:
     bucket, key = _place(node, document, ".proof.json")
     proof = cloud.proof(evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc))
     cloud.put(bucket, key, evidence.dumped(proof), once=False)

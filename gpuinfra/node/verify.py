@@ -8,7 +8,18 @@ import os
 import sys
 from typing import Any, Iterable, Mapping
 
-from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Missing, load, optional, print_message
+from .console import (
+    ENVIRONMENT,
+    NODE,
+    NOT_VERIFIED,
+    OK,
+    STATE,
+    WRONG_USE,
+    MissingPrerequisite,
+    load,
+    optional,
+    print_message,
+)
 from .outcome import CheckResult
 
 
@@ -116,7 +127,7 @@ def _again(args: argparse.Namespace) -> int:
         return WRONG_USE
     newest = evidence.EvidenceFolder().newest()
     if newest is None or newest[1].get("boot_id") != evidence.boot_id():
-        raise Missing("no evidence for this boot yet; gpuinfra-verify.service creates it")
+        raise MissingPrerequisite("no evidence for this boot yet; gpuinfra-verify.service creates it")
     before = newest[1]
     document = _make_evidence(args, expectation, before)
     result = verdict(document["checks"], expectation)
@@ -139,17 +150,17 @@ def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
 
     from .energy import returned_to_use
 
-    def readings(one: Mapping[str, Any]) -> str:
-        return str(((one.get("probes") or {}).get("energy") or {}).get("stdout"))
+    def readings(document: Mapping[str, Any]) -> str:
+        return str(((document.get("probes") or {}).get("energy") or {}).get("stdout"))
 
-    def content(one: Mapping[str, Any]) -> list[Any]:
-        outcomes = {check["id"]: check["outcome"] for check in one["checks"]}
+    def content(document: Mapping[str, Any]) -> list[Any]:
+        outcomes = {check["id"]: check["outcome"] for check in document["checks"]}
         # The handover reads the result of the fabric test, and shows why a node still waits for it.
-        result = ((one.get("probes") or {}).get("fabric-result") or {}).get("stdout")
-        return [outcomes, result, one.get("bundle_sha256"), one.get("ssh_host_keys")]
+        result = ((document.get("probes") or {}).get("fabric-result") or {}).get("stdout")
+        return [outcomes, result, document.get("bundle_sha256"), document.get("ssh_host_keys")]
 
-    def moment(one: Mapping[str, Any]) -> datetime.datetime:
-        return datetime.datetime.strptime(str(one.get("finished")), "%Y-%m-%dT%H:%M:%SZ").replace(
+    def moment(document: Mapping[str, Any]) -> datetime.datetime:
+        return datetime.datetime.strptime(str(document.get("finished")), "%Y-%m-%dT%H:%M:%SZ").replace(
             tzinfo=datetime.timezone.utc
         )
 
@@ -176,7 +187,7 @@ def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
     try:
         not_checked(expectation)  # raises if the expectation has no required checks
     except ValueError as error:
-        raise Missing(str(error)) from None
+        raise MissingPrerequisite(str(error)) from None
     also = [*args.also, *burn_in_checks(args.burn_in)]
     expectation = dict(expectation, required=list(dict.fromkeys([*expectation["required"], *also])))
     if args.burn_in:
@@ -262,5 +273,5 @@ def instance_id(node: dict[str, Any]) -> str:
         try:
             return cloud.of(node).instance_id()
         except cloud.CloudError as error:
-            raise Missing("cannot determine the ID of this instance: %s" % error) from None
+            raise MissingPrerequisite("cannot determine the ID of this instance: %s" % error) from None
     return os.uname().nodename

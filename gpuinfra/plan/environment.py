@@ -9,7 +9,7 @@ from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.storage import object_cache_gib
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
-from gpuinfra.software.lock import Choice, Lock, lustre_release
+from gpuinfra.software.lock import Choice, SoftwareLock, lustre_release
 from gpuinfra.software.version import key
 
 SCRATCH_MOUNT = "/mnt/nvme"
@@ -182,7 +182,7 @@ def _known(value: str, what: str) -> str:
     return value
 
 
-def _fabric(machine: MachineType, chosen: Lock) -> dict[str, str]:
+def _fabric(machine: MachineType, chosen: SoftwareLock) -> dict[str, str]:
     """Return the variables of the InfiniBand, gIB, TCPXO, or TCPX software."""
     if doca := chosen.choice("doca_ofed"):
         row = tables.DOCA[chosen.os]

@@ -11,11 +11,11 @@ from gpuinfra.node.checks import ALL
 from gpuinfra.node.expectation import Expectation, Software, Uses
 from gpuinfra.plan.environment import ROOT_FREE_GIB
 from gpuinfra.plan.facts import PoolFacts
-from gpuinfra.plan.model import Step
-from gpuinfra.software.lock import Lock
+from gpuinfra.plan.model import BootstrapStep
+from gpuinfra.software.lock import SoftwareLock
 
 
-def expectation(facts: PoolFacts, steps: tuple[Step, ...]) -> Expectation:
+def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectation:
     """Return the content of `expectation.json` for a pool whose nodes run these steps."""
     machine, lock, gpu = facts.machine, facts.lock, facts.machine.gpu
     fabric = machine.fabric if facts.fabric else None
@@ -82,7 +82,7 @@ def expectation(facts: PoolFacts, steps: tuple[Step, ...]) -> Expectation:
     return pool
 
 
-def _software(lock: Lock) -> dict[str, Software]:
+def _software(lock: SoftwareLock) -> dict[str, Software]:
     content: dict[str, Software] = {}
     for choice in lock.choices:
         if choice.version in ("image", "kernel"):

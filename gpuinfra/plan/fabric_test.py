@@ -15,7 +15,7 @@ from gpuinfra.spec.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class FabricTest:
+class FabricTestPlan:
     """The fabric test of one pool."""
 
     mode: Literal["required", "off"]
@@ -27,18 +27,22 @@ class FabricTest:
         return self.mode == "required"
 
 
-def fabric_test(spec: ClusterSpec, pool: Pool, machine: MachineType) -> FabricTest:
+def fabric_test(spec: ClusterSpec, pool: Pool, machine: MachineType) -> FabricTestPlan:
     """Return whether the nodes of a pool must pass the test, and the reason."""
     declared = spec.handover.fabric_test
     if reason := obstacle(pool, machine):
-        return FabricTest(mode="off", why=reason)
+        return FabricTestPlan(mode="off", why=reason)
     if declared == "off":
-        return FabricTest(mode="off", why="the declaration disables it; the paths between the nodes are not measured")
+        return FabricTestPlan(
+            mode="off", why="the declaration disables it; the paths between the nodes are not measured"
+        )
     if declared == "auto" and one_node_is_enough(spec):
         why = "handover.floor is 1, and the only node that launches has no partner; set it to 2 or more for the test"
-        return FabricTest(mode="off", why=why)
+        return FabricTestPlan(mode="off", why=why)
     known = f"the bandwidth between two healthy {machine.name} nodes is known"
-    return FabricTest(mode="required", why=known if declared == "auto" else f"the declaration requires it, and {known}")
+    return FabricTestPlan(
+        mode="required", why=known if declared == "auto" else f"the declaration requires it, and {known}"
+    )
 
 
 def one_node_is_enough(spec: ClusterSpec) -> bool:

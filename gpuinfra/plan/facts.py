@@ -12,7 +12,7 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import ExistingFileSystemPlan, FilePlan, FileSystemPlan, OwnStep
 from gpuinfra.plan.storage import lnet_efa_devices
 from gpuinfra.software.cloud import BucketClient, CloudSoftware
-from gpuinfra.software.lock import Lock
+from gpuinfra.software.lock import SoftwareLock
 from gpuinfra.spec.policy import User
 
 
@@ -24,7 +24,7 @@ class PoolFacts:
     machine: MachineType
     software: CloudSoftware
     """Facts about the cloud that affect the software on nodes."""
-    lock: Lock
+    lock: SoftwareLock
     fabric: bool
     """Whether the nodes use the machine's fabric."""
     file_systems: tuple[FileSystemPlan | ExistingFileSystemPlan, ...] = ()

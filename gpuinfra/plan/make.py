@@ -14,7 +14,7 @@ from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.environment import environment
 from gpuinfra.plan.expectation import expectation
-from gpuinfra.plan.fabric_test import FabricTest, fabric_test
+from gpuinfra.plan.fabric_test import FabricTestPlan, fabric_test
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.plan.machines import machines_of, zoning_of
@@ -180,7 +180,7 @@ def _facts(
     machine: MachineType,
     image: Image,
     file_systems: tuple[FileSystemPlan | ExistingFileSystemPlan, ...],
-    tested: FabricTest,
+    tested: FabricTestPlan,
 ) -> PoolFacts:
     return PoolFacts(
         cloud=spec.cloud,
@@ -206,7 +206,7 @@ def _facts(
 
 
 def _decisions(
-    name: str, zone: str, groups: tuple[Group, ...], facts: PoolFacts, tested: FabricTest
+    name: str, zone: str, groups: tuple[Group, ...], facts: PoolFacts, tested: FabricTestPlan
 ) -> Iterator[Decision]:
     """Yield the decisions about the zone, the software, the users, the test and the files of a pool."""
     if facts.fabric and len(groups) > 1:

@@ -140,7 +140,7 @@ NOT_SHOWN = {"shown": False}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class BootstrapStep:
     """A bootstrap step."""
 
     id: str
@@ -151,7 +151,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnStep(Step):
+class OwnStep(BootstrapStep):
     """A declared step (`software.steps`), which runs after the bootstrap steps."""
 
     source: str
@@ -190,7 +190,7 @@ class PoolPlan:
     nics: tuple[Nic, ...]
     image: Image
     disk: Disk
-    steps: tuple[Step, ...]
+    steps: tuple[BootstrapStep, ...]
     expectation: Expectation
     """Content of `expectation.json` (docs/reference/formats.md)."""
     versions: dict[str, str]

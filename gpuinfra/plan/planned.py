@@ -56,7 +56,7 @@ def retained(reason: str, *, with_data: bool = False) -> Lifetime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price:
+class PriceRule:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
@@ -72,31 +72,31 @@ class Price:
     A plan lists its price as not included."""
 
 
-FREE = Price(item=None, reason="free of charge")
-BY_REQUEST = Price(item=None, reason="billed by request, which a plan cannot predict")
+FREE = PriceRule(item=None, reason="free of charge")
+BY_REQUEST = PriceRule(item=None, reason="billed by request, which a plan cannot predict")
 
 
-def by_usage(rate: str) -> Price:
+def by_usage(rate: str) -> PriceRule:
     """Exclude a resource that is billed by usage, and list the price of that usage."""
-    return Price(item=None, reason="billed by usage, which a plan cannot predict", rate=rate)
+    return PriceRule(item=None, reason="billed by usage, which a plan cannot predict", rate=rate)
 
 
 LOGS = by_usage("log_gb")
 OBJECTS = by_usage("object_gb_month")
 
 
-def priced(item: str, rate: str = "") -> Price:
+def priced(item: str, rate: str = "") -> PriceRule:
     """Include the resource in a price item. `rate` is the price item of usage that is billed in addition."""
-    return Price(item=item, rate=rate)
+    return PriceRule(item=item, rate=rate)
 
 
-def priced_each(item: str, what: str) -> Price:
+def priced_each(item: str, what: str) -> PriceRule:
     """Include the resource as one unit of a price item. The suffix of the item is its unit, `_hour` or `_month`."""
-    return Price(item=item, each=what)
+    return PriceRule(item=item, each=what)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instance:
+class PlannedInstance:
     """A resource that a row creates in a plan, before its name is formatted."""
 
     component: str
@@ -117,12 +117,12 @@ class ResourceKind(Generic[K]):
     """Pulumi type."""
     name: str
     """Pattern of the logical name: `{component}-{subnet}-gateway`."""
-    each: Callable[[Plan], Iterable[Instance]]
+    each: Callable[[Plan], Iterable[PlannedInstance]]
     """Function that returns the instances in a plan."""
     lifetime: Lifetime
-    price: Price
+    price: PriceRule
     actions: Actions
-    lookup: Callable[[Instance], K] | None = None
+    lookup: Callable[[PlannedInstance], K] | None = None
     """Function that returns the `adopt` key of a retained resource. None if the resource can be created again instead."""
 
     def logical(self, component: str, **values: str | int) -> str:
@@ -136,7 +136,7 @@ class ResourceKind(Generic[K]):
             raise ValueError(f"the lifetime of {self.type} {self.name} {expected}")
         return self.lifetime.retained is not None and data is not False
 
-    def planned(self, instance: Instance) -> PlannedResource[K]:
+    def planned(self, instance: PlannedInstance) -> PlannedResource[K]:
         """Return the resource of an instance."""
         kept = self.retains(data=instance.data if self.lifetime.with_data else None)
         reason = (self.lifetime.retained or "").format(**instance.values) if kept else None
@@ -192,23 +192,23 @@ def retained_subnets(plan: Plan) -> frozenset[str]:
     )
 
 
-def pools(plan: Plan) -> Iterator[Instance]:
+def pools(plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the node pools."""
     for pool in plan.pools if "cluster" in plan.layers else ():
-        yield Instance(component=naming.logical(plan.name, pool.name))
+        yield PlannedInstance(component=naming.logical(plan.name, pool.name))
 
 
-def groups(plan: Plan) -> Iterator[Instance]:
+def groups(plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the node groups."""
     for pool in plan.pools if "cluster" in plan.layers else ():
         for group in pool.groups:
-            yield Instance(component=naming.logical(plan.name, group.name))
+            yield PlannedInstance(component=naming.logical(plan.name, group.name))
 
 
-def nodes_ready(plan: Plan) -> Iterator[Instance]:
+def nodes_ready(plan: Plan) -> Iterator[PlannedInstance]:
     """Yield the resource of `NodesReady`, which waits for the nodes of a cluster."""
     if "cluster" in plan.layers and plan.pools:
-        yield Instance(component=naming.logical(plan.name, "ready"))
+        yield PlannedInstance(component=naming.logical(plan.name, "ready"))
 
 
 def is_counted(type: str, custom: object) -> bool:
@@ -229,7 +229,7 @@ def kept(resources: Iterable[PlannedResource[Any]]) -> tuple[Kept, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found(Generic[K]):
+class RetainedResource(Generic[K]):
     """A retained resource that exists in the account."""
 
     resource: PlannedResource[K]
@@ -237,12 +237,14 @@ class Found(Generic[K]):
     """ID that the engine uses to import the resource."""
 
 
-def find_retained(resources: Iterable[PlannedResource[K]], find: Callable[[K], str | None]) -> list[Found[K]]:
+def find_retained(
+    resources: Iterable[PlannedResource[K]], find: Callable[[K], str | None]
+) -> list[RetainedResource[K]]:
     """Return the retained resources that `find` locates in the account."""
     found = []
-    for one in resources:
-        if one.lookup is not None and (id_ := find(one.lookup)):
-            found.append(Found(resource=one, id=id_))
+    for resource in resources:
+        if resource.lookup is not None and (id_ := find(resource.lookup)):
+            found.append(RetainedResource(resource=resource, id=id_))
     return found
 
 

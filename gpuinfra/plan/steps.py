@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuinfra.plan.facts import PoolFacts
-from gpuinfra.plan.model import OwnStep, Step
+from gpuinfra.plan.model import BootstrapStep, OwnStep
 from gpuinfra.spec.steps import NodeStep
 
 
-def steps(facts: PoolFacts) -> tuple[Step, ...]:
+def steps(facts: PoolFacts) -> tuple[BootstrapStep, ...]:
     """Return the steps for a pool in order. Declared steps come last."""
     machine, lock = facts.machine, facts.lock
     chosen = [
-        Step(
+        BootstrapStep(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"
         ),
-        Step(
+        BootstrapStep(
             id="20-kernel",
             timeout_s=1800,
             retries=2,
@@ -28,53 +28,59 @@ def steps(facts: PoolFacts) -> tuple[Step, ...]:
         ),
     ]
     if machine.gpu:
-        chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="GPUs require a driver"))
+        chosen.append(BootstrapStep(id="30-driver", timeout_s=1800, retries=2, why="GPUs require a driver"))
         if lock.choice("nvlsm"):
             why = "fourth-generation NVSwitch requires a subnet manager, which fabric manager uses"
-            chosen.append(Step(id="33-nvlink-subnet-manager", timeout_s=600, retries=2, why=why))
+            chosen.append(BootstrapStep(id="33-nvlink-subnet-manager", timeout_s=600, retries=2, why=why))
         if machine.nvswitch:
             why = "NVSwitch connects the GPUs, and CUDA requires a fabric manager whose version matches the driver"
-            chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
+            chosen.append(BootstrapStep(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
         if facts.mig:
             chosen.append(
-                Step(id="37-mig", timeout_s=600, retries=2, why="the declaration partitions the GPUs with MIG")
+                BootstrapStep(id="37-mig", timeout_s=600, retries=2, why="the declaration partitions the GPUs with MIG")
             )
-        chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are compiled on the nodes"))
-        chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that do not bundle NCCL use it"))
+        chosen.append(
+            BootstrapStep(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are compiled on the nodes")
+        )
+        chosen.append(
+            BootstrapStep(id="45-nccl", timeout_s=600, retries=2, why="programs that do not bundle NCCL use it")
+        )
     if lock.choice("docker"):
-        chosen.append(Step(id="48-docker", timeout_s=900, retries=2, why="the declaration lists docker"))
+        chosen.append(BootstrapStep(id="48-docker", timeout_s=900, retries=2, why="the declaration lists docker"))
     if machine.fabric and lock.fabric:
         why = f"{machine.fabric.devices} {lock.fabric} devices connect the nodes"
-        chosen.append(Step(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
+        chosen.append(BootstrapStep(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
     if lock.choice("gdrcopy"):
         why = "GDRCopy copies small messages to GPU memory without a copy engine"
-        chosen.append(Step(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
+        chosen.append(BootstrapStep(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
     if facts.lustre:
-        chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
+        chosen.append(
+            BootstrapStep(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system")
+        )
     if facts.homes:
-        chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
+        chosen.append(BootstrapStep(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
     if facts.users:
-        chosen.append(Step(id="64-users", timeout_s=300, retries=2, why="the declaration lists users"))
+        chosen.append(BootstrapStep(id="64-users", timeout_s=300, retries=2, why="the declaration lists users"))
     if machine.gpu:
-        chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers use the GPUs"))
+        chosen.append(BootstrapStep(id="70-container-toolkit", timeout_s=900, retries=2, why="containers use the GPUs"))
     if lock.choice("enroot"):
-        chosen.append(Step(id="71-enroot", timeout_s=600, retries=2, why="the declaration lists enroot"))
+        chosen.append(BootstrapStep(id="71-enroot", timeout_s=600, retries=2, why="the declaration lists enroot"))
     if facts.metadata:
         why = "the metadata service has no hop limit, so a packet filter on the node controls access from containers"
-        chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))
+        chosen.append(BootstrapStep(id="72-metadata", timeout_s=600, retries=2, why=why))
     if machine.gpu:
-        chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))
+        chosen.append(BootstrapStep(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))
     if lock.choice("dcgm_exporter"):
         why = "the declaration requests GPU metrics for Prometheus"
-        chosen.append(Step(id="77-dcgm-exporter", timeout_s=600, retries=2, why=why))
+        chosen.append(BootstrapStep(id="77-dcgm-exporter", timeout_s=600, retries=2, why=why))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
-        chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
+        chosen.append(BootstrapStep(id="80-scratch", timeout_s=600, retries=1, why=why))
     if facts.bucket_client:
         why = "the declaration mounts buckets, whose cache is on the local disks"
-        chosen.append(Step(id=facts.bucket_client.step, timeout_s=900, retries=2, why=why))
+        chosen.append(BootstrapStep(id=facts.bucket_client.step, timeout_s=900, retries=2, why=why))
     chosen.append(
-        Step(
+        BootstrapStep(
             id="90-holds",
             timeout_s=120,
             retries=1,
@@ -83,9 +89,9 @@ def steps(facts: PoolFacts) -> tuple[Step, ...]:
     )
     if facts.files:
         why = "the declaration lists files or environment variables"
-        chosen.append(Step(id="92-files", timeout_s=300, retries=2, why=why))
+        chosen.append(BootstrapStep(id="92-files", timeout_s=300, retries=2, why=why))
     if facts.packages:
-        chosen.append(Step(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
+        chosen.append(BootstrapStep(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
     return (*chosen, *facts.own_steps)
 
 

@@ -21,8 +21,8 @@ from pulumi.provider.server import ProviderServicer
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.registry import cloud_as
 from gpuinfra.clouds.cloud import BuiltCloud
-from gpuinfra.clouds.existing import Existing
-from gpuinfra.clouds.operation import Operation, current_operation
+from gpuinfra.clouds.existing import ExistingBase
+from gpuinfra.clouds.operation import EngineOperation, current_operation
 from gpuinfra.cluster import GpuCluster
 from gpuinfra.provider.schema import OUTPUTS, TYPE
 from gpuinfra.spec import ClusterSpec
@@ -88,7 +88,7 @@ def _unknown(value: object, path: str) -> str | None:
     return next((one for one in found if one), None)
 
 
-def _existing(name: str, spec: ClusterSpec, given: object) -> Existing | None:
+def _existing(name: str, spec: ClusterSpec, given: object) -> ExistingBase | None:
     """Return the existing resources as the class of the cloud."""
     if given is None:
         return None
@@ -107,7 +107,7 @@ def _existing(name: str, spec: ClusterSpec, given: object) -> Existing | None:
     return kind(**given)
 
 
-class Refused(Exception):
+class ComponentRefused(Exception):
     """The component cannot be created. The text is the reason."""
 
 
@@ -116,7 +116,7 @@ class Constructor:
 
     def __init__(self, version: str) -> None:
         self._components = Components(version)
-        self._operations: dict[str, Operation] = {}
+        self._operations: dict[str, EngineOperation] = {}
         """By the address of the resource monitor, which is different in each operation."""
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="components", daemon=True).start()
@@ -124,10 +124,10 @@ class Constructor:
         gc.set_threshold(200_000)
 
     def construct(self, request: Any, engine: str) -> Any:
-        """Create a component with the resource monitor in the request, and return the response. Raises `Refused`."""
+        """Create a component with the resource monitor in the request, and return the response. Raises `ComponentRefused`."""
         servicer = ProviderServicer(self._components, [], engine)
         context: Any = _Context()
-        operation = self._operations.setdefault(request.monitorEndpoint, Operation())
+        operation = self._operations.setdefault(request.monitorEndpoint, EngineOperation())
 
         async def create() -> Any:
             current_operation.set(operation)
@@ -137,9 +137,9 @@ class Constructor:
         try:
             return future.result()
         except pulumi.RunError as problem:
-            raise Refused(str(problem)) from None
+            raise ComponentRefused(str(problem)) from None
         except Exception as problem:
-            raise Refused(context.details or str(problem)) from problem
+            raise ComponentRefused(context.details or str(problem)) from problem
 
 
 class _Context:

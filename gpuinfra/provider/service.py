@@ -44,13 +44,13 @@ class PackageProvider(NodesReadyProvider):
         return provider_pb2.GetSchemaResponse(schema=json.dumps(package_schema(self._version)))
 
     def Construct(self, request: Any, context: Any) -> Any:
-        from gpuinfra.provider.component import Constructor, Refused
+        from gpuinfra.provider.component import ComponentRefused, Constructor
 
         with self._lock:
             self._constructor = self._constructor or Constructor(self._version)
         try:
             return self._constructor.construct(request, self._engine.address)
-        except Refused as problem:
+        except ComponentRefused as problem:
             return abort(context, str(problem))
 
 

@@ -32,7 +32,7 @@ _SEVERITY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Explanation:
     """The description of a rule, check, step or Xid."""
 
     title: str
@@ -65,7 +65,7 @@ def explain(name: str) -> str:
 
 
 @cache
-def known_rules() -> dict[str, Entry]:
+def known_rules() -> dict[str, Explanation]:
     """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
     from gpuinfra.rules.stack import region_agrees_with_provider, state_survives_the_region
@@ -77,7 +77,7 @@ def known_rules() -> dict[str, Entry]:
 
 
 @cache
-def known_checks() -> dict[str, Entry]:
+def known_checks() -> dict[str, Explanation]:
     """Return the description of each check by ID and by name."""
     from gpuinfra.node.checks import ALL
 
@@ -85,7 +85,7 @@ def known_checks() -> dict[str, Entry]:
 
 
 @cache
-def known_steps() -> dict[str, Entry]:
+def known_steps() -> dict[str, Explanation]:
     """Return the header of each bootstrap script by step name, with and without the number."""
     from gpuinfra.base.shipped import shipped
 
@@ -98,7 +98,7 @@ def known_steps() -> dict[str, Entry]:
     return steps
 
 
-def _check(check: Any) -> Entry:
+def _check(check: Any) -> Explanation:
     from gpuinfra.node.probes import PROBES
 
     commands = (" ".join(PROBES[name].argv) for name in check.probes)
@@ -116,7 +116,7 @@ def _check(check: Any) -> Entry:
     )
 
 
-def known_xid(number: int) -> Entry:
+def known_xid(number: int) -> Explanation:
     """Return the description of an Xid. If the Xid is unknown, the description states this."""
     from gpuinfra.node.xids import UNKNOWN, XIDS
 
@@ -125,5 +125,5 @@ def known_xid(number: int) -> Entry:
     return _entry(f"Xid {number}", (("meaning", known.meaning), ("severity", severity), ("action", known.action)))
 
 
-def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Entry:
-    return Entry(title=title, rows=tuple((label, inspect.cleandoc(text)) for label, text in rows))
+def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Explanation:
+    return Explanation(title=title, rows=tuple((label, inspect.cleandoc(text)) for label, text in rows))

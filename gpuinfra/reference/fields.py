@@ -90,11 +90,11 @@ def _branches(schema: Schema) -> list[Schema]:
 
 def _models(schema: Schema, models: Schema) -> Iterator[Schema]:
     """Yield the sections that a field contains, directly or as list entries."""
-    for one in _branches(schema):
-        if "$ref" in one:
-            yield models[one["$ref"].rsplit("/", 1)[-1]]
-        elif "items" in one:
-            yield from _models(one["items"], models)
+    for branch in _branches(schema):
+        if "$ref" in branch:
+            yield models[branch["$ref"].rsplit("/", 1)[-1]]
+        elif "items" in branch:
+            yield from _models(branch["items"], models)
 
 
 def _kind(model: Schema) -> tuple[str, str]:

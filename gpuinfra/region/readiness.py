@@ -17,14 +17,24 @@ from gpuinfra.base.errors import DeploymentError, GpuinfraError
 from gpuinfra.base.findings import Level
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region.dns import lines as name_lines
-from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line, Question
+from gpuinfra.clouds.region.readiness import (
+    CHANGE,
+    FAIL,
+    MOVE,
+    OK,
+    SKIPPED,
+    UNREAD,
+    WARN,
+    ReadinessLine,
+    ReadinessQuestion,
+)
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import named
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import value_at
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import ClonedFile, Request, Result
+from gpuinfra.region.clone.model import ClonedFile, CloneRequest, CloneResult
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.region.clone.replicas import image_values, replicas_of, with_values
 from gpuinfra.region.clone.storage import with_bucket
@@ -50,14 +60,14 @@ MOST_DIFFERENCES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Second:
+class DeclaredSecond:
     """The stack in the second region, as declared in its files."""
 
-    fresh: Result
+    fresh: CloneResult
     """What `gpuinfra clone` would write now."""
     files: tuple[LoadedStack, ...]
     """The files that exist, in the order of `fresh.files`."""
-    lines: tuple[Line, ...]
+    lines: tuple[ReadinessLine, ...]
     today: date
     rewrite: tuple[str, ...]
     """Command that writes the files again and keeps the edits in them."""
@@ -72,7 +82,7 @@ class Second:
         pools = (pool for one in self.files for pool in make_plan(one.spec, self.today).pools)
         return tuple(dict.fromkeys(pool.image.ref for pool in pools if pool.image.source == "id"))
 
-    def merged(self, live: Sequence[Line], rows: Iterable[Line]) -> Iterator[Line]:
+    def merged(self, live: Sequence[ReadinessLine], rows: Iterable[ReadinessLine]) -> Iterator[ReadinessLine]:
         """Return the lines about the files, the lines of the cloud, and the lines of preflight.
 
         The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
@@ -84,7 +94,7 @@ class Second:
         yield from live
         yield from (one for one in rows if (one.topic, one.name) not in known)
 
-    def copied(self, stack: LoadedStack, line: Line) -> Line:
+    def copied(self, stack: LoadedStack, line: ReadinessLine) -> ReadinessLine:
         """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
         if line.topic != "image" or line.state != FAIL:
             return line
@@ -108,14 +118,14 @@ def second_of(
     environment: Mapping[str, str],
     login: str = "",
     copies: Mapping[str, str] | None = None,
-) -> Second:
+) -> DeclaredSecond:
     """Compare the files of the second region with the stack. The stack must have `recovery`.
 
     `login` is the URL of the state backend of the last login. `copies` maps the ID of an image of the stack to the ID of its copy in the second region.
     """
     recovery = stack.spec.recovery
     assert recovery is not None
-    request = Request(region=recovery.region, mode=recovery.mode, project=project)
+    request = CloneRequest(region=recovery.region, mode=recovery.mode, project=project)
     fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
     words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
     given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
@@ -123,12 +133,12 @@ def second_of(
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
         words = with_values(words, dict(values))
     rewrite = [*words, "--force"]
-    lines: list[Line] = []
+    lines: list[ReadinessLine] = []
     files: list[LoadedStack] = []
     if not fresh.ok:
         errors = "; ".join(str(one) for one in fresh.findings if one.level is Level.ERROR)
         lines.append(
-            Line(
+            ReadinessLine(
                 topic="stack file",
                 name=stack.name,
                 state=FAIL,
@@ -136,20 +146,20 @@ def second_of(
                 fix=join(words),
             )
         )
-    for one in fresh.files:
-        found, line = _read(one, join(words))
+    for file in fresh.files:
+        found, line = _read(file, join(words))
         lines.append(line)
         if found is not None:
             files.append(found)
             lines += _valid(found, today)
-            edits = _edits(one, found, fresh)
+            edits = _edits(file, found, fresh)
             rewrite += [word for value in edits[1::2] if value not in rewrite for word in ("--set", value)]
-            lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
+            lines += _differences(file, found, fresh, join([*words, "--force", *edits]))
             lines += _addresses(stack, found)
     lines += _roles(stack, fresh, files, join(rewrite))
     backend = _backend(stack, environment, login)
     lines += _state(stack, files, *backend)
-    return Second(
+    return DeclaredSecond(
         fresh=fresh,
         files=tuple(files),
         lines=tuple(lines),
@@ -160,16 +170,20 @@ def second_of(
     )
 
 
-def of_cloud(cloud: str, question: Question) -> Iterator[Line]:
+def of_cloud(cloud: str, question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     """Return what the cloud reports. A cloud that gpuinfra cannot read has one line with the state `unread`, so its second region is never ready."""
     lines = cloud_of(cloud).readiness(question)
     if lines is None:
         reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
-        lines = [Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")]
+        lines = [
+            ReadinessLine(
+                topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery"
+            )
+        ]
     yield from lines
 
 
-def of_names(cloud: str, question: Question) -> Iterator[Line]:
+def of_names(cloud: str, question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     """Return the lines about the DNS names of a stack."""
     module, names = cloud_of(cloud).dns, question.recovery.names
     if module is None or names is None:
@@ -177,12 +191,12 @@ def of_names(cloud: str, question: Question) -> Iterator[Line]:
     try:
         dns = module.connect(question.region, question.config)
     except DeploymentError as problem:
-        yield Line(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
+        yield ReadinessLine(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
         return
     yield from name_lines(question, dns)
 
 
-def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
+def _paths(stack: LoadedStack, fresh: CloneResult) -> list[Path]:
     """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default paths.
 
     With `pilot-light`, the network and its buckets are in a separate file.
@@ -221,7 +235,7 @@ def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
             yield f"storage[{index}].key_arn", other.key_arn
 
 
-def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping[str, Any]]) -> Iterator[ReadinessLine]:
     """Check that the file systems of the second region use the replicas. A new bucket would be empty.
 
     `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
@@ -241,57 +255,57 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
         wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
         if not wrong:
-            yield Line(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
+            yield ReadinessLine(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
             continue
         fix = join(with_values(second.rewrite, {f"{path}.{name}": wanted[name] for name in wrong}))
         if wrong == ["private_endpoint"]:
             reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
-            yield Line(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
+            yield ReadinessLine(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
             continue
         given = getattr(found, wrong[0], None) or "not set"
         reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
-        yield Line(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
+        yield ReadinessLine(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
 
 
-def not_read(second: Second) -> Iterator[Line]:
+def not_read(second: DeclaredSecond) -> Iterator[ReadinessLine]:
     """Return the line about what this command does not read: permissions in the second region."""
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
     reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
-    yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
+    yield ReadinessLine(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
 
 
-def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:
+def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, ReadinessLine]:
     if not file.path.is_file():
         reason = f"{file.path.name} does not exist"
-        return None, Line(topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=command)
+        return None, ReadinessLine(topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=command)
     try:
         found = read_stack(file.path)
     except GpuinfraError as problem:
         reason = f"{file.path.name} cannot be read: {problem}"
-        return None, Line(
+        return None, ReadinessLine(
             topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=f"gpuinfra plan {file.path}"
         )
-    return found, Line(topic="stack file", name=file.stack, state=OK, reason=f"{file.path.name} exists")
+    return found, ReadinessLine(topic="stack file", name=file.stack, state=OK, reason=f"{file.path.name} exists")
 
 
-def _valid(found: LoadedStack, today: date) -> Iterator[Line]:
+def _valid(loaded_stack: LoadedStack, today: date) -> Iterator[ReadinessLine]:
     """Apply the rules of `plan`, which include machine types that the region does not offer."""
-    for one in check_stack(found, today):
-        if one.level is Level.ERROR and one.rule != STATE_RULE:
-            yield Line(
+    for finding in check_stack(loaded_stack, today):
+        if finding.level is Level.ERROR and finding.rule != STATE_RULE:
+            yield ReadinessLine(
                 topic="stack file",
-                name=found.name,
+                name=loaded_stack.name,
                 state=FAIL,
-                reason=f"{one.path} {one.message}",
-                fix=f"gpuinfra plan {found.path}",
+                reason=f"{finding.path} {finding.message}",
+                fix=f"gpuinfra plan {loaded_stack.path}",
             )
 
 
-def _edits(file: ClonedFile, found: LoadedStack, fresh: Result) -> list[str]:
+def _edits(file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult) -> list[str]:
     """Return the options that keep the edits of a file."""
-    body = _body(found)
+    body = _body(loaded_stack)
     edited = {}
     for route in (one.route for one in fresh.changes):
         value = value_at(body, route)
@@ -300,19 +314,21 @@ def _edits(file: ClonedFile, found: LoadedStack, fresh: Result) -> list[str]:
     return [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
 
 
-def _body(found: LoadedStack) -> object:
+def _body(loaded_stack: LoadedStack) -> object:
     """Return the declaration in a file."""
-    assert found.document is not None
-    body: object = found.document.value
-    for part in found.route:
+    assert loaded_stack.document is not None
+    body: object = loaded_stack.document.value
+    for part in loaded_stack.route:
         body = body[part]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
     return body
 
 
-def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, command: str) -> Iterator[Line]:
+def _differences(
+    file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult, command: str
+) -> Iterator[ReadinessLine]:
     """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
     changed = [one.route for one in fresh.changes]
-    wanted, given = _leaves(file.declaration), _leaves(_body(found))
+    wanted, given = _leaves(file.declaration), _leaves(_body(loaded_stack))
     different = [
         route
         for route in sorted({*wanted, *given}, key=path_text)
@@ -321,15 +337,15 @@ def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, command: s
         and not (route == ("access", ROLE) and _splits_role(file))
     ]
     for route in different[:MOST_DIFFERENCES]:
-        reason = f"is {_shown(given, route)} in {found.path.name}, but {_shown(wanted, route)} in the stack"
-        yield Line(topic="difference", name=path_text(route), state=FAIL, reason=reason, fix=command)
+        reason = f"is {_shown(given, route)} in {loaded_stack.path.name}, but {_shown(wanted, route)} in the stack"
+        yield ReadinessLine(topic="difference", name=path_text(route), state=FAIL, reason=reason, fix=command)
     if len(different) > MOST_DIFFERENCES:
         reason = f"{len(different) - MOST_DIFFERENCES} more values differ"
-        yield Line(topic="difference", name=found.name, state=FAIL, reason=reason, fix=command)
+        yield ReadinessLine(topic="difference", name=loaded_stack.name, state=FAIL, reason=reason, fix=command)
     if not different:
-        yield Line(
+        yield ReadinessLine(
             topic="difference",
-            name=found.name,
+            name=loaded_stack.name,
             state=OK,
             reason="matches the stack, except for the values that a clone changes",
         )
@@ -352,22 +368,24 @@ def _shown(values: Mapping[Route, object], route: Route) -> str:
     return json.dumps(values[route], default=str) if route in values else "not set"
 
 
-def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
+def _addresses(stack: LoadedStack, loaded_stack: LoadedStack) -> Iterator[ReadinessLine]:
     """Compare the address ranges of both networks. The ranges of existing networks are not in the files."""
-    if "site" not in found.spec.made_layers:
+    if "site" not in loaded_stack.spec.made_layers:
         return
-    ours, theirs = stack.spec.network, found.spec.network
+    ours, theirs = stack.spec.network, loaded_stack.spec.network
     if ours.existing or theirs.existing:
         reason = "the range of an existing network is not in the files"
-        yield Line(topic="addresses", name=found.name, state=SKIPPED, reason=reason)
+        yield ReadinessLine(topic="addresses", name=loaded_stack.name, state=SKIPPED, reason=reason)
         return
     first, second = network_of(ours.cidr), network_of(theirs.cidr)
     if first is not None and second is not None and first.overlaps(second):
         reason = f"{theirs.cidr} overlaps {ours.cidr} of {stack.name}, so the networks cannot be peered"
-        fix = f"gpuinfra clone {stack.name} --region {found.spec.where.region} --force"
-        yield Line(topic="addresses", name=found.name, state=FAIL, reason=reason, fix=fix)
+        fix = f"gpuinfra clone {stack.name} --region {loaded_stack.spec.where.region} --force"
+        yield ReadinessLine(topic="addresses", name=loaded_stack.name, state=FAIL, reason=reason, fix=fix)
     else:
-        yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
+        yield ReadinessLine(
+            topic="addresses", name=loaded_stack.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}"
+        )
 
 
 def _splits_role(file: ClonedFile) -> bool:
@@ -375,34 +393,36 @@ def _splits_role(file: ClonedFile) -> bool:
     return file.role in ("base", "nodes") and bool((file.declaration.get("access") or {}).get(ROLE))
 
 
-def _roles(stack: LoadedStack, fresh: Result, files: Sequence[LoadedStack], command: str) -> Iterator[Line]:
+def _roles(
+    stack: LoadedStack, fresh: CloneResult, files: Sequence[LoadedStack], command: str
+) -> Iterator[ReadinessLine]:
     """Check that a failover in mode `pilot-light` does not create the nodes' role. Files of an earlier version do not have the field."""
     found = {one.path: one for one in files}
     there = {one.role: getattr(found[one.path].spec.access, ROLE) for one in fresh.files if one.path in found and _splits_role(one)}  # fmt: skip
-    for one in fresh.files:
-        if there.get(one.role) is not False:
+    for file in fresh.files:
+        if there.get(file.role) is not False:
             continue
-        if one.role == "base" and there.get("nodes"):
-            reason = f"is not set in {one.path.name}, so the nodes have no role"
-            yield Line(topic="role", name=f"access.{ROLE}", state=FAIL, reason=reason, fix=command)
+        if file.role == "base" and there.get("nodes"):
+            reason = f"is not set in {file.path.name}, so the nodes have no role"
+            yield ReadinessLine(topic="role", name=f"access.{ROLE}", state=FAIL, reason=reason, fix=command)
         else:
-            reason = f"is not set in {one.path.name}, so a failover creates the nodes' role"
+            reason = f"is not set in {file.path.name}, so a failover creates the nodes' role"
             yield _role(stack, f"access.{ROLE}", reason, command)
 
 
-def _role(stack: LoadedStack, name: str, reason: str, fix: str) -> Line:
+def _role(stack: LoadedStack, name: str, reason: str, fix: str) -> ReadinessLine:
     """Return the line for a role that a failover creates. It is a failure if a control plane in the region of the stack creates roles."""
     replication = profile_of(stack.spec.cloud).replication
     region = stack.spec.where.region
     if region in (replication.control_regions if replication else {}):
         reason += f", which is not possible while {region} does not respond"
-        return Line(topic="role", name=name, state=FAIL, reason=reason, fix=fix)
-    return Line(topic="role", name=name, state=WARN, reason=reason, fix=fix)
+        return ReadinessLine(topic="role", name=name, state=FAIL, reason=reason, fix=fix)
+    return ReadinessLine(topic="role", name=name, state=WARN, reason=reason, fix=fix)
 
 
 def deployed_role(
-    stack: LoadedStack, second: Second, state: Callable[[str], Sequence[Mapping[str, Any]]]
-) -> Iterator[Line]:
+    stack: LoadedStack, second: DeclaredSecond, state: Callable[[str], Sequence[Mapping[str, Any]]]
+) -> Iterator[ReadinessLine]:
     """Check that the base stack in mode `pilot-light` was deployed with the nodes' role. `state` returns the state of a stack, or raises `DeploymentError`."""
     found = {one.path: one for one in second.files}
     for file in second.fresh.files:
@@ -415,7 +435,7 @@ def deployed_role(
             outputs = list[Mapping[str, Any]]()
             reason = f"the state of {file.stack} cannot be read ({problem})"
         if any(one.get("node_profile_arn") for one in outputs):
-            yield Line(topic="role", name=file.stack, state=OK, reason="is deployed with the nodes' role")
+            yield ReadinessLine(topic="role", name=file.stack, state=OK, reason="is deployed with the nodes' role")
         else:
             reason += ", so a failover creates the nodes' role"
             yield _role(stack, file.stack, reason, join(["pulumi", "up", "--stack", file.stack]))
@@ -430,14 +450,14 @@ def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> 
     return next(((name, url) for name, url in found.items() if url), ("", ""))
 
 
-def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[Line]:
+def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[ReadinessLine]:
     """Check that the state and the secrets providers survive the region of the stack. `name` is the setting that selects the state backend."""
     region = stack.spec.where.region
     found = [(finding, stack) for finding in state_survives_the_region(stack)]
     # Both stacks usually have the same backend, so only the secrets provider can differ.
     found += [(finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
     lines = [
-        Line(
+        ReadinessLine(
             topic="state", name=finding.path, state=FAIL if _named_region(owner, finding.path) == region else WARN,
             reason=finding.message, fix=CHANGE.replace("STACK", owner.name) if finding.path == SECRETS else MOVE,
         )
@@ -445,9 +465,9 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     ]  # fmt: skip
     if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"
-        lines.append(Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE))
+        lines.append(ReadinessLine(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE))
     yield from lines or [
-        Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
+        ReadinessLine(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
     ]
 
 
@@ -460,11 +480,11 @@ def _named_region(stack: LoadedStack, path: str) -> str | None:
 def _secrets(stacks: Iterable[LoadedStack]) -> Iterator[tuple[str, str]]:
     """Yield the secrets provider of each stack whose URL does not specify a region, each URL once."""
     seen: set[str] = set()
-    for one in stacks:
-        url = secrets_provider(one)
+    for stack in stacks:
+        url = secrets_provider(stack)
         if url and url not in seen and not region_in_url(url):
             seen.add(url)
-            yield f"{SECRETS} of {one.name}", url
+            yield f"{SECRETS} of {stack.name}", url
 
 
 ANY_BACKEND = "backend"

@@ -30,14 +30,14 @@ UNIT = "gpuinfra-bootstrap.service"
 FABRIC_UNIT, FABRIC_RESULT = "gpuinfra-fabric.service", "run/gpuinfra/fabric.json"
 
 
-class Refused(Exception):
+class AgentRefused(Exception):
     """The host cannot fulfill the request. The text gives the reason and the action to take."""
 
     busy = False
     """Whether the host installs another bundle, so that the same request can succeed later."""
 
 
-class Busy(Refused):
+class Busy(AgentRefused):
     """The host installs another bundle."""
 
     busy = True
@@ -84,7 +84,7 @@ class HostAgent:
         before = found["node"] or {}
         for name in ("cluster", "pool"):
             if before.get(name) not in (None, order["node"][name]):
-                raise Refused(
+                raise AgentRefused(
                     f"this machine belongs to {name} {before.get(name)!r}, not to {order['node'][name]!r}; "
                     f"to reassign the machine, remove {self.node_json} on it"
                 )
@@ -125,7 +125,7 @@ class HostAgent:
     def verify(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
         """Run the checks with the operator's node program, in a temporary folder."""
         if self.root != Path("/"):
-            raise Refused(
+            raise AgentRefused(
                 f"checks require a running machine, and {self.root} contains the files of a machine that is not running"
             )
         with tempfile.TemporaryDirectory(prefix="gpuinfra-verify-") as folder:
@@ -142,7 +142,9 @@ class HostAgent:
         assignment = order["assignment"]
         shared_folder = Path(assignment["store"]).parent
         if not shared_folder.is_dir():
-            raise Refused(f"{shared_folder} is not a folder on this machine; specify a folder that all nodes mount")
+            raise AgentRefused(
+                f"{shared_folder} is not a folder on this machine; specify a folder that all nodes mount"
+            )
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             part, assignment_file = Path(folder, "node.pyz"), Path(folder, "assignment.json")
             part.write_bytes(gzip.decompress(payload))
@@ -164,7 +166,7 @@ class HostAgent:
         if target.is_dir():
             return
         if not payload:
-            raise Refused("the bundle was removed during the request; run the command again")
+            raise AgentRefused("the bundle was removed during the request; run the command again")
         self.bundles.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.bundles))
         try:
@@ -217,7 +219,7 @@ class HostAgent:
     def _systemctl(words: list[str], *, optional: bool = False) -> None:
         done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if done.returncode != 0 and not optional:
-            raise Refused(f"systemctl {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
+            raise AgentRefused(f"systemctl {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
 
     def _runner(self) -> int | None:
         """Return the runner's process ID from its lock file. Acquiring the lock instead would make a starting runner fail."""
@@ -250,7 +252,7 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         tar = b""
     found = hashlib.sha256(tar).hexdigest()
     if found != sha256:
-        raise Refused(
+        raise AgentRefused(
             f"the bundle was damaged in transfer: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again"
         )
     target.mkdir(exist_ok=True)
@@ -258,7 +260,7 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         for entry in archive:
             parts = Path(entry.name).parts
             if not entry.isreg() or ".." in parts or entry.name.startswith("/"):
-                raise Refused(
+                raise AgentRefused(
                     f"the bundle contains {entry.name!r}, which is not a regular file or has a path outside the bundle"
                 )
             path = target.joinpath(*parts)
@@ -293,7 +295,7 @@ def main() -> int:
     os.umask(0o022)
     try:
         if len(payload) != order["size"]:
-            raise Refused(f"received {len(payload)} of {order['size']} bytes; run the command again")
+            raise AgentRefused(f"received {len(payload)} of {order['size']} bytes; run the command again")
         agent = HostAgent(Path(order["root"]))
         if order["do"] == "status":
             answer = agent.status()
@@ -306,7 +308,7 @@ def main() -> int:
                 "clear_pairs": agent.clear_pairs,
             }
             answer = actions[order["do"]](order, payload)
-    except Refused as refused:
+    except AgentRefused as refused:
         answer = {"refused": str(refused), "busy": refused.busy}
     except OSError as error:
         answer = {"busy": False, "refused": f"{error.filename or 'this machine'}: {error.strerror or error}"}

@@ -15,7 +15,7 @@ import paramiko
 from gpuinfra.remote.connection import Connection, Limits, error_text
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 from gpuinfra.remote.proxy import ProxyCommand
 
 _TCP_USER_TIMEOUT_MS = 45_000
@@ -25,8 +25,8 @@ _TCP_USER_TIMEOUT_MS = 45_000
 class Connector:
     """Opens connections for one fleet. All hosts behind a jump host share one connection to it."""
 
-    def __init__(self, known: KnownHosts, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
-        self.known = known
+    def __init__(self, known_hosts: KnownHosts, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
+        self.known = known_hosts
         self._by_name = by_name
         self._limits = limits or Limits()
         self._guard = threading.Lock()
@@ -68,7 +68,7 @@ class Connector:
         if self.closed:
             self._close(connection)
             raise HostProblem(
-                Kind.INTERRUPTED, f"{host.title} was interrupted", "run the same command again to continue"
+                ProblemKind.INTERRUPTED, f"{host.title} was interrupted", "run the same command again to continue"
             )
         return connection
 
@@ -87,13 +87,13 @@ class Connector:
             stream = socket.create_connection((host.address, host.port), timeout=self._limits.connect_s)
         except TimeoutError:
             raise HostProblem(
-                Kind.TIMEOUT,
+                ProblemKind.TIMEOUT,
                 f"{host.title} ({host.where}) did not accept a connection within {self._limits.connect_s:g} s",
                 "check that the host is running and that this machine can reach the port",
             ) from None
         except (OSError, UnicodeError) as error:
             raise HostProblem(
-                Kind.UNREACHABLE,
+                ProblemKind.UNREACHABLE,
                 f"{host.title} ({host.where}) cannot be reached: {getattr(error, 'strerror', None) or error}",
                 "check that sshd is running and that the address and the port are correct",
             ) from None
@@ -118,7 +118,7 @@ class Connector:
             return connection.tunnel(host)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise HostProblem(
-                Kind.UNREACHABLE,
+                ProblemKind.UNREACHABLE,
                 f"{jump.name} did not forward a connection to {host.title} ({host.where}): {error_text(error)}",
                 "check that the jump host can reach the host and that sshd on the jump host allows TCP forwarding",
             ) from None

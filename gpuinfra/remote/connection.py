@@ -20,7 +20,7 @@ from gpuinfra.base.safe_text import one_line
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.keys import default_keys, private_key, ssh_agent
 from gpuinfra.remote.known import HostTrust
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 from gpuinfra.remote.proxy import ProxyCommand, last_line
 
 WEAK = {
@@ -79,7 +79,7 @@ class _Transport(paramiko.Transport):
         return self.host_key_algorithms
 
 
-class Running:
+class RunningCommand:
     """A command that runs on a host, with standard input open and without a time limit."""
 
     def __init__(self, channel: paramiko.Channel, dropped: Callable[[str], HostProblem]) -> None:
@@ -154,7 +154,7 @@ class Connection:
             raise self._handshake_problem(error) from None
         if not answered:
             raise HostProblem(
-                Kind.TIMEOUT,
+                ProblemKind.TIMEOUT,
                 f"{host.title} ({host.where}) accepted the connection but did not complete the SSH handshake within {limits.handshake_s:g} s",
                 "check that sshd listens on this port and that the machine is not overloaded",
             )
@@ -171,7 +171,7 @@ class Connection:
             return self._run(command, stdin, until, limit_s, keep_bytes)
         except TimeoutError:
             raise HostProblem(
-                Kind.TIMEOUT,
+                ProblemKind.TIMEOUT,
                 f"{self.host.title} did not respond within {limit_s:g} s",
                 "check that the machine is not overloaded; a command that has already started keeps running on the host; "
                 "run gpuinfra again to see the state of the command",
@@ -179,7 +179,7 @@ class Connection:
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
 
-    def start(self, command: str, stdin: bytes) -> Running:
+    def start(self, command: str, stdin: bytes) -> RunningCommand:
         """Start a command and send it the beginning of its standard input. Raises `HostProblem`."""
         assert self._transport is not None
         try:
@@ -189,7 +189,7 @@ class Connection:
             channel.sendall(stdin)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
-        return Running(channel, self._dropped)
+        return RunningCommand(channel, self._dropped)
 
     def tunnel(self, to: Host) -> paramiko.Channel:
         """Open a stream from this host to another host."""
@@ -258,7 +258,7 @@ class Connection:
                         break
                     if "timeout" in str(error).lower():
                         raise HostProblem(
-                            Kind.TIMEOUT,
+                            ProblemKind.TIMEOUT,
                             f"{host.title} did not respond to the login within {self._limits.login_s:g} s",
                             "check that the machine and its directory service respond",
                         ) from None
@@ -273,7 +273,7 @@ class Connection:
             ", ".join(str(path) for path in host.identity) or "the agent and ~/.ssh"
         )
         raise HostProblem(
-            Kind.LOGIN,
+            ProblemKind.LOGIN,
             f"{host.title} refused the login of {host.user} with {what}"
             + "".join(f"; {reason}" for reason in reasons[:3]),
             "set the correct user and identity, or add the key to the agent (ssh-add)",
@@ -283,19 +283,19 @@ class Connection:
         text, proxy_error = error_text(error), self._proxy.last_error() if self._proxy else ""
         if isinstance(error, IncompatiblePeer):
             return HostProblem(
-                Kind.UNUSABLE,
+                ProblemKind.UNUSABLE,
                 f"{self.host.title} offers no algorithm that gpuinfra accepts: {text}",
                 "update sshd on the host; weak algorithms cannot be enabled",
             )
         if self._proxy:
             return HostProblem(
-                Kind.UNREACHABLE,
+                ProblemKind.UNREACHABLE,
                 f"the proxy command of {self.host.title} did not open an SSH connection: {proxy_error or text}",
                 f"run it manually: {' '.join(self.host.proxy_words())}",
             )
         if "banner" in text.lower() and "timed out" not in text.lower() and not isinstance(error, EOFError):
             return HostProblem(
-                Kind.TIMEOUT if "timeout" in repr(error.__context__).lower() else Kind.UNREACHABLE,
+                ProblemKind.TIMEOUT if "timeout" in repr(error.__context__).lower() else ProblemKind.UNREACHABLE,
                 f"{self.host.title} ({self.host.where}) did not send an SSH banner: {text}",
                 "check that sshd listens on this port and that the MaxStartups limit of sshd is not exceeded",
             )
@@ -303,7 +303,7 @@ class Connection:
 
     def _dropped(self, text: str, when: str = "") -> HostProblem:
         return HostProblem(
-            Kind.DROPPED,
+            ProblemKind.DROPPED,
             f"the connection to {self.host.title} was lost{' ' + when if when else ''}: {text}",
             "a command that has already started keeps running on the host; run gpuinfra again to see the state of the command",
         )

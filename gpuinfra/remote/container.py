@@ -35,7 +35,7 @@ DEVICES = ("/dev/infiniband", "/dev/gdrdrv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Container:
+class JobContainer:
     """The container of a job on each node."""
 
     image: str

@@ -23,7 +23,7 @@ from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import MAX_OUTPUT_BYTES, Connection
 from gpuinfra.remote.fleet import Reschedule
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 _SOURCE = Path(agent.__file__).read_bytes()
 # The source of agent.py is sent over standard input, so that a status request writes nothing to the host.
@@ -98,7 +98,7 @@ def call_agent(
             if isinstance(found, dict):
                 if "refused" in found:
                     raise HostProblem(
-                        Kind.BUSY if found["busy"] else Kind.UNUSABLE,
+                        ProblemKind.BUSY if found["busy"] else ProblemKind.UNUSABLE,
                         f"{host.title}: {found['refused']}",
                         "fix the problem, then run the command again",
                     )
@@ -133,18 +133,18 @@ class Bootstrap:
         if time.monotonic() - progress.since > self._limit_s:
             raise HostProblem(
                 # This kind is not transient, because the time limit of the run has expired.
-                Kind.STEP,
+                ProblemKind.STEP,
                 f"{host.title} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
                 "its steps continue on the host; run the command again to follow them, or set a longer --timeout",
             )
         try:
             with self._connector.connect(host) as connection:
-                found = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
-                result = self._result(host, order, found, progress)
+                status = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
+                result = self._result(host, order, status, progress)
                 if result is not None:
                     return result
                 sha256 = order.bundle.sha256
-                payload = b"" if sha256 in found["bundles"] else order.bundle.data
+                payload = b"" if sha256 in status["bundles"] else order.bundle.data
                 self._stage(host, progress, f"sending {len(payload) // 1024} KiB" if payload else "restarting")
                 call_agent(
                     connection,
@@ -163,19 +163,19 @@ class Bootstrap:
         return Reschedule(0.5)
 
     def _result(
-        self, host: Host, order: Order, found: Mapping[str, Any], progress: _Progress
+        self, host: Host, order: Order, status: Mapping[str, Any], progress: _Progress
     ) -> BootstrapResult | Reschedule | None:
         """Return the result, or the time of the next call. Return None if the runner must be started."""
         sha256 = order.bundle.sha256
-        is_current = found["current"] == sha256
-        state = found["state"] or {}
+        is_current = status["current"] == sha256
+        state = status["state"] or {}
         steps = _steps(state) if is_current and state.get("bundle_sha256") == sha256 else []
         names = [step.id for step in order.pool.steps]
-        if found["running"]:
+        if status["running"]:
             if not is_current:
                 raise HostProblem(
-                    Kind.BUSY,
-                    f"{host.title} is installing another bundle, {str(found['current'])[:12]}",
+                    ProblemKind.BUSY,
+                    f"{host.title} is installing another bundle, {str(status['current'])[:12]}",
                     "wait until the installation finishes, or check on the host who started it",
                 )
             progress.rebooting_since = None
@@ -190,15 +190,15 @@ class Bootstrap:
             failed = next((step for step in steps if step.get("status") == "failed"), None)
             if failed is not None:
                 raise HostProblem(
-                    Kind.STEP,
+                    ProblemKind.STEP,
                     f"{host.title}: {one_line(failed.get('id'))}: {one_line(failed.get('reason'))}",
                     "read /var/log/gpuinfra/bootstrap.log on the host, fix the cause, then run the command again",
                 )
         waiting = next((step for step in steps if step.get("status") == "reboot"), None)
-        if waiting is not None and waiting.get("boot_id") == found["boot_id"]:
-            if not found["systemd"]:
+        if waiting is not None and waiting.get("boot_id") == status["boot_id"]:
+            if not status["systemd"]:
                 raise HostProblem(
-                    Kind.REBOOT,
+                    ProblemKind.REBOOT,
                     f"{host.title}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
                     "reboot the host, then run the command again; without systemd, the steps do not continue after the reboot",
                 )
@@ -209,8 +209,8 @@ class Bootstrap:
         progress.rebooting_since = None
         if progress.starts >= STARTS:
             raise HostProblem(
-                Kind.STEP,
-                f"{host.title}: the runner exited {progress.starts} times without a result: {one_line(found.get('output'))}",
+                ProblemKind.STEP,
+                f"{host.title}: the runner exited {progress.starts} times without a result: {one_line(status.get('output'))}",
                 "read /var/log/gpuinfra/ and `journalctl -u gpuinfra-bootstrap` on the host",
             )
         return None
@@ -233,8 +233,8 @@ class DryRun:
         """Report what the steps would change on one host."""
         order = self._orders[self._pool_of(host)]
         with self._connector.connect(host) as connection:
-            found = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
-            payload = b"" if order.bundle.sha256 in found["bundles"] else order.bundle.data
+            status = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
+            payload = b"" if order.bundle.sha256 in status["bundles"] else order.bundle.data
             answer = call_agent(
                 connection,
                 {"do": "dry_run", "sha256": order.bundle.sha256, "node": dict(order.node)},
@@ -244,7 +244,7 @@ class DryRun:
         lines = tuple(one_line(line).removeprefix("gpuinfra: ") for line in answer.get("lines", []))
         if answer.get("exit") != 0:
             raise HostProblem(
-                Kind.UNUSABLE,
+                ProblemKind.UNUSABLE,
                 f"{host.title}: {lines[-1] if lines else 'the dry run printed nothing'}",
                 "fix the problem on the host",
             )
@@ -264,15 +264,17 @@ def _stage_text(steps: Sequence[Mapping[str, Any]], total: int) -> str:
 
 def _no_answer(host: Host, code: int, output: str) -> HostProblem:
     if code == 127:
-        return HostProblem(Kind.UNUSABLE, f"{host.title} has no python3", "install Python 3.9 or later on the host")
+        return HostProblem(
+            ProblemKind.UNUSABLE, f"{host.title} has no python3", "install Python 3.9 or later on the host"
+        )
     if host.sudo and "sudo" in output:
         return HostProblem(
-            Kind.UNUSABLE,
+            ProblemKind.UNUSABLE,
             f"{host.user} on {host.title} cannot run sudo without a password: {output}",
             "allow passwordless sudo (NOPASSWD in sudoers), or log in as root",
         )
     return HostProblem(
-        Kind.UNUSABLE,
+        ProblemKind.UNUSABLE,
         f"{host.title} returned an invalid response (exit code {code}): {output}",
         "log in to the host and check its Python",
     )

@@ -12,7 +12,7 @@ from typing import Any
 from gpuinfra.base.file_errors import naming
 from gpuinfra.base.json_text import parsed
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.readiness import OK, SKIPPED, WARN, Line
+from gpuinfra.clouds.region.readiness import OK, SKIPPED, WARN, ReadinessLine
 from gpuinfra.node.journal import write_whole
 from gpuinfra.remote.record import state_folder
 from gpuinfra.spec.load import LoadedStack
@@ -34,13 +34,15 @@ def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, 
         write_whole(path, json.dumps(body, indent=2) + "\n")
 
 
-def line(stack: LoadedStack, now: datetime) -> Line:
+def line(stack: LoadedStack, now: datetime) -> ReadinessLine:
     """Return the line of `ready` about the last drill on this machine. It never fails, because a drill does not change the second region."""
     recovery = stack.spec.recovery
     assert recovery is not None
     fix = f"gpuinfra rehearse drill {stack.path} --to {recovery.region}"
     state, reason = _judged(_read(_path(stack)), _checksum(stack), now)
-    return Line(topic="drill", name=recovery.region, state=state, reason=reason, fix="" if state == OK else fix)
+    return ReadinessLine(
+        topic="drill", name=recovery.region, state=state, reason=reason, fix="" if state == OK else fix
+    )
 
 
 def _judged(found: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 Value = TypeVar("Value")
 TRIES = 5
@@ -30,7 +30,7 @@ class Reschedule:
 
 
 @dataclass
-class Outcome(Generic[Value]):
+class HostOutcome(Generic[Value]):
     """The result or the problem of one host."""
 
     host: Host
@@ -43,7 +43,7 @@ class Outcome(Generic[Value]):
 class FleetResult(Generic[Value]):
     """The outcomes of all hosts, in host order."""
 
-    outcomes: list[Outcome[Value]] = field(default_factory=list)
+    outcomes: list[HostOutcome[Value]] = field(default_factory=list)
     interrupted: bool = False
 
 
@@ -52,7 +52,7 @@ def back_off(tries: int, chance: Callable[[], float] = random.random) -> float:
     return min(30.0, 1.0 * 2 ** (tries - 1)) * (0.5 + chance())
 
 
-class Fleet(Generic[Value]):
+class HostFleet(Generic[Value]):
     """Runs one task on all hosts.
 
     `task` can raise `HostProblem`. Transient problems are retried.
@@ -65,7 +65,7 @@ class Fleet(Generic[Value]):
         task: Callable[[Host], Value | Reschedule],
         *,
         parallel: int = 64,
-        on_outcome: Callable[[Outcome[Value]], None] = lambda outcome: None,
+        on_outcome: Callable[[HostOutcome[Value]], None] = lambda outcome: None,
         on_retry: Callable[[Host, HostProblem, float], None] = lambda host, problem, pause: None,
         on_stop: Callable[[], None] = lambda: None,
         tries: int = TRIES,
@@ -86,7 +86,7 @@ class Fleet(Generic[Value]):
         self._unfinished = len(hosts)
         self._stopped = False
         self._failures: dict[str, int] = {}
-        self._outcomes: dict[str, Outcome[Value]] = {}
+        self._outcomes: dict[str, HostOutcome[Value]] = {}
 
     def run(self) -> FleetResult[Value]:
         """Run the task on every host. An interrupt stops the workers; commands on the hosts continue."""
@@ -116,7 +116,7 @@ class Fleet(Generic[Value]):
         with self._guard:
             for host in self._hosts:
                 if host.name not in self._outcomes:
-                    self._outcomes[host.name] = Outcome(
+                    self._outcomes[host.name] = HostOutcome(
                         host, problem=interrupted_problem(host), seconds=time.monotonic() - began
                     )
             return FleetResult([self._outcomes[host.name] for host in self._hosts], interrupted)
@@ -138,27 +138,27 @@ class Fleet(Generic[Value]):
     def _work(self) -> None:
         while (host := self._next()) is not None:
             pause: float | None = None
-            outcome: Outcome[Value] | None = None
+            outcome: HostOutcome[Value] | None = None
             try:
                 found = self._task(host)
                 self._failures.pop(host.name, None)
                 if isinstance(found, Reschedule):
                     pause = found.after_s
                 else:
-                    outcome = Outcome(host, value=found)
+                    outcome = HostOutcome(host, value=found)
             except HostProblem as problem:
                 failures = self._failures[host.name] = self._failures.get(host.name, 0) + 1
                 if self._stopped:
-                    outcome = Outcome(host, problem=interrupted_problem(host))
+                    outcome = HostOutcome(host, problem=interrupted_problem(host))
                 elif problem.kind.is_transient and failures < self._tries:
                     pause = back_off(failures)
                     self._on_retry(host, problem, pause)
                 else:
-                    outcome = Outcome(host, problem=problem)
+                    outcome = HostOutcome(host, problem=problem)
             except Exception as error:  # an unexpected error on one host must not stop the others
                 text = f"{host.title}: {type(error).__name__}: {error}".splitlines()[0]
-                problem = HostProblem(Kind.DEFECT, text, "report this as a bug")
-                outcome = Outcome(host, problem=interrupted_problem(host) if self._stopped else problem)
+                problem = HostProblem(ProblemKind.DEFECT, text, "report this as a bug")
+                outcome = HostOutcome(host, problem=interrupted_problem(host) if self._stopped else problem)
             with self._guard:
                 if pause is not None:
                     self._put(time.monotonic() + pause, host)
@@ -177,15 +177,15 @@ class Fleet(Generic[Value]):
 def interrupted_problem(host: Host) -> HostProblem:
     """Return the problem of a host that did not finish before an interrupt."""
     return HostProblem(
-        Kind.INTERRUPTED,
+        ProblemKind.INTERRUPTED,
         f"{host.title} was interrupted before it finished",
         "started steps continue on the host; run the same command again to follow them",
     )
 
 
-def by_kind(problems: Sequence[HostProblem]) -> list[tuple[Kind, list[HostProblem]]]:
+def by_kind(problems: Sequence[HostProblem]) -> list[tuple[ProblemKind, list[HostProblem]]]:
     """Group problems by kind, with the most frequent kind first."""
-    groups: dict[Kind, list[HostProblem]] = {}
+    groups: dict[ProblemKind, list[HostProblem]] = {}
     for problem in problems:
         groups.setdefault(problem.kind, []).append(problem)
     return sorted(groups.items(), key=lambda pair: -len(pair[1]))

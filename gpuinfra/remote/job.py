@@ -26,10 +26,10 @@ from pathlib import Path
 from gpuinfra.node.measure import MANAGERS
 from gpuinfra.remote import supervisor
 from gpuinfra.remote.connect import Connector
-from gpuinfra.remote.connection import Connection, Running
-from gpuinfra.remote.container import Container
+from gpuinfra.remote.connection import Connection, RunningCommand
+from gpuinfra.remote.container import JobContainer
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 _SOURCE = Path(supervisor.__file__).read_bytes()
 # Unbuffered, because the supervisor reads the rest of standard input itself.
@@ -54,7 +54,7 @@ class Job:
     per_gpu: bool = False
     """Whether to start one process for each GPU. Otherwise, one for each node."""
     port: int = PORT
-    container: Container | None = None
+    container: JobContainer | None = None
     """The container in which the command runs. If None, the command runs on the node itself."""
 
     def order(self, hosts: Sequence[Host], rank: int) -> dict[str, object]:
@@ -83,7 +83,7 @@ def environment(addresses: Sequence[str], gpus: int, port: int = PORT) -> dict[s
 
 
 @dataclass
-class Ended:
+class JobEnd:
     """How a job ended on one node."""
 
     host: Host
@@ -95,8 +95,8 @@ class Ended:
 class JobResult:
     """How a job ended on all nodes, in the order of their ranks."""
 
-    nodes: list[Ended] = field(default_factory=list)
-    first: Ended | None = None
+    nodes: list[JobEnd] = field(default_factory=list)
+    first: JobEnd | None = None
     """The node on which the job failed first."""
     interrupted: bool = False
     error: BaseException | None = None
@@ -116,14 +116,14 @@ def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callab
     The job starts after all hosts are connected. An exception in `on_output` stops the job and is raised again. An interrupt stops the job on all hosts.
     After a second interrupt, the function does not wait for the job to stop.
     """
-    result = JobResult([Ended(host) for host in hosts])
+    result = JobResult([JobEnd(host) for host in hosts])
     changed = threading.Condition()
-    running: dict[int, Running] = {}
+    running: dict[int, RunningCommand] = {}
 
-    def follow(rank: int, one: Running) -> None:
+    def follow(rank: int, running_command: RunningCommand) -> None:
         ended = result.nodes[rank]
         try:
-            ended.exit = one.wait(lambda chunk: on_output(rank, chunk))
+            ended.exit = running_command.wait(lambda chunk: on_output(rank, chunk))
         except HostProblem as problem:
             ended.problem = problem
         except BaseException as error:
@@ -180,7 +180,7 @@ def _connect(connector: Connector, hosts: Sequence[Host], stack: ExitStack, resu
     """Connect to all hosts in parallel. If one fails, `result.first` is set."""
     guard = threading.Lock()
 
-    def connect(ended: Ended) -> Connection | None:
+    def connect(ended: JobEnd) -> Connection | None:
         opened = connector.connect(ended.host)
         try:
             connection = opened.__enter__()
@@ -200,14 +200,14 @@ def _connect(connector: Connector, hosts: Sequence[Host], stack: ExitStack, resu
             connections = []
     if result.interrupted:
         interrupted = HostProblem(
-            Kind.INTERRUPTED, "the job was interrupted before it started", "run the command again"
+            ProblemKind.INTERRUPTED, "the job was interrupted before it started", "run the command again"
         )
-        result.first = Ended(hosts[0], problem=interrupted)
+        result.first = JobEnd(hosts[0], problem=interrupted)
     else:
         result.first = next((one for one in result.nodes if one.problem), None)
     return [one for one in connections if one is not None]
 
 
-def _start(connection: Connection, order: dict[str, object]) -> Running:
+def _start(connection: Connection, order: dict[str, object]) -> RunningCommand:
     line = json.dumps(order).encode() + b"\n"
     return connection.start(f"python3 -I -u -c {shlex.quote(_LOADER)}", b"%d\n%s%s" % (len(_SOURCE), _SOURCE, line))

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 _CERT = "-cert-v01@openssh.com"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class KnownKey:
     """One key and the place from which it was read."""
 
     blob: bytes = field(repr=False)
@@ -41,8 +41,8 @@ class HostTrust:
     """The trusted keys and authorities for one host."""
 
     name: str
-    keys: tuple[Entry, ...]
-    authorities: tuple[Entry, ...]
+    keys: tuple[KnownKey, ...]
+    authorities: tuple[KnownKey, ...]
     revoked: frozenset[bytes]
     files: str
 
@@ -60,7 +60,7 @@ class HostTrust:
         """Raise `HostProblem` unless the key that the server presented is trusted."""
         if blob in self.revoked:
             raise HostProblem(
-                Kind.HOST_KEY_REFUSED,
+                ProblemKind.HOST_KEY_REFUSED,
                 f"{self.name} presented the key {fingerprint(blob)}, which is revoked in {self.files}",
                 "do not log in; replace the machine or its host key",
             )
@@ -73,14 +73,14 @@ class HostTrust:
         if self.keys:
             expected = ", ".join(str(entry) for entry in self.keys[:3])
             raise HostProblem(
-                Kind.HOST_KEY_CHANGED,
+                ProblemKind.HOST_KEY_CHANGED,
                 f"{self.name} presented {presented}, expected {expected}",
                 "this could be a man-in-the-middle attack; if the machine was replaced, "
                 f"take the new key from the machine's console or evidence and update {self.keys[0].where}",
             )
         signed = f" without a certificate of {self.authorities[0]}" if self.authorities else ""
         raise HostProblem(
-            Kind.HOST_KEY_UNKNOWN,
+            ProblemKind.HOST_KEY_UNKNOWN,
             f"{self.name} presented {presented}{signed}, which is not in {self.files}",
             "compare the fingerprint with the machine's console or evidence, then add the key to the hosts file "
             "(host_key) or to a known_hosts file; gpuinfra never adds keys",
@@ -109,7 +109,7 @@ class HostTrust:
             raise self._bad_certificate("whose key or authority is marked as revoked")
         if not any(hmac.compare_digest(entry.blob, authority) for entry in self.authorities):
             raise self._bad_certificate(
-                f"of an authority that is not trusted ({fingerprint(authority)})", kind=Kind.HOST_KEY_UNKNOWN
+                f"of an authority that is not trusted ({fingerprint(authority)})", kind=ProblemKind.HOST_KEY_UNKNOWN
             )
         if certificate.type != SSHCertificateType.HOST:
             raise self._bad_certificate("for a user, not for a host")
@@ -124,7 +124,7 @@ class HostTrust:
         if certificate.critical_options:
             raise self._bad_certificate("with a critical option, which host certificates do not have")
 
-    def _bad_certificate(self, what: str, kind: Kind = Kind.HOST_KEY_REFUSED) -> HostProblem:
+    def _bad_certificate(self, what: str, kind: ProblemKind = ProblemKind.HOST_KEY_REFUSED) -> HostProblem:
         trusted = ", ".join(str(entry) for entry in self.authorities[:3]) or "none"
         return HostProblem(
             kind,
@@ -137,8 +137,8 @@ class KnownHosts:
     """The contents of all known_hosts files, parsed once."""
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
-        self._exact: dict[str, list[tuple[str, Entry]]] = {}
-        self._patterns: list[tuple[str, str, Entry]] = []
+        self._exact: dict[str, list[tuple[str, KnownKey]]] = {}
+        self._patterns: list[tuple[str, str, KnownKey]] = []
         self.files = tuple(files)
         self.ignored_lines: list[str] = []
         """Lines that cannot be parsed."""
@@ -156,7 +156,7 @@ class KnownHosts:
             invalid = [text for text, entry in zip(host.host_keys, own, strict=True) if entry is None]
             if invalid:
                 raise HostProblem(
-                    Kind.HOST_KEY_REFUSED,
+                    ProblemKind.HOST_KEY_REFUSED,
                     f"host_key of {host.title} is {invalid[0][:60]!r}, which is not a public key",
                     "write the key as `ssh-ed25519 AAAA...`",
                 )
@@ -200,7 +200,7 @@ def default_files() -> tuple[Path, ...]:
     return tuple(path for path in both if path.is_file())
 
 
-def _entry(text: str, where: str) -> Entry | None:
+def _entry(text: str, where: str) -> KnownKey | None:
     words = text.split()
     if len(words) < 2:
         return None
@@ -208,7 +208,7 @@ def _entry(text: str, where: str) -> Entry | None:
         blob = base64.b64decode(words[1], validate=True)
     except (binascii.Error, ValueError):
         return None
-    return Entry(blob=blob, type=words[0], where=where) if _type(blob) == words[0] else None
+    return KnownKey(blob=blob, type=words[0], where=where) if _type(blob) == words[0] else None
 
 
 def _type(blob: bytes) -> str:

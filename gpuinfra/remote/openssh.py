@@ -18,23 +18,23 @@ def write_config(
     `names` contains additional host names, which precede the host's own name. Host keys are always verified and never added.
     The file has an entry for each host and no options for other hosts, so you can include it in your own configuration.
     """
-    known = folder.absolute() / "known_hosts"
+    known_hosts = folder.absolute() / "known_hosts"
     entries: dict[str, list[str]] = {}
     keys: list[str] = []
     for host in chosen:
         at: Host | None = host
         while at is not None and at.name not in entries:
-            entries[at.name] = _entry(hosts, at, known, (names or {}).get(at.name, ()))
+            entries[at.name] = _entry(hosts, at, known_hosts, (names or {}).get(at.name, ()))
             keys += [f"{at.name} {key}\n" for key in at.host_keys]
             at = hosts.jumps[at.jump] if at.jump else None
-    write_private(known, "".join(keys))
+    write_private(known_hosts, "".join(keys))
     config = folder / "config"
     write_private(config, "".join(f"{line}\n" for lines in entries.values() for line in lines))
     return config
 
 
-def _entry(hosts: Hosts, host: Host, known: Path, names: Sequence[str]) -> list[str]:
-    files = [known] if host.host_keys else [file.absolute() for file in hosts.known_hosts]
+def _entry(hosts: Hosts, host: Host, known_hosts: Path, names: Sequence[str]) -> list[str]:
+    files = [known_hosts] if host.host_keys else [file.absolute() for file in hosts.known_hosts]
     lines = [f"Host {' '.join((*names, host.name))}", f"  HostName {host.address}", f"  Port {host.port}"]
     lines += [f"  User {host.user}", "  StrictHostKeyChecking yes", "  UpdateHostKeys no", "  ServerAliveInterval 15"]
     # Without an alias, a host that is reached by another name would be looked up under that name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class ProblemKind(StrEnum):
     """The kind of an error. Its value appears in messages and JSON."""
 
     HOST_KEY_UNKNOWN = "unknown host key"
@@ -25,13 +25,13 @@ class Kind(StrEnum):
     @property
     def is_transient(self) -> bool:
         """True if a retry can succeed. A refused host key or login would be refused again."""
-        return self in (Kind.UNREACHABLE, Kind.TIMEOUT, Kind.DROPPED)
+        return self in (ProblemKind.UNREACHABLE, ProblemKind.TIMEOUT, ProblemKind.DROPPED)
 
 
 class HostProblem(Exception):
     """An error that concerns one host, with its reason and a hint."""
 
-    def __init__(self, kind: Kind, reason: str, hint: str) -> None:
+    def __init__(self, kind: ProblemKind, reason: str, hint: str) -> None:
         self.kind = kind
         self.reason = reason
         self.hint = hint

@@ -11,7 +11,7 @@ import tempfile
 
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 
 class ProxyCommand:
@@ -30,7 +30,7 @@ class ProxyCommand:
             self.socket.close()
             self._stderr.close()
             raise HostProblem(
-                Kind.UNUSABLE,
+                ProblemKind.UNUSABLE,
                 f"the proxy command of {host.title} cannot start: {words[0]}: {error.strerror}",
                 "install the program or correct proxy_command",
             ) from None

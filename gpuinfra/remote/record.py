@@ -86,11 +86,11 @@ class Record:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found = parsed(self.path.read_text(encoding="utf-8"))
+            document = parsed(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        unfinished = isinstance(found, dict) and found.get("schema") == SCHEMA and found.get("ended") is None
-        return found if unfinished else None
+        unfinished = isinstance(document, dict) and document.get("schema") == SCHEMA and document.get("ended") is None
+        return document if unfinished else None
 
 
 def _now() -> str:

@@ -63,23 +63,23 @@ class StackJournal:
             write_whole(self.path, json.dumps(self._body, indent=1) + "\n")
 
     def _read(self) -> dict[str, Any]:
-        found: Any = None
+        document: Any = None
         try:
-            found = parsed(self.path.read_text(encoding="utf-8"))
+            document = parsed(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
             pass
-        known = isinstance(found, dict) and found.get("schema") == self.SCHEMA
+        is_ours = isinstance(document, dict) and document.get("schema") == self.SCHEMA
         if (
-            not known
-            or not isinstance(found.get(self.ENTRIES), self.ENTRIES_TYPE)
-            or found.get("file") != str(self.stack_file)
+            not is_ours
+            or not isinstance(document.get(self.ENTRIES), self.ENTRIES_TYPE)
+            or document.get("file") != str(self.stack_file)
         ):
             raise GpuinfraError(
                 f"{self.path} is not a journal of {self.stack_file} in the format {self.SCHEMA}; {self.AGAIN}"
             )
-        return {str(key): value for key, value in found.items()}
+        return {str(key): value for key, value in document.items()}
 
 
 def now() -> str:

@@ -19,7 +19,7 @@ from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import call_agent
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
 """Size limit for the uncompressed evidence: twice the maximum size that a node writes."""
@@ -61,7 +61,7 @@ class Verify:
         if answer.get("exit") not in (0, 1) or not document:
             output = answer.get("output") or ["no output"]
             raise HostProblem(
-                Kind.UNUSABLE,
+                ProblemKind.UNUSABLE,
                 f"{host.title} could not be checked: {one_line(output[-1])}",
                 "fix the problem on the host, then run the command again",
             )
@@ -79,7 +79,7 @@ def _unpacked(host: Host, text: object) -> bytes:
         complete = unpack.eof
     if not complete:
         raise HostProblem(
-            Kind.UNUSABLE,
+            ProblemKind.UNUSABLE,
             f"{host.title} returned data that is not evidence",
             "log in to the host and run the node program on it",
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuinfra.base.words import counted
-from gpuinfra.calendar import Calendar, Event, State
+from gpuinfra.calendar import Calendar, DateState, Event
 from gpuinfra.clouds.offerings import Offering
 from gpuinfra.plan.window import rfc3339
 from gpuinfra.report import tables
@@ -90,16 +90,16 @@ def text(
     for what, why in unread.items():
         yield f"{what} were not read: {why}"
     if events:
-        counts = {state: sum(one.state is state for one in events) for state in State}
+        counts = {state: sum(one.state is state for one in events) for state in DateState}
         parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         yield ""
         yield f"{counted(len(events), 'date')}: {parts}"
 
 
-def _row(one: Event, now: datetime) -> tuple[Cell | str, ...]:
+def _row(event: Event, now: datetime) -> tuple[Cell | str, ...]:
     return (
-        _short(one.at), _distance(one.at, now), Cell(badge=one.state), one.group or "cluster", one.what, one.by,
-        Cell(one.command, code=True),
+        _short(event.at), _distance(event.at, now), Cell(badge=event.state), event.group or "cluster", event.what, event.by,
+        Cell(event.command, code=True),
     )  # fmt: skip
 
 

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterator
 
 from gpuinfra.cost import Cost
-from gpuinfra.region.clone import Result
+from gpuinfra.region.clone import CloneResult
 from gpuinfra.report import tables
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 
 
-def text(result: Result) -> str:
+def text(result: CloneResult) -> str:
     """Return the entire report. If the clone is not possible, the report contains only alternatives."""
     return "\n".join(_lines(result))
 
 
-def _lines(result: Result) -> Iterator[str]:
+def _lines(result: CloneResult) -> Iterator[str]:
     if not result.ok:
         yield from _alternatives(result)
         return
@@ -36,8 +36,8 @@ def _lines(result: Result) -> Iterator[str]:
     if result.manual:
         yield ""
         yield "not cloned"
-        for one in result.manual:
-            yield from tables.fields([(one.path, f"{one.what}: {one.why}"), ("", one.command)], indent=2)
+        for action in result.manual:
+            yield from tables.fields([(action.path, f"{action.what}: {action.why}"), ("", action.command)], indent=2)
     yield ""
     yield from _price(result)
     yield ""
@@ -46,7 +46,7 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _price(result: Result) -> Iterator[str]:
+def _price(result: CloneResult) -> Iterator[str]:
     first = f"at the prices of {result.source_region}"
     before = f"clone, before a failover ({result.request.mode})"
     rows = [("stack", result.before), ("clone, while it runs", result.after)]
@@ -59,11 +59,15 @@ def _price(result: Result) -> Iterator[str]:
     yield from tables.text(
         Table([Column("price"), Column("USD/hour", right=True), Column("USD/month", right=True)], shown)
     )
-    for one in result.transfers:
-        doubt = "" if one.certain else " (estimate)"
-        each = f"{one.usd_per_gb:g} USD per GB{doubt}, {one.read}" if one.usd_per_gb is not None else "price unknown"
-        size = f"{one.gib:,.0f} GiB, {usd(one.usd, 0)} USD ({each})" if one.gib is not None else each
-        yield f"  {one.what}: {size}"
+    for transfer in result.transfers:
+        doubt = "" if transfer.certain else " (estimate)"
+        each = (
+            f"{transfer.usd_per_gb:g} USD per GB{doubt}, {transfer.read}"
+            if transfer.usd_per_gb is not None
+            else "price unknown"
+        )
+        size = f"{transfer.gib:,.0f} GiB, {usd(transfer.usd, 0)} USD ({each})" if transfer.gib is not None else each
+        yield f"  {transfer.what}: {size}"
     yield "  not included: storage of the replica, requests, and changes after the first copy"
 
 
@@ -81,7 +85,7 @@ def _amount(cost: Cost, value: float, digits: int) -> str:
     return f"{'' if cost.complete else 'at least '}{usd(value, digits)}"
 
 
-def _alternatives(result: Result) -> Iterator[str]:
+def _alternatives(result: CloneResult) -> Iterator[str]:
     if not result.alternatives:
         return
     yield "alternatives"

@@ -122,8 +122,8 @@ def _node(pool: PoolPlan, plan: Plan) -> Box:
 def _numa_nodes(machine: MachineType) -> Iterator[Box]:
     """Yield one box for each NUMA node with its GPUs and fabric devices, for machine types for which the catalog lists them."""
     fabric = machine.fabric.provider if machine.fabric else ""
-    for index, one in enumerate(machine.numa):
-        gpus, devices = numbers(one.gpus), numbers(one.fabric)
+    for index, numa in enumerate(machine.numa):
+        gpus, devices = numbers(numa.gpus), numbers(numa.fabric)
         yield Box(title=f"NUMA node {index}", lines=(f"GPUs {gpus}", f"{fabric} devices {devices}"))
 
 
@@ -202,8 +202,8 @@ def _mermaid(box: Box, name: str, indent: str) -> Iterator[str]:
         yield f'{indent}{name}["{text}"]'
         return
     yield f'{indent}subgraph {name}["{text}"]'
-    for index, one in enumerate(box.inner):
-        yield from _mermaid(one, f"{name}_{index}", f"{indent}    ")
+    for index, inner in enumerate(box.inner):
+        yield from _mermaid(inner, f"{name}_{index}", f"{indent}    ")
     yield from _mermaid_arrows(box.arrows, name, f"{indent}    ")
     yield f"{indent}end"
 
@@ -212,10 +212,10 @@ def _mermaid_arrows(arrows: Sequence[Arrow], name: str, indent: str) -> Iterator
     ends = list(dict.fromkeys(end for one in arrows for end in (one.source, one.target)))
     for index, end in enumerate(ends):
         yield f'{indent}{name}_{index}["{_entities(end, LONGEST_END)}"]'
-    for one in arrows:
-        line = "<-->" if one.both_ways and one.source != one.target else "-->"
-        source, target = (f"{name}_{ends.index(end)}" for end in (one.source, one.target))
-        yield f'{indent}{source} {line}|"{_entities(one.text, LONGEST_END)}"| {target}'
+    for arrow in arrows:
+        line = "<-->" if arrow.both_ways and arrow.source != arrow.target else "-->"
+        source, target = (f"{name}_{ends.index(end)}" for end in (arrow.source, arrow.target))
+        yield f'{indent}{source} {line}|"{_entities(arrow.text, LONGEST_END)}"| {target}'
 
 
 def _entities(text: str, longest: int = LONGEST) -> str:

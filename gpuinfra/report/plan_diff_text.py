@@ -146,16 +146,16 @@ def _inputs(change: ResourceChange) -> str:
 
 
 def _findings(diff: PlanDiff) -> Iterator[_Section]:
-    for title, found in (("new findings", diff.appeared), ("resolved findings", diff.resolved)):
-        if found:
-            yield _Section(title=title, table=_finding_table(found))
+    for title, findings in (("new findings", diff.appeared), ("resolved findings", diff.resolved)):
+        if findings:
+            yield _Section(title=title, table=_finding_table(findings))
 
 
-def _finding_table(found: Sequence[Finding]) -> Table:
+def _finding_table(findings: Sequence[Finding]) -> Table:
     columns = [Column("level"), Column("field", wrap=True), Column("message", wrap=True)]
     rows = [
         (one.level.value, Cell(one.path, code=bool(one.path)), f"{one.message}{f'; {one.hint}' if one.hint else ''}")
-        for one in found
+        for one in findings
     ]
     return Table(columns, rows)
 

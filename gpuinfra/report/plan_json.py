@@ -15,7 +15,7 @@ from gpuinfra.base.findings import Finding, Level
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
-from gpuinfra.cost.compare import Row, compare
+from gpuinfra.cost.compare import ComparisonRow, compare
 from gpuinfra.cost.file import PriceFile
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check_stack
@@ -33,7 +33,7 @@ class PlanReport:
     findings: tuple[Finding, ...]
     plan: Plan | None = None
     cost: Cost | None = None
-    ways: tuple[Row, ...] = ()
+    ways: tuple[ComparisonRow, ...] = ()
     """Price of the same nodes by purchase option."""
     time: ReadyTime | None = None
     """How long `up` takes until the nodes are verified, or None if no duration is known."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.timing import ChainPart, ReadyTime
-from gpuinfra.cost.compare import Row
+from gpuinfra.cost.compare import ComparisonRow
 from gpuinfra.plan.model import (
     ExistingFileSystemPlan,
     FileSystemPlan,
@@ -180,7 +180,7 @@ def commands_table(recovery: RecoveryPlan | None) -> Table:
     return Table([Column("command", wrap=True), Column("reason", wrap=True)], rows)
 
 
-def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:
+def ways_table(ways: Sequence[ComparisonRow], *, notes: bool = False) -> Table:
     """Return the price of the same nodes by purchase option. The result is empty if there is nothing to compare."""
     columns = [
         Column("purchase option"),

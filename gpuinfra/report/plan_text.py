@@ -146,8 +146,8 @@ def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
     for image in recovery.images:
         yield from _field("image", image_text(image))
     yield from tables.text(recovery_table(recovery), indent=2)
-    for one in recovery.commands:
-        yield from tables.fields([("run", f"{one.command}  # {one.why}")], indent=2, label=LABEL)
+    for command in recovery.commands:
+        yield from tables.fields([("run", f"{command.command}  # {command.why}")], indent=2, label=LABEL)
 
 
 def _cost(cost: Cost) -> Iterator[str]:

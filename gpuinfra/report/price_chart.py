@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.cost.compare import Row
+from gpuinfra.cost.compare import ComparisonRow
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.report.prices import usd
 
@@ -25,7 +25,7 @@ PRICES = 4
 """Number of marked prices above zero."""
 
 
-def chart(ways: Sequence[Row]) -> str:
+def chart(ways: Sequence[ComparisonRow]) -> str:
     """Return an SVG image for a page, whose stylesheet has the colors. Empty if there is nothing to compare."""
     if len(ways) < 2:
         return ""
@@ -38,17 +38,17 @@ def chart(ways: Sequence[Row]) -> str:
     return "\n".join([head, *_draw(ways, max(one.usd_per_month for one in ways)), "</svg>"])
 
 
-def _described(one: Row) -> str:
-    hours = one.break_even_hours
+def _described(comparison_row: ComparisonRow) -> str:
+    hours = comparison_row.break_even_hours
     cheaper = f", cheaper than on-demand from {hours:,.0f} hours" if hours is not None else ""
-    return f"{_name(one)} {usd(one.usd_per_month, 0)} USD{cheaper}"
+    return f"{_name(comparison_row)} {usd(comparison_row.usd_per_month, 0)} USD{cheaper}"
 
 
-def _name(one: Row) -> str:
-    return one.way.replace("_", "-")
+def _name(comparison_row: ComparisonRow) -> str:
+    return comparison_row.way.replace("_", "-")
 
 
-def _draw(ways: Sequence[Row], highest: float) -> Iterator[str]:
+def _draw(ways: Sequence[ComparisonRow], highest: float) -> Iterator[str]:
     for hours in HOURS:
         yield _line(_x(hours), TOP, _x(hours), TOP + HEIGHT, "grid")
         yield _text(_x(hours), TOP + HEIGHT + LINE, f"{hours} h", "middle")

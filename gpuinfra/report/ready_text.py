@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.region.readiness import FAIL, STATES, UNREAD, Line
+from gpuinfra.clouds.region.readiness import FAIL, STATES, UNREAD, ReadinessLine
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Cell, Column, Table
 
 SCHEMA = "gpuinfra.ready/1"
 
 
-def document(stack: str, region: str, lines: Sequence[Line]) -> dict[str, Any]:
+def document(stack: str, region: str, lines: Sequence[ReadinessLine]) -> dict[str, Any]:
     """Return the stable JSON form."""
     counts = Counter(one.state for one in lines)
     return {
@@ -29,7 +29,7 @@ def document(stack: str, region: str, lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-def text(region: str, lines: Sequence[Line]) -> Iterator[str]:
+def text(region: str, lines: Sequence[ReadinessLine]) -> Iterator[str]:
     """Return a table of the lines, the most severe first, and the commands that fix them."""
     ordered = sorted(lines, key=lambda one: STATES.index(one.state))
     columns = ["", "topic", Column("name", wrap=True), Column("reason", wrap=True)]

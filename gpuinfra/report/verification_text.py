@@ -13,7 +13,7 @@ from gpuinfra.report import tables
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.verification.judged import Judged
-from gpuinfra.verification.read import Absent, Found
+from gpuinfra.verification.read import Absent, FoundEvidence
 
 SCHEMA = "gpuinfra.verification/1"
 DO = {
@@ -29,20 +29,20 @@ MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
 
-def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
+def document(nodes: Sequence[Judged], evidence: FoundEvidence) -> dict[str, Any]:
     """Return the stable JSON form."""
     return {
         "schema": SCHEMA,
-        "about": found.about,
-        "verified": all(node.verified for node in nodes) and not found.absent,
+        "about": evidence.about,
+        "verified": all(node.verified for node in nodes) and not evidence.absent,
         "totals": {
-            "nodes": len(nodes) + len(found.absent),
+            "nodes": len(nodes) + len(evidence.absent),
             "nodes_verified": sum(node.verified for node in nodes),
-            "gpus": sum(node.gpus_expected for node in nodes) + sum(one.gpus for one in found.absent),
+            "gpus": sum(node.gpus_expected for node in nodes) + sum(one.gpus for one in evidence.absent),
             "gpus_verified": sum(node.gpus_expected for node in nodes if node.verified),
         },
-        "problems": list(found.problems),
-        "nodes": [*(entry(node) for node in nodes), *(absent_entry(one) for one in found.absent)],
+        "problems": list(evidence.problems),
+        "nodes": [*(entry(node) for node in nodes), *(absent_entry(one) for one in evidence.absent)],
     }
 
 
@@ -76,26 +76,26 @@ def entry(node: Judged) -> dict[str, Any]:
     }
 
 
-def absent_entry(one: Absent) -> dict[str, Any]:
+def absent_entry(absent: Absent) -> dict[str, Any]:
     """Return the entry for a node without usable evidence, with the same fields."""
     texts = dict.fromkeys(("group", "zone", "boot_id", "finished", "evidence", "evidence_sha256"), "")
     lists = {name: [] for name in ("worse", "gpus", "blocking", "missing", "not_checked", "checks", "console")}
     return {
-        "label": one.name,
-        "instance_id": one.instance_id or one.name,
-        "pool": one.pool,
-        "machine": one.machine,
-        "outcome": one.outcome,
+        "label": absent.name,
+        "instance_id": absent.instance_id or absent.name,
+        "pool": absent.pool,
+        "machine": absent.machine,
+        "outcome": absent.outcome,
         "action": "look",
-        "what_to_do": one.hint,
-        "reason": one.reason,
-        "gpus_expected": one.gpus,
+        "what_to_do": absent.hint,
+        "reason": absent.reason,
+        "gpus_expected": absent.gpus,
         **texts,
         **lists,
     }
 
 
-def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
+def text(nodes: Sequence[Judged], evidence: FoundEvidence) -> Iterator[str]:
     """Return a table of nodes, then the problems of each node, root cause first, then the totals."""
     rows = [
         (
@@ -109,22 +109,22 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
     ]
     rows += [
         (titled(one.name, one.instance_id), one.machine, Cell(badge=one.outcome), "", "see below")
-        for one in found.absent
+        for one in evidence.absent
     ]
     columns = ["node", "machine", "outcome", Column("passed", right=True), Column("what to do", wrap=True)]
     yield from tables.text(Table(columns, rows))
     for node in nodes:
         yield from _problems(node)
-    for one in found.absent:
+    for one in evidence.absent:
         yield ""
         yield _line(f"{titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
         yield f"  -> {_line(one.hint)}"
-    if found.problems:
+    if evidence.problems:
         yield ""
-        yield from (f"note: {_line(problem)}" for problem in found.problems)
+        yield from (f"note: {_line(problem)}" for problem in evidence.problems)
     yield ""
     verified = sum(node.verified for node in nodes)
-    yield f"{verified} of {len(nodes) + len(found.absent)} nodes verified{_to_do(nodes, len(found.absent))}. {found.about}"
+    yield f"{verified} of {len(nodes) + len(evidence.absent)} nodes verified{_to_do(nodes, len(evidence.absent))}. {evidence.about}"
 
 
 def _problems(node: Judged) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _name(node: Judged) -> str:
     return titled(node.evidence.label, node.instance_id)
 
 
-def junit(nodes: Sequence[Judged], found: Found) -> str:
+def junit(nodes: Sequence[Judged], evidence: FoundEvidence) -> str:
     """Return one test suite per node and one case per check. A warning is a passing case with output."""
     from xml.etree import ElementTree
 
@@ -197,7 +197,7 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
             {"id": name, "name": "", "outcome": "error", "reason": "did not run", "hint": ""} for name in node.missing
         ]
         suite(_name(node), [*node.checks, *missing])
-    for one in found.absent:
+    for one in evidence.absent:
         suite(
             titled(one.name, one.instance_id),
             [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}],

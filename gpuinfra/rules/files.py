@@ -166,23 +166,23 @@ def variables_fit_node(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def file_has_one_source(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A declared file has a content or a local file."""
-    for i, one in enumerate(spec.software.files):
-        if one.content is not None and one.file is not None:
+    for i, file in enumerate(spec.software.files):
+        if file.content is not None and file.file is not None:
             yield error(f"software.files[{i}]", "has content and file, but needs one source", "remove one of them")
-        elif one.content is None and one.file is None:
+        elif file.content is None and file.file is None:
             yield error(f"software.files[{i}]", "has no content", "set content or file")
 
 
 def file_can_be_read(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The local file of a declared file is a text in UTF-8 of at most 64 KiB in the folder of the stack file, and neither it nor `content` contains keys."""
-    for i, one in enumerate(spec.software.files):
-        if one.read and one.read.problem:
-            yield error(f"software.files[{i}].file", f"is {one.file}, {one.read.problem}", one.read.hint)
-        elif one.content and contains_key(one.content):
+    for i, file in enumerate(spec.software.files):
+        if file.read and file.read.problem:
+            yield error(f"software.files[{i}].file", f"is {file.file}, {file.read.problem}", file.read.hint)
+        elif file.content and contains_key(file.content):
             what = "contains a private key or an access token, and every user of a node can read it"
             hint = "let a script in software.steps read it from a secret store with the identity of the node"
             yield error(f"software.files[{i}].content", what, hint)
-        elif one.content and "\0" in one.content:
+        elif file.content and "\0" in file.content:
             yield error(f"software.files[{i}].content", "contains a null character", "remove it")
 
 
@@ -190,46 +190,46 @@ def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The path of a declared file is on the disk of the node, in a folder that only root can change, and is not a file that the bootstrap steps write."""
     local = tuple(filter(None, (SCRATCH_MOUNT, profile_of(spec.cloud).software.local_disk_mount_of_image)))
     mounts = sorted({*local, *(entry.mount for entry in spec.storage)})
-    for i, one in enumerate(spec.software.files):
+    for i, file in enumerate(spec.software.files):
         path = f"software.files[{i}].path"
-        mount = next((mount for mount in mounts if _within(one.path, mount)), None)
-        folder = next((folder for folder in _FOLDERS if _within(one.path, folder)), None)
-        known = next((known for known in _FILES if fnmatchcase(one.path, known) or _within(one.path, known)), None)
+        mount = next((mount for mount in mounts if _within(file.path, mount)), None)
+        folder = next((folder for folder in _FOLDERS if _within(file.path, folder)), None)
+        known = next((known for known in _FILES if fnmatchcase(file.path, known) or _within(file.path, known)), None)
         if known:
             what, _, hint = _FILES[known].partition("; ")
-            yield error(path, f"is {one.path}, {what}", hint)
+            yield error(path, f"is {file.path}, {what}", hint)
         elif mount:
             what, hint = "all nodes share", "write the file once, in a job or on one node"
             if mount in local:
                 what, hint = "is empty when a node starts on another machine", "use a folder on the root disk"
-            yield error(path, f"is {one.path}, which is on {mount}, a file system that {what}", hint)
-        elif _within(one.path, "/home"):
-            what = f"is {one.path}, but users can change the folders in /home, and root writes the file"
+            yield error(path, f"is {file.path}, which is on {mount}, a file system that {what}", hint)
+        elif _within(file.path, "/home"):
+            what = f"is {file.path}, but users can change the folders in /home, and root writes the file"
             yield error(path, what, "use a folder such as /etc, or a script in software.steps")
         elif folder:
             yield error(
                 path,
-                f"is {one.path}, but files in {folder} are temporary or belong to the system",
+                f"is {file.path}, but files in {folder} are temporary or belong to the system",
                 "use a folder such as /etc or /usr/local",
             )
-        elif "gpuinfra" in one.path.rpartition("/")[2]:
+        elif "gpuinfra" in file.path.rpartition("/")[2]:
             yield error(
-                path, f"is {one.path}, but names with gpuinfra belong to the bootstrap steps", "use another name"
+                path, f"is {file.path}, but names with gpuinfra belong to the bootstrap steps", "use another name"
             )
 
 
 def file_paths_do_not_conflict(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A node gets one declared file for each path, and a path is not a folder of another path."""
-    for i, one in enumerate(spec.software.files):
+    for i, file in enumerate(spec.software.files):
         for j, other in enumerate(spec.software.files[:i]):
-            if not _same_nodes(one, other):
+            if not _same_nodes(file, other):
                 continue
-            if one.path == other.path:
-                what = f"is {one.path}, which is also the path of software.files[{j}] on the same nodes"
+            if file.path == other.path:
+                what = f"is {file.path}, which is also the path of software.files[{j}] on the same nodes"
                 yield error(f"software.files[{i}].path", what, "remove one of them, or set pools")
                 break
-            if _within(one.path, other.path) or _within(other.path, one.path):
-                what = f"is {one.path}, but software.files[{j}] is {other.path}, so one of them must be a folder"
+            if _within(file.path, other.path) or _within(other.path, file.path):
+                what = f"is {file.path}, but software.files[{j}] is {other.path}, so one of them must be a folder"
                 yield error(f"software.files[{i}].path", what, "use another path")
                 break
 
@@ -237,9 +237,9 @@ def file_paths_do_not_conflict(spec: ClusterSpec, today: date) -> Iterator[Findi
 def file_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The pools of a declared file exist, and each is listed once."""
     pools = [pool.name for pool in spec.pools]
-    for i, one in enumerate(spec.software.files):
-        unknown = [name for name in one.pools if name not in pools]
-        twice = sorted({name for name in one.pools if one.pools.count(name) > 1})
+    for i, file in enumerate(spec.software.files):
+        unknown = [name for name in file.pools if name not in pools]
+        twice = sorted({name for name in file.pools if file.pools.count(name) > 1})
         if unknown and pools:
             what = f"contains {unknown[0]}, which is not a pool; allowed: {listed(pools)}"
             yield error(f"software.files[{i}].pools", what, "correct the name, or remove it")
@@ -261,8 +261,8 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _same_nodes(one: NodeFile, other: NodeFile) -> bool:
-    return not one.pools or not other.pools or bool(set(one.pools) & set(other.pools))
+def _same_nodes(node_file: NodeFile, other: NodeFile) -> bool:
+    return not node_file.pools or not other.pools or bool(set(node_file.pools) & set(other.pools))
 
 
 RULES = rules_in(vars())

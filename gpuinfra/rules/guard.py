@@ -12,7 +12,7 @@ from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.base import defaults
 from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.policy import Access, Audit, Network
+from gpuinfra.spec.policy import Access, Audit, NetworkSpec
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
@@ -130,9 +130,9 @@ def _source(path: str, cidr: str) -> Iterator[Finding]:
 def node_roles_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Each node role is assigned once at a scope, because the same assignment cannot exist twice."""
     roles = spec.access.node_roles
-    for i, one in enumerate(roles):
-        if one in roles[:i]:
-            yield error(f"access.node_roles[{i}]", f"assigns {shown(one.role)} a second time", "remove it")
+    for i, role in enumerate(roles):
+        if role in roles[:i]:
+            yield error(f"access.node_roles[{i}]", f"assigns {shown(role.role)} a second time", "remove it")
 
 
 def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -176,7 +176,7 @@ def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[
     if own_network and spec.access.ssh_from:
         what = f"opens port 22 of every node to {listed(list(spec.access.ssh_from))}"
         yield info("access.ssh_from", what, "remove the setting to keep port 22 closed")
-    if own_network and spec.network.flow_log_days < (days := defaults(Network).flow_log_days):
+    if own_network and spec.network.flow_log_days < (days := defaults(NetworkSpec).flow_log_days):
         what = f"is {spec.network.flow_log_days}; flow logs are kept for {days} days by default"
         yield warn("network.flow_log_days", what, f"remove the setting to keep flow logs for {days} days")
     if "foundation" not in spec.made_layers or audit.trail != "create":

@@ -88,8 +88,8 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(f"pools[{i}].fallback[{j}].machine", what, hint)
 
 
-def _other_machine(spec: ClusterSpec, name: str, known: Mapping[str, MachineType]) -> str:
-    near = similar(name, known)
+def _other_machine(spec: ClusterSpec, name: str, machines: Mapping[str, MachineType]) -> str:
+    near = similar(name, machines)
     return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists the machine types"
 
 

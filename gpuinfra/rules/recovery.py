@@ -266,18 +266,16 @@ def recovery_names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Findin
         return
     seen = {names.login: "the nodes"}
     for index, entry in enumerate(spec.storage):
-        for one in names.mounts:
-            if one.mount != entry.mount:
+        for mount in names.mounts:
+            if mount.mount != entry.mount:
                 continue
-            if other := seen.get(one.host):
-                what = f"is {shown(entry.mount)}, whose DNS name {one.host} is the name of {other}"
+            if other := seen.get(mount.host):
+                what = f"is {shown(entry.mount)}, whose DNS name {mount.host} is the name of {other}"
                 yield error(f"storage[{index}].mount", what, "use a different mount, or remove recovery.names")
-            elif len(one.host.partition(".")[0]) > LABEL:
-                what = (
-                    f"is {shown(entry.mount)}, whose DNS name {one.host} has a label with more than {LABEL} characters"
-                )
+            elif len(mount.host.partition(".")[0]) > LABEL:
+                what = f"is {shown(entry.mount)}, whose DNS name {mount.host} has a label with more than {LABEL} characters"
                 yield error(f"storage[{index}].mount", what, "use a shorter mount, or remove recovery.names")
-            seen[one.host] = entry.mount
+            seen[mount.host] = entry.mount
 
 
 def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -43,15 +43,15 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     unique = {(one.path, one.message): _redacted(one, hidden) for one in _of_correct_places(spec, today)}
     told = {(one.path, one.rule) for one in unique.values()}
     if not any(one.level is Level.ERROR and one.path == "where.zone" for one in unique.values()):
-        for one in _of_correct_places(_in_chosen_zones(spec), today):
-            if one.level is not Level.INFO and (one.path, one.rule) not in told:
-                unique[one.path, one.message] = _redacted(one, hidden)
+        for finding in _of_correct_places(_in_chosen_zones(spec), today):
+            if finding.level is not Level.INFO and (finding.path, finding.rule) not in told:
+                unique[finding.path, finding.message] = _redacted(finding, hidden)
     if not any(one.level is Level.ERROR for one in unique.values()):
-        for one in _of_fallbacks(spec, today):
-            unique[one.path, one.message] = _redacted(one, hidden)
+        for finding in _of_fallbacks(spec, today):
+            unique[finding.path, finding.message] = _redacted(finding, hidden)
     # The machine type determines the valid values of the other fields of a pool, so its errors come first.
-    found = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
-    return tuple(_without_consequences(found))
+    findings = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
+    return tuple(_without_consequences(findings))
 
 
 def _of_fallbacks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -60,22 +60,22 @@ def _of_fallbacks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for j, candidate in enumerate(pool.fallback):
             pools = tuple(one.moved(candidate) if one is pool else one for one in spec.pools)
             there = _in_chosen_zones(spec.model_copy(update={"pools": pools}))
-            for one in _found(there, today):
-                if one.level is Level.ERROR:
-                    message = f"results in an error: {one.path} {one.message}"
-                    yield replace(one, path=f"pools[{i}].fallback[{j}]", message=message)
+            for finding in _found(there, today):
+                if finding.level is Level.ERROR:
+                    message = f"results in an error: {finding.path} {finding.message}"
+                    yield replace(finding, path=f"pools[{i}].fallback[{j}]", message=message)
                     break
 
 
 def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Yield the findings of all rules. If a zone or the address range is wrong, yield only the error about it and the findings
     that also apply without the wrong value."""
-    found = list(_found(spec, today))
-    wrong = {one.path for one in found if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
+    findings = list(_found(spec, today))
+    wrong = {one.path for one in findings if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
     left = {(one.path, one.rule) for one in _found(_without_places(spec, wrong), today)} if wrong else set()
-    for one in found:
-        if not wrong or one.path in wrong or (one.path, one.rule) in left:
-            yield one
+    for finding in findings:
+        if not wrong or finding.path in wrong or (finding.path, finding.rule) in left:
+            yield finding
 
 
 _PLACE = re.compile(r"where\.zone|pools\[\d+\]\.zone|network\.cidr")
@@ -97,12 +97,12 @@ def _without_places(spec: ClusterSpec, paths: set[str]) -> ClusterSpec:
 def _without_consequences(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the first error of each field, and the warnings and notes about fields without errors. Errors come first."""
     refused: list[str] = []
-    for one in findings:
-        if any(_overlap(one.path, path) for path in refused):
+    for finding in findings:
+        if any(_overlap(finding.path, path) for path in refused):
             continue
-        if one.level is Level.ERROR:
-            refused.append(_section(one.path))
-        yield one
+        if finding.level is Level.ERROR:
+            refused.append(_section(finding.path))
+        yield finding
 
 
 def _section(path: str) -> str:
@@ -111,9 +111,9 @@ def _section(path: str) -> str:
     return section if field in ("kind", "machine") else path
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(path: str, other: str) -> bool:
     """Return whether two paths are equal or one of them contains the other. The empty path, which is the document, overlaps only itself."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((path, other), key=len)
     return short == long or (bool(short) and long.startswith((f"{short}.", f"{short}[")))
 
 

@@ -28,7 +28,7 @@ class Skipped:
     why: str
 
 
-class Journal(StackJournal):
+class SearchJournal(StackJournal):
     """The journal of one stack, locked until `close`."""
 
     SCHEMA = SCHEMA

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuinfra.base.naming import logical
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.engine.up import Failure
+from gpuinfra.engine.up import EngineFailure
 from gpuinfra.handover import wire
 from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
 from gpuinfra.handover.connect import handover_of, ports_of
@@ -38,7 +38,7 @@ class MissingNodes:
 
 
 def missing_nodes(
-    plan: Plan, resources: Resources, failures: Iterable[Failure], before: Collection[str] | None = ()
+    plan: Plan, resources: Resources, failures: Iterable[EngineFailure], before: Collection[str] | None = ()
 ) -> MissingNodes | None:
     """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
 

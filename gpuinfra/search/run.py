@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
-from gpuinfra.engine.locked import Locked
-from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.engine.locked import StateLocked
+from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
-from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
+from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, SearchJournal, Skipped
 from gpuinfra.search.outcome import MissingNodes, Resources, groups_in, patterns_of, templates_in
 from gpuinfra.search.placements import (
     DECLARED,
@@ -37,7 +37,7 @@ class Search:
 
     declared: LoadedStack
     """The stack with the declared placements."""
-    journal: Journal
+    journal: SearchJournal
     plan_of: Callable[[LoadedStack], Plan]
     deploy: Callable[[bool], None]
     """Deploys the stack. The argument is true if an earlier run was killed. Raises `UpFailed`."""
@@ -47,7 +47,7 @@ class Search:
     """Deploys the stack without the resources that match these patterns, so that nothing from other placements remains. Raises `UpFailed`."""
     state: Callable[[], Resources]
     """Returns the resources in the state of the stack."""
-    missing_nodes: Callable[[Plan, Resources, Sequence[Failure]], MissingNodes | None]
+    missing_nodes: Callable[[Plan, Resources, Sequence[EngineFailure]], MissingNodes | None]
     """See `gpuinfra.search.outcome.missing_nodes`."""
     say: Callable[[str], None]
     """Prints one line of progress."""
@@ -58,169 +58,175 @@ class Search:
     clock: Callable[[], float] = time.monotonic
 
 
-def run(one: Search, *, again: bool) -> None:
+def run(search: Search, *, again: bool) -> None:
     """Deploy until each pool has capacity. With `again`, continue the run in the journal.
 
     Raises `DeploymentError` if no placement has capacity, or if the deployment fails for another reason. Afterwards, the stack file contains
     the placements of the last attempt. Pools for which no placement has capacity are declared as before the search, without their groups.
     """
-    if again and (why := one.over_limit(_stack(one, one.journal.choices))):
+    if again and (why := search.over_limit(_stack(search, search.journal.choices))):
         raise DeploymentError(
-            f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {one.journal.path} to start again"
+            f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {search.journal.path} to start again"
         )
     while True:
-        _check_file(one)
-        _apply(one, again=again)
-        if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
-            left = _settle(one, empty, again=again)
-            one.journal.end()
+        _check_file(search)
+        _apply(search, again=again)
+        if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
+            left = _settle(search, empty, again=again)
+            search.journal.end()
             raise DeploymentError(
-                f"no placement of {', '.join(empty)} has capacity{_within(one.journal)}; "
+                f"no placement of {', '.join(empty)} has capacity{_within(search.journal)}; "
                 f"the groups without capacity are removed{left}, and the stack file declares "
                 "the pool as before; add a `fallback` entry, or wait and run the command again"
             )
         try:
-            short = _attempt(one, again=again)
-        except Locked:
+            short = _attempt(search, again=again)
+        except StateLocked:
             # Nothing was changed. A search that changed the stack continues with `--resume` after the other run.
-            if one.journal.original is None:
-                one.journal.finish(FAILED, 0)
-                one.journal.end()
+            if search.journal.original is None:
+                search.journal.finish(FAILED, 0)
+                search.journal.end()
             raise
         except DeploymentError:
-            one.journal.end()
+            search.journal.end()
             raise
         if short is None:
-            one.journal.end()
+            search.journal.end()
             return
-        _advance(one, short)
+        _advance(search, short)
         again = False
 
 
-def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
+def _settle(search: Search, empty: Sequence[str], *, again: bool) -> str:
     """Deploy the stack without nodes of these pools, so that the nodes of other pools are verified, and nothing of other placements remains.
 
     Return what remains, as a part of a sentence.
     """
-    if len(empty) < len(one.declared.spec.pools) and (text := _emptied(one, empty)):
-        one.say(f"no placement has capacity: deploying without nodes of {', '.join(empty)}")
-        before = read(one.declared.path)
-        write(one.declared.path, text)
+    if len(empty) < len(search.declared.spec.pools) and (text := _emptied(search, empty)):
+        search.say(f"no placement has capacity: deploying without nodes of {', '.join(empty)}")
+        before = read(search.declared.path)
+        write(search.declared.path, text)
         try:
-            one.deploy(again)
+            search.deploy(again)
         except UpFailed:
             return ", but the nodes of other pools are not verified, and resources of other zones can remain until the next deployment"
         finally:
-            write(one.declared.path, before)
+            write(search.declared.path, before)
         return ""
-    declared = one.plan_of(_stack(one, {}))
+    declared = search.plan_of(_stack(search, {}))
     tried = [
         {pool.name: choice}
-        for pool in one.declared.spec.pools
+        for pool in search.declared.spec.pools
         if pool.name in empty
         for choice in range(len(pool.fallback))
     ]
-    plans = [one.plan_of(_stack(one, choices)) for choices in tried]
+    plans = [search.plan_of(_stack(search, choices)) for choices in tried]
     if all(set(plan.zones) <= set(declared.zones) and not templates_in(plan, empty) for plan in plans):
         return ""
-    one.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
+    search.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
     try:
-        one.settle(patterns_of(one.plan_of(_stack(one, one.journal.choices)), empty), again)
+        search.settle(patterns_of(search.plan_of(_stack(search, search.journal.choices)), empty), again)
     except UpFailed:
         # With azure-native, the SDK cannot read a scale set that a deployment excludes.
         return ", but subnets and gateways of other zones remain until the next deployment"
     return ""
 
 
-def _emptied(one: Search, empty: Sequence[str]) -> str:
+def _emptied(search: Search, empty: Sequence[str]) -> str:
     """Return the text of the stack file in which these pools have no nodes, or an empty string if they require nodes, as with a Capacity Block."""
-    stack = _stack(one, one.journal.choices)
+    stack = _stack(search, search.journal.choices)
     try:
         text = text_without_nodes(
-            stack, text_for(one.declared, one.journal.original or read(one.declared.path), one.journal.choices), empty
+            stack,
+            text_for(search.declared, search.journal.original or read(search.declared.path), search.journal.choices),
+            empty,
         )
-        stack_in(parse(text, one.declared.path.name), one.declared.path)
+        stack_in(parse(text, search.declared.path.name), search.declared.path)
     except (UsageError, SpecError):
         return ""
     return text
 
 
-def _check_file(one: Search) -> None:
+def _check_file(search: Search) -> None:
     """Raise `UsageError` if the stack file was edited after the search began."""
-    original = one.journal.original
+    original = search.journal.original
     if original is None:
         return
     # If the run was killed before it wrote the file, the file has the placements of the previous attempt.
-    known = [text_for(one.declared, original, choices) for choices in (one.journal.choices, one.journal.before)]
-    if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
-        known.append(_emptied(one, empty))
-    if read(one.declared.path) not in known:
+    known = [
+        text_for(search.declared, original, choices) for choices in (search.journal.choices, search.journal.before)
+    ]
+    if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
+        known.append(_emptied(search, empty))
+    if read(search.declared.path) not in known:
         raise UsageError(
-            f"{one.declared.path} changed after the search began ({one.journal.began}); undo the change, or remove {one.journal.path} to start again"
+            f"{search.declared.path} changed after the search began ({search.journal.began}); undo the change, or remove {search.journal.path} to start again"
         )
 
 
-def _apply(one: Search, *, again: bool) -> None:
+def _apply(search: Search, *, again: bool) -> None:
     """Remove the groups that the journal lists, and write the placements to the stack file."""
-    journal = one.journal
+    journal = search.journal
     if pools := journal.removing:
-        plan = one.plan_of(_stack(one, journal.before))
-        if urns := groups_in(plan, one.state(), pools):
-            one.say(f"no capacity: removing the groups of {', '.join(pools)}")
-            one.remove(urns, again)
+        plan = search.plan_of(_stack(search, journal.before))
+        if urns := groups_in(plan, search.state(), pools):
+            search.say(f"no capacity: removing the groups of {', '.join(pools)}")
+            search.remove(urns, again)
     if journal.original is not None:
-        text = text_for(one.declared, journal.original, journal.choices)
-        if read(one.declared.path) != text:
-            write(one.declared.path, text)
-            one.say(f"{one.declared.path.name} contains the placement that is tried next")
+        text = text_for(search.declared, journal.original, journal.choices)
+        if read(search.declared.path) != text:
+            write(search.declared.path, text)
+            search.say(f"{search.declared.path.name} contains the placement that is tried next")
     if journal.removing:
         journal.removed()
 
 
-def _stack(one: Search, choices: Choices) -> LoadedStack:
+def _stack(search: Search, choices: Choices) -> LoadedStack:
     """Return the stack with these placements."""
-    original = one.journal.original
-    return one.declared if original is None else stack_for(one.declared, original, choices)
+    original = search.journal.original
+    return search.declared if original is None else stack_for(search.declared, original, choices)
 
 
-def _attempt(one: Search, *, again: bool) -> MissingNodes | None:
+def _attempt(search: Search, *, again: bool) -> MissingNodes | None:
     """Deploy once. Return None if the stack is deployed, and the shortage if another placement can help. Raises `UpFailed` otherwise."""
-    journal = one.journal
-    journal.start(_described(one, journal.choices))
-    begun = one.clock()
+    journal = search.journal
+    journal.start(_described(search, journal.choices))
+    begun = search.clock()
     try:
-        one.deploy(again)
+        search.deploy(again)
     except UpFailed as problem:
-        short = _why(one, problem)
-        if short is None or short.final or not one.searches or not _can_move(one, short):
-            journal.finish(FAILED, one.clock() - begun, short.shortages if short else ())
+        short = _why(search, problem)
+        if short is None or short.final or not search.searches or not _can_move(search, short):
+            journal.finish(FAILED, search.clock() - begun, short.shortages if short else ())
             if short is not None:
-                raise UpFailed("\n".join([str(problem), *_reasons(one, short)]), problem.failures) from None
+                raise UpFailed("\n".join([str(problem), *_reasons(search, short)]), problem.failures) from None
             raise
-        journal.finish(NO_CAPACITY, one.clock() - begun, short.shortages)
+        journal.finish(NO_CAPACITY, search.clock() - begun, short.shortages)
         return short
-    journal.finish(READY, one.clock() - begun)
+    journal.finish(READY, search.clock() - begun)
     return None
 
 
-def _why(one: Search, problem: UpFailed) -> MissingNodes | None:
+def _why(search: Search, problem: UpFailed) -> MissingNodes | None:
     try:
-        return one.missing_nodes(one.plan_of(_stack(one, one.journal.choices)), one.state(), problem.failures)
+        return search.missing_nodes(
+            search.plan_of(_stack(search, search.journal.choices)), search.state(), problem.failures
+        )
     except PortUnavailable as unread:
-        one.say(f"the reason for missing nodes cannot be read: {unread}")
+        search.say(f"the reason for missing nodes cannot be read: {unread}")
         return None
 
 
-def _can_move(one: Search, short: MissingNodes) -> bool:
+def _can_move(search: Search, short: MissingNodes) -> bool:
     """Return whether each pool without capacity declares alternatives, and whether their groups can be removed."""
-    return not short.running and all(pool.fallback for pool in one.declared.spec.pools if pool.name in short.pools)
+    return not short.running and all(pool.fallback for pool in search.declared.spec.pools if pool.name in short.pools)
 
 
-def _reasons(one: Search, short: MissingNodes) -> Iterator[str]:
+def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
     yield from (shortage.text for shortage in short.final or short.shortages)
     if short.final:
         return
-    if not one.searches:
+    if not search.searches:
         yield "  no other capacity was tried, because of --no-search"
         return
     if short.running:
@@ -228,38 +234,38 @@ def _reasons(one: Search, short: MissingNodes) -> Iterator[str]:
             f"  no other capacity was tried, because nodes of {', '.join(short.running)} ran before this command, and jobs can run on them; "
             "wait for capacity, or set `count` to 0, run the command, restore `count`, and run it again"
         )
-    without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
+    without = [pool.name for pool in search.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
         yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/capacity.md)"
 
 
-def _advance(one: Search, short: MissingNodes) -> None:
+def _advance(search: Search, short: MissingNodes) -> None:
     """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
-    choices, skipped = one.journal.choices, list[Skipped]()
-    original = one.journal.original or read(one.declared.path)
+    choices, skipped = search.journal.choices, list[Skipped]()
+    original = search.journal.original or read(search.declared.path)
     for pool in short.pools:
         choice = choices.get(pool, DECLARED)
-        while (choice := following(one.declared.spec, pool, choice)) is not None:
+        while (choice := following(search.declared.spec, pool, choice)) is not None:
             tried = {**choices, pool: choice}
-            why = one.over_limit(stack_for(one.declared, original, tried))
+            why = search.over_limit(stack_for(search.declared, original, tried))
             if not why:
                 break
-            skipped.append(Skipped(pool=pool, placements=_described(one, tried), why=why))
+            skipped.append(Skipped(pool=pool, placements=_described(search, tried), why=why))
         choices[pool] = EXHAUSTED if choice is None else choice
-    one.journal.remove(short.pools, choices, original, skipped)
+    search.journal.remove(short.pools, choices, original, skipped)
 
 
-def _described(one: Search, choices: Choices) -> dict[str, str]:
+def _described(search: Search, choices: Choices) -> dict[str, str]:
     """Return the text of each placement, keyed by pool name."""
-    spec = one.declared.spec
+    spec = search.declared.spec
     return {pool.name: described(spec, pool.name, choices.get(pool.name, DECLARED)) for pool in spec.pools}
 
 
-def _within(journal: Journal) -> str:
+def _within(journal: SearchJournal) -> str:
     return " within the price limit" if any(row["result"] == OVER_LIMIT for row in journal.attempts) else ""
 
 
-def log(journal: Journal) -> list[str]:
+def log(journal: SearchJournal) -> list[str]:
     """Return the attempts as text, one line for each pool and each message."""
     lines: list[str] = []
     for number, attempt in enumerate(journal.attempts, 1):

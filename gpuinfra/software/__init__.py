@@ -3,6 +3,6 @@
 `tables.py` lists compatible versions, and `lock.py` selects or checks versions. `gpuinfra/plan/environment.py` writes them for the bootstrap steps.
 """
 
-from gpuinfra.software.lock import Choice, Conflict, Lock, LockRequest, flavour, lock
+from gpuinfra.software.lock import Choice, LockRequest, SoftwareLock, VersionConflict, flavour, lock
 
-__all__ = ["Choice", "Conflict", "Lock", "LockRequest", "flavour", "lock"]
+__all__ = ["Choice", "LockRequest", "SoftwareLock", "VersionConflict", "flavour", "lock"]

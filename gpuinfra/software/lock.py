@@ -32,7 +32,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
+class VersionConflict:
     """A combination of versions that is known not to work."""
 
     name: str
@@ -43,18 +43,18 @@ class Conflict:
     """True if another image would resolve the conflict, because the version comes from the image and was not requested."""
 
 
-class _Conflicts(list[Conflict]):
+class _Conflicts(list[VersionConflict]):
     def add(self, name: str, message: str, hint: str, *, of_image: bool = False) -> None:
-        self.append(Conflict(name=name, message=message, hint=hint, of_image=of_image))
+        self.append(VersionConflict(name=name, message=message, hint=hint, of_image=of_image))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class SoftwareLock:
     """All versions for a pool."""
 
     os: str
     choices: tuple[Choice, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[VersionConflict, ...]
     holds: tuple[str, ...]
     """Name patterns of packages that upgrades must not change."""
     fabric: str | None = None
@@ -116,7 +116,7 @@ _FABRIC_HOLDS = {
 """Maps each fabric provider to packages that must not be upgraded, because an upgrade would break the fabric."""
 
 
-def lock(machine: MachineType, request: LockRequest) -> Lock:
+def lock(machine: MachineType, request: LockRequest) -> SoftwareLock:
     """Select or check the version of every package for a pool."""
     conflicts = _Conflicts()
     choices: list[Choice] = [_kernel(request, conflicts)]
@@ -162,7 +162,7 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         holds.append(client.package)
     if request.prebuilt and request.release:
         _contents(choices, request.release, conflicts)
-    return Lock(
+    return SoftwareLock(
         os=request.os,
         choices=tuple(choices),
         conflicts=tuple(conflicts),

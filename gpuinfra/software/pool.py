@@ -5,13 +5,15 @@ from __future__ import annotations
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.images import NodeImage
-from gpuinfra.software.lock import Lock, LockRequest, lock
+from gpuinfra.software.lock import LockRequest, SoftwareLock, lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
 
-def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, image: NodeImage) -> Lock:
+def pool_lock(
+    spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, image: NodeImage
+) -> SoftwareLock:
     """Return the versions for a pool with an image."""
     software = spec.software
     return lock(

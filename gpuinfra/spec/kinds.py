@@ -53,15 +53,15 @@ def storage_not_supported(kind: str, cloud: str, supported: Iterable[str]) -> tu
     return what, f"allowed: {listed(sorted(supported))}; {_INSTEAD.get(kind, 'remove the entry')}"
 
 
-def without_fields_of_other_kinds(value: dict[str, Any], found: list[Finding]) -> list[Finding]:
+def without_fields_of_other_kinds(value: dict[str, Any], findings_of_value: list[Finding]) -> list[Finding]:
     """Replace the findings about an entry whose kind the cloud does not offer with one finding about its kind."""
     where = value.get("where")
     cloud = where.get("cloud") if isinstance(where, dict) else None
     if not isinstance(cloud, str) or cloud not in CLOUDS:
-        return found
+        return findings_of_value
     left: dict[str, Finding] = {}
-    for one in found:
-        kept = _about_kind(value, one.path, cloud) or one
+    for finding in findings_of_value:
+        kept = _about_kind(value, finding.path, cloud) or finding
         left.setdefault(kept.path, kept)
     return list(left.values())
 

@@ -74,11 +74,11 @@ def path_text(route: Loc) -> str:
     return text
 
 
-def nearest(word: str, known: list[str]) -> str | None:
+def nearest(word: str, words: list[str]) -> str | None:
     """Return the known word that is closest to `word`, or None if no word is close. Of equally close words, the one with the longest common start."""
     if len(word) > 64 or looks_secret(word):
         return None
-    lower = {name.lower(): name for name in known}
+    lower = {name.lower(): name for name in words}
     if word.lower() in lower:
         return lower[word.lower()]
     from difflib import get_close_matches
@@ -231,8 +231,8 @@ def _choose(given: object, allowed: list[str]) -> str:
     return f"did you mean {near}?" if near else "use one of these values"
 
 
-def _least(context: dict[str, Any], one: str, many: str) -> str:
-    return f"at least {context.get('min_length')} {one if context.get('min_length') == 1 else many}"
+def _least(context: dict[str, Any], text: str, many: str) -> str:
+    return f"at least {context.get('min_length')} {text if context.get('min_length') == 1 else many}"
 
 
 _ALLOWED: dict[str, Any] = {

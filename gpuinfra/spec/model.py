@@ -14,7 +14,7 @@ from pydantic import Field
 from gpuinfra.spec.base import Hours, Line, Name, SpecModel, UtcTime, defaults
 from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
-from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
+from gpuinfra.spec.policy import Access, Audit, BudgetSpec, Handover, LayersUsed, NetworkSpec, Software
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.recovery import Recovery
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
@@ -36,13 +36,13 @@ class ClusterSpec(AtPlace[Place], SpecModel):
         default=(), max_length=20, examples=[[{"kind": "lustre", "capacity_gib": 4800}]]
     )
     """File systems that all nodes mount, such as Lustre."""
-    network: Network = defaults(Network)
+    network: NetworkSpec = defaults(NetworkSpec)
     """Addresses, outbound connections, and flow logs of the network."""
     software: Software = defaults(Software)
     """Image, driver, CUDA, and framework versions."""
     audit: Audit = defaults(Audit)
     """Audit trail settings, including the locked bucket."""
-    budget: Budget = defaults(Budget)
+    budget: BudgetSpec = defaults(BudgetSpec)
     """Limit and recipients of the budget alert."""
     access: Access = defaults(Access)
     """Users and networks that can access nodes and evidence."""
@@ -57,7 +57,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     )
     """Layers that this stack creates. If omitted, the stack creates every layer that is not in `use`.
     Without pools, it creates only the foundation and the site."""
-    use: Use = defaults(Use)
+    use: LayersUsed = defaults(LayersUsed)
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
     """Planned lifetime of the cluster. It is used to calculate the total price. If omitted, only prices per hour and per month are shown."""
@@ -76,16 +76,16 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             where: Place,
             pools: Sequence[Pool[Place]] = (),
             storage: Sequence[Lustre | Home | ObjectMount] = (),
-            network: Network = ...,
+            network: NetworkSpec = ...,
             software: Software = ...,
             audit: Audit = ...,
-            budget: Budget = ...,
+            budget: BudgetSpec = ...,
             access: Access = ...,
             handover: Handover = ...,
             recovery: Recovery | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,
-            use: Use = ...,
+            use: LayersUsed = ...,
             duration_hours: int | None = None,
             expires_at: str | None = None,
             tags: Mapping[str, str] = ...,

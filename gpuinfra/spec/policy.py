@@ -65,7 +65,7 @@ class ExistingNetwork(SpecModel):
     """Azure: private DNS zones that are already linked to the network. Maps each zone name to a resource ID. If omitted, the zones are created and linked."""
 
 
-class Network(SpecModel):
+class NetworkSpec(SpecModel):
     """The private network of the cluster."""
 
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
@@ -193,7 +193,7 @@ class Audit(SpecModel):
     """Retention of logs in the cloud's log service."""
 
 
-class Budget(SpecModel):
+class BudgetSpec(SpecModel):
     """The alert for costs above a monthly budget."""
 
     limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
@@ -226,7 +226,7 @@ class Ingress(SpecModel):
     """Protocol of the connections."""
 
 
-class NodeRole(SpecModel):
+class NodeRoleSpec(SpecModel):
     """A role that is assigned to the nodes' identity."""
 
     role: Line = Field(examples=["roles/artifactregistry.reader", "7f951dda-4ed3-4680-a7ca-43fe172d538d"])
@@ -292,7 +292,7 @@ class Access(SpecModel):
     )
     """AWS: ARNs of managed policies to attach to the nodes' role, such as access to your data or container images.
     If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
-    node_roles: tuple[NodeRole, ...] = Field(default=(), max_length=10)
+    node_roles: tuple[NodeRoleSpec, ...] = Field(default=(), max_length=10)
     """Azure and Google Cloud: roles to assign to the nodes' identity, such as access to your data or container images.
     If omitted, nodes can only download their bundle, upload evidence, and use the declared buckets and registry. On AWS, use `node_policies`."""
     node_role_in_site: StrictBool = False
@@ -333,7 +333,7 @@ class Handover(SpecModel):
     stable, and level 4 takes hours. Nodes are billed during this time."""
 
 
-class Use(SpecModel):
+class LayersUsed(SpecModel):
     """Layers that other stacks create, as stack references."""
 
     foundation: StackReference | None = Field(default=None, examples=["organization/gpuinfra/aws-foundation"])
@@ -345,14 +345,14 @@ class Use(SpecModel):
 __all__ = [
     "Access",
     "Audit",
-    "Budget",
+    "BudgetSpec",
     "ExistingNetwork",
     "Framework",
     "Handover",
     "Ingress",
-    "Network",
-    "NodeRole",
+    "LayersUsed",
+    "NetworkSpec",
+    "NodeRoleSpec",
     "Software",
-    "Use",
     "User",
 ]

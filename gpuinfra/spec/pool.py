@@ -25,7 +25,7 @@ MigProfile = Annotated[
 HoursText = Annotated[str, text(r"^[1-9][0-9]{0,3}h$", "a number of hours, such as 24h")]
 
 
-class Disk(SpecModel):
+class DiskSpec(SpecModel):
     """The root disk of a node."""
 
     size_gib: Gib | None = Field(default=None, ge=8, le=16384, examples=[300])
@@ -93,7 +93,7 @@ class Pool(OnTarget[On], SpecModel):
     environment: Variables = Field(default_factory=dict, examples=[{"NCCL_DEBUG": "WARN"}])
     """Environment variables of login shells and jobs on this pool's nodes, in addition to `software.environment`.
     A variable with the same name replaces the one in `software.environment`."""
-    disk: Disk = defaults(Disk)
+    disk: DiskSpec = defaults(DiskSpec)
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
     """Whether containers on a bridge network can reach the metadata service and use the node's role.
@@ -127,7 +127,7 @@ class Pool(OnTarget[On], SpecModel):
             image: str | CustomImage | None = None,
             os: Os | None = None,
             environment: Mapping[str, str] = ...,
-            disk: Disk = ...,
+            disk: DiskSpec = ...,
             containers_reach_metadata: bool = False,
             fabric: Literal["auto", "required", "none"] = "auto",
             mig: Sequence[str] = (),

@@ -34,7 +34,7 @@ RECHECK = "sudo systemctl start gpuinfra-recheck.service"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commands:
+class FixCommands:
     """The commands that fix a difference. They contain the stack name."""
 
     restore: str
@@ -67,7 +67,7 @@ class Difference:
 
 
 def of_cloud(
-    changes: Iterable[CloudChange], commands: Commands, *, except_types: Iterable[str]
+    changes: Iterable[CloudChange], commands: FixCommands, *, except_types: Iterable[str]
 ) -> Iterator[Difference]:
     """Return the differences in cloud resources. `except_types` are compared elsewhere."""
     skipped = frozenset(except_types)
@@ -78,16 +78,16 @@ def of_cloud(
         if change.deleted:
             reason = f"the resource does not exist in the cloud ({change.type})"
             yield Difference(kind="deleted", what=change.type, recorded=change.id, found="", reason=reason, **common)
-        for one in change.properties:
-            recorded, found = one.recorded or "", one.found or ""
+        for changed in change.properties:
+            recorded, found = changed.recorded or "", changed.found or ""
             how = "was added" if not recorded else "was removed" if not found else "has a different value"
             yield Difference(
-                kind="changed", what=one.path, recorded=recorded, found=found,
-                reason=f"{one.path} {how} outside the stack ({change.type})", **common,
+                kind="changed", what=changed.path, recorded=recorded, found=found,
+                reason=f"{changed.path} {how} outside the stack ({change.type})", **common,
             )  # fmt: skip
 
 
-def of_nodes(nodes: Iterable[Judged], absent: Iterable[Absent], commands: Commands) -> Iterator[Difference]:
+def of_nodes(nodes: Iterable[Judged], absent: Iterable[Absent], commands: FixCommands) -> Iterator[Difference]:
     """Return the differences in nodes."""
     judged = tuple(nodes)
     usual = _usual_versions(judged)
@@ -98,7 +98,7 @@ def of_nodes(nodes: Iterable[Judged], absent: Iterable[Absent], commands: Comman
         yield _without_evidence(one, commands)
 
 
-def _versions(node: Judged, usual: Mapping[tuple[str, str], str], commands: Commands) -> Iterator[Difference]:
+def _versions(node: Judged, usual: Mapping[tuple[str, str], str], commands: FixCommands) -> Iterator[Difference]:
     machine = Machine(node.expectation, None)
     locked = node.expectation.get("software")
     pins = {name: str(entry.get("pin") or "") for name, entry in locked.items()} if isinstance(locked, Mapping) else {}
@@ -116,7 +116,7 @@ def _versions(node: Judged, usual: Mapping[tuple[str, str], str], commands: Comm
             yield _difference(node, "version", package, others, version, reason, commands)
 
 
-def _settings(node: Judged, commands: Commands) -> Iterator[Difference]:
+def _settings(node: Judged, commands: FixCommands) -> Iterator[Difference]:
     """Return the checks of the installation that did not pass. Checks with the same reason are one difference."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in node.checks:
@@ -130,7 +130,7 @@ def _settings(node: Judged, commands: Commands) -> Iterator[Difference]:
 
 
 def _difference(
-    node: Judged, kind: str, what: str, recorded: str, found: str, reason: str, commands: Commands
+    node: Judged, kind: str, what: str, recorded: str, found: str, reason: str, commands: FixCommands
 ) -> Difference:
     return Difference(
         area=NODE, name=node.evidence.label, id=node.instance_id, kind=kind, what=what, recorded=recorded, found=found,
@@ -138,12 +138,12 @@ def _difference(
     )  # fmt: skip
 
 
-def _without_evidence(one: Absent, commands: Commands) -> Difference:
-    here = bool(one.instance_id) and one.outcome == NO_EVIDENCE
-    fix = commands.on_node.format(node=one.name, command=RECHECK) if here else commands.restore
+def _without_evidence(absent: Absent, commands: FixCommands) -> Difference:
+    here = bool(absent.instance_id) and absent.outcome == NO_EVIDENCE
+    fix = commands.on_node.format(node=absent.name, command=RECHECK) if here else commands.restore
     return Difference(
-        area=NODE, name=one.name, id=one.instance_id, kind=one.outcome, what="evidence", recorded="", found="",
-        reason=f"{one.reason}; {one.hint}", fix=fix,
+        area=NODE, name=absent.name, id=absent.instance_id, kind=absent.outcome, what="evidence", recorded="", found="",
+        reason=f"{absent.reason}; {absent.hint}", fix=fix,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpuinfra.node.advice import Advice, advise
 from gpuinfra.node.judge import judge, not_checked, verdict
 from gpuinfra.node.outcome import CheckResult
-from gpuinfra.verification.read import Evidence, Found
+from gpuinfra.verification.read import EvidenceDocument, FoundEvidence
 
 Expectation = Mapping[str, Any]
 _RANK = {"pass": 0, "skip": 0, "warn": 1, "error": 2, "fail": 2}
@@ -19,7 +19,7 @@ _RANK = {"pass": 0, "skip": 0, "warn": 1, "error": 2, "fail": 2}
 class Judged:
     """The judgement for one node."""
 
-    evidence: Evidence
+    evidence: EvidenceDocument
     expectation: Expectation
     checks: tuple[CheckResult, ...]
     verified: bool
@@ -41,18 +41,18 @@ class Judged:
 
 
 def judge_all(
-    found: Found, expected: Callable[[Evidence], Expectation], baseline: Found | None = None
+    evidence: FoundEvidence, expected: Callable[[EvidenceDocument], Expectation], baseline: FoundEvidence | None = None
 ) -> tuple[Judged, ...]:
     """Judge the newest evidence of each node. `expected` returns the expectation for the node's machine type."""
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
-    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in found.newest)
+    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
 
 
-def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> Judged:
-    checks = _checks(one, expectation)
+def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None) -> Judged:
+    checks = _checks(evidence_document, expectation)
     result = verdict(checks, expectation)
     return Judged(
-        evidence=one,
+        evidence=evidence_document,
         expectation=expectation,
         checks=tuple(checks),
         verified=result.verified,
@@ -65,8 +65,8 @@ def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> 
     )
 
 
-def _checks(one: Evidence, expectation: Expectation) -> list[CheckResult]:
-    probes, journal = one.document.get("probes"), one.document.get("state")
+def _checks(evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
+    probes, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
     return judge(
         probes if isinstance(probes, Mapping) else {},
         expectation,

@@ -55,8 +55,8 @@ def rows(
 ) -> tuple[NodeRow, ...]:
     """Return the nodes, with problems first. `prices` maps each group to the hourly price of one node. Reads earlier evidence and raises `PortUnavailable`."""
     drift: dict[str, list[Difference]] = {}
-    for one in differences:
-        drift.setdefault(one.id, []).append(one)
+    for difference in differences:
+        drift.setdefault(difference.id, []).append(difference)
     found = [row for seen in polls for row in _rows(seen, drift, prices)]
     return tuple(sorted(found, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
 

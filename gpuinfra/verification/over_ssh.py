@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.verification.read import NO_EVIDENCE, Absent, Evidence, Found, parse
+from gpuinfra.verification.read import NO_EVIDENCE, Absent, EvidenceDocument, FoundEvidence, parse
 
 if TYPE_CHECKING:
-    from gpuinfra.remote.fleet import Outcome
+    from gpuinfra.remote.fleet import HostOutcome
 
 ABOUT = "Checked over SSH on hosts with verified host keys, and evaluated on this machine from the raw output."
 
 
-def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Found:
+def found_of(
+    outcomes: Sequence[HostOutcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]
+) -> FoundEvidence:
     """Return the evidence of each host, or the reason why it has none. `by_host` maps a host to its pool and expectation."""
-    newest: list[Evidence] = []
+    newest: list[EvidenceDocument] = []
     absent: list[Absent] = []
     for outcome in outcomes:
         host, problem = outcome.host, outcome.problem
         kind, reason, hint = (problem.kind.value, problem.reason, problem.hint) if problem else ("", "", "")
         if problem is None:
             one = parse(outcome.value or b"", f"{host.title} over SSH", host.label or host.name)
-            if isinstance(one, Evidence):
+            if isinstance(one, EvidenceDocument):
                 newest.append(one)
                 continue
             kind, reason = NO_EVIDENCE, one or f"{host.title} sent a document of a different kind"
@@ -34,4 +36,4 @@ def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str
                 machine=str(expected.get("machine") or ""), gpus=int(expected.get("gpus") or 0),
             )
         )  # fmt: skip
-    return Found(newest=tuple(newest), absent=tuple(absent), about=ABOUT)
+    return FoundEvidence(newest=tuple(newest), absent=tuple(absent), about=ABOUT)

@@ -19,7 +19,7 @@ FROM_A_FOLDER = "Evaluated only from the evidence. Only the handover verifies wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class EvidenceDocument:
     """One evidence document."""
 
     where: str
@@ -65,10 +65,10 @@ class Absent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundEvidence:
     """The evidence for a set of nodes."""
 
-    newest: tuple[Evidence, ...]
+    newest: tuple[EvidenceDocument, ...]
     """The newest document of each node."""
     about: str
     """One sentence that describes the source of the evidence and what it proves."""
@@ -77,42 +77,42 @@ class Found:
     absent: tuple[Absent, ...] = ()
 
 
-def read_folder(folder: Path) -> Found:
+def read_folder(folder: Path) -> FoundEvidence:
     """Read all evidence in a folder and its subfolders, or in one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
         raise UsageError(f"{folder} contains no evidence; specify a folder with files in the format {SCHEMA}")
-    found: list[Evidence] = []
+    found: list[EvidenceDocument] = []
     problems: list[str] = []
     for path in paths:
         if path.name.endswith(".proof.json"):
             continue
-        one = _read(path)
-        if isinstance(one, Evidence):
-            found.append(one)
-        elif one:
-            problems.append(one)
+        document = _read(path)
+        if isinstance(document, EvidenceDocument):
+            found.append(document)
+        elif document:
+            problems.append(document)
     if not found:
         reason = f" ({problems[0]})" if problems else ""
         raise UsageError(f"{folder} contains no evidence{reason}; specify a folder with files in the format {SCHEMA}")
-    by_node: dict[str, list[Evidence]] = {}
-    for one in found:
-        by_node.setdefault(one.instance_id, []).append(one)
+    by_node: dict[str, list[EvidenceDocument]] = {}
+    for document in found:
+        by_node.setdefault(document.instance_id, []).append(document)
     newest = []
     for node in sorted(by_node):
         documents = sorted(by_node[node], key=lambda one: one.seq)
         problems += _chain(documents)
         newest.append(documents[-1])
-    return Found(newest=tuple(newest), problems=tuple(problems), about=FROM_A_FOLDER)
+    return FoundEvidence(newest=tuple(newest), problems=tuple(problems), about=FROM_A_FOLDER)
 
 
-def _read(path: Path) -> Evidence | str:
+def _read(path: Path) -> EvidenceDocument | str:
     if path.stat().st_size > MAX_BYTES:
         return f"{path.name} is larger than {MAX_BYTES} bytes"
     return parse(path.read_bytes(), str(path))
 
 
-def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
+def parse(data: bytes, where: str, name: str = "") -> EvidenceDocument | str:
     """Parse an evidence document. Returns an error message on failure, or an empty string if the document has a different schema."""
     short = where.rpartition("/")[2]
     try:
@@ -124,10 +124,10 @@ def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
     seq = document.get("seq")
     if not isinstance(document.get("instance_id"), str) or isinstance(seq, bool) or not isinstance(seq, int):
         return f"{short} has no instance ID or sequence number"
-    return Evidence(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
+    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
 
 
-def _chain(documents: list[Evidence]) -> list[str]:
+def _chain(documents: list[EvidenceDocument]) -> list[str]:
     """Return the breaks in the hash chain of a node's documents. A break means that a document was changed, lost or forged."""
     problems = []
     for before, after in pairwise(documents):

@@ -32,7 +32,7 @@ XID_CHECK = "X1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ReplacementTarget:
     """One node to replace, with the handover that it belongs to."""
 
     poll: Poll
@@ -48,7 +48,7 @@ class Target:
 class Replaced:
     """One replaced node."""
 
-    target: Target
+    target: ReplacementTarget
     drain: str = ""
     """Result of the request to stop its jobs."""
     new: NodeVerdict | None = None
@@ -91,10 +91,10 @@ class Replacement:
         return all(one.ended for one in self.nodes)
 
 
-def targets(polls: Sequence[Poll], names: Iterable[str]) -> tuple[Target, ...]:
+def targets(polls: Sequence[Poll], names: Iterable[str]) -> tuple[ReplacementTarget, ...]:
     """Find nodes by their labels or instance IDs. Raises `UsageError` for an unknown or ambiguous name."""
-    every = [Target(poll=poll, node=node) for poll in polls for node in poll.verdict.nodes]
-    found: dict[str, Target] = {}
+    every = [ReplacementTarget(poll=poll, node=node) for poll in polls for node in poll.verdict.nodes]
+    found: dict[str, ReplacementTarget] = {}
     for name in names:
         matching = [one for one in every if name in (one.node.label, one.node.instance_id)]
         if not matching:
@@ -112,7 +112,7 @@ def uuids(node: NodeVerdict) -> frozenset[str]:
     return frozenset(str(gpu.get("uuid")) for gpu in node.gpus if gpu.get("uuid") not in (None, "", *ABSENT))
 
 
-def faulty(stack: str, region: str, target: Target) -> Faulty:
+def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
     """Return the description of a node for the provider."""
     node, data = target.node, target.poll.gatherer.data_of(target.node)
     document: Mapping[str, Any] = json.loads(data) if data else {}
@@ -139,7 +139,7 @@ def faulty(stack: str, region: str, target: Target) -> Faulty:
     )
 
 
-def write_report(folder: Path, stack: str, region: str, target: Target, vendor: Vendor) -> list[Path]:
+def write_report(folder: Path, stack: str, region: str, target: ReplacementTarget, vendor: Vendor) -> list[Path]:
     """Write the evidence about a node, and the report for the provider. Returns the files."""
     node = target.node
     files = dict(vendor.files(faulty(stack, region, target)))
@@ -191,25 +191,25 @@ def _match(own: Sequence[Replaced], before: Sequence[NodeVerdict], now: Sequence
         new = [other for other in new if other is not one.new]
 
 
-def _state(one: Replaced) -> str:
-    if one.new is None:
-        return f"{one.target.node.label}: waiting for the replacement"
-    return f"{one.target.node.label}: replacement {titled(one.new.label, one.new.instance_id)} is {one.new.outcome}"
+def _state(replaced: Replaced) -> str:
+    if replaced.new is None:
+        return f"{replaced.target.node.label}: waiting for the replacement"
+    return f"{replaced.target.node.label}: replacement {titled(replaced.new.label, replaced.new.instance_id)} is {replaced.new.outcome}"
 
 
 def findings(replacement: Replacement, vendor: Vendor, region: str) -> Iterator[str]:
     """Yield the reason for each replacement that is not verified or that runs on the same host."""
-    for one in replacement.nodes:
-        old, new = one.target.node, one.new
+    for node in replacement.nodes:
+        old, new = node.target.node, node.new
         if new is None:
             why = "; ".join(replacement.problems) or terms_of(old.cloud).activities
-            yield f"{one.target.title} has no replacement yet: {why}"
-        elif one.uuids:
-            groups = {group.name: group.group for group in one.target.poll.gatherer.groups}
+            yield f"{node.target.title} has no replacement yet: {why}"
+        elif node.uuids:
+            groups = {group.name: group.group for group in node.target.poll.gatherer.groups}
             advice = vendor.SAME_HOST.format(instance=new.instance_id, group=groups[new.group], region=region)
             yield (
-                f"{titled(new.label, new.instance_id)} runs on the same host as {old.label}: {len(one.uuids)} of {len(new.gpus)} GPUs have the same UUID "
-                f"({', '.join(sorted(one.uuids)[:2])}{', ...' if len(one.uuids) > 2 else ''}); {advice}"
+                f"{titled(new.label, new.instance_id)} runs on the same host as {old.label}: {len(node.uuids)} of {len(new.gpus)} GPUs have the same UUID "
+                f"({', '.join(sorted(node.uuids)[:2])}{', ...' if len(node.uuids) > 2 else ''}); {advice}"
             )
         elif new.outcome != "verified":
             yield node_reason(new)

@@ -47,20 +47,20 @@ def pair_result(
     return PairResult(first=pair[0], second=pair[1], good=not reasons, reason="; ".join(dict.fromkeys(reasons)))
 
 
-def speed_of(one: NodeResult) -> float | None:
+def speed_of(node_result: NodeResult) -> float | None:
     """Return the bandwidth that one node measured, in GB/s."""
     try:
-        found = json.loads(one.result)["busbw_gb_s"]
+        found = json.loads(node_result.result)["busbw_gb_s"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return round(found, 1) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
-    if one.problem:
-        return one.problem
+def _problem(node_result: NodeResult, expectation: Mapping[str, Any]) -> str:
+    if node_result.problem:
+        return node_result.problem
     record = {
-        "argv": ["node.pyz", "pair"], "exit": one.exit, "stdout": one.result, "stderr": "", "truncated": False, "seconds": 0.0,
+        "argv": ["node.pyz", "pair"], "exit": node_result.exit, "stdout": node_result.result, "stderr": "", "truncated": False, "seconds": 0.0,
         "problem": None,
     }  # fmt: skip
     (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
@@ -68,7 +68,7 @@ def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
 
 
 def document(
-    found: PairsVerdict,
+    pairs_verdict: PairsVerdict,
     results: Sequence[PairResult],
     speeds: Mapping[Pair, float | None],
     absent: Mapping[str, str],
@@ -77,11 +77,11 @@ def document(
     """Return the verdict in its stable JSON form. `labels` maps each host name to the name of its node in the stack."""
     return {
         "schema": SCHEMA,
-        "verified": not (found.slow or found.slow_paths or found.unknown or absent),
-        "good": list(found.good),
-        "slow": dict(found.slow),
-        "slow_paths": [list(path) for path in found.slow_paths],
-        "unknown": list(found.unknown),
+        "verified": not (pairs_verdict.slow or pairs_verdict.slow_paths or pairs_verdict.unknown or absent),
+        "good": list(pairs_verdict.good),
+        "slow": dict(pairs_verdict.slow),
+        "slow_paths": [list(path) for path in pairs_verdict.slow_paths],
+        "unknown": list(pairs_verdict.unknown),
         "absent": dict(absent),
         "labels": dict(labels),
         "pairs": [

@@ -16,7 +16,7 @@ from gpuinfra.handover.explain import hint
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
 from gpuinfra.inventory import handovers_of
-from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, Evidence, Found, parse
+from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, EvidenceDocument, FoundEvidence, parse
 
 ABOUT = "Read from the stack's evidence bucket for the nodes that are currently in its groups; the cloud verified each signer."
 
@@ -45,16 +45,16 @@ def polled(resources: Sequence[Mapping[str, Any]]) -> tuple[Poll, ...]:
     return tuple(poll(handover) for handover in handovers_of(resources))
 
 
-def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mapping[str, Any]]]:
+def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[FoundEvidence, dict[str, Mapping[str, Any]]]:
     """Return the evidence of a stack's nodes, and instance ID -> expectation. Raises `PortUnavailable`."""
     return found_in(polled(resources), resources)
 
 
 def found_in(
     polls: Sequence[Poll], resources: Sequence[Mapping[str, Any]]
-) -> tuple[Found, dict[str, Mapping[str, Any]]]:
+) -> tuple[FoundEvidence, dict[str, Mapping[str, Any]]]:
     """Return the evidence that was read, and instance ID -> expectation."""
-    newest: list[Evidence] = []
+    newest: list[EvidenceDocument] = []
     absent: list[Absent] = []
     expected: dict[str, Mapping[str, Any]] = {}
     for seen in polls:
@@ -69,7 +69,7 @@ def found_in(
         absent += _never_launched(seen)
     clouds = dict.fromkeys(str((one.get("outputs") or {}).get("cloud")) for one in handovers_of(resources))
     about = " ".join([ABOUT, *filter(None, map(trust.stated, clouds))])
-    return Found(newest=tuple(newest), absent=tuple(absent), about=about), expected
+    return FoundEvidence(newest=tuple(newest), absent=tuple(absent), about=about), expected
 
 
 def used_evidence(seen: Poll, pool: str) -> dict[str, Mapping[str, Any] | str]:
@@ -82,11 +82,11 @@ def used_evidence(seen: Poll, pool: str) -> dict[str, Mapping[str, Any] | str]:
     return found
 
 
-def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:
+def _evidence(gatherer: Gatherer, node: NodeVerdict) -> EvidenceDocument | None:
     """Return the evidence if it is from the current bundle and its signer is verified, otherwise None."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
     one = parse(data, node.evidence_key, node.label) if data is not None else None
-    return one if isinstance(one, Evidence) else None
+    return one if isinstance(one, EvidenceDocument) else None
 
 
 def _without_evidence(node: NodeVerdict) -> Absent:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.handover import wire
 from gpuinfra_rehearsal import least_privilege, retained
-from gpuinfra_rehearsal.engine import Operation
+from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.events import kind_of, name_of
 from gpuinfra_rehearsal.report import collect, write
 from gpuinfra_rehearsal.retry_hints import broken_nodes, hint_for, ineffective_faults
@@ -18,7 +18,7 @@ ACTIONS = ("preview", "up", "refresh", "destroy")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class RehearsalResult:
     """The result of a rehearsal."""
 
     ok: bool
@@ -29,7 +29,7 @@ class Result:
     """Notes to read before the next run. They are printed last."""
 
 
-def perform(session: Session, action: str) -> Operation:
+def perform(session: Session, action: str) -> OperationResult:
     """Run one engine action. `up` first adopts the resources that an earlier destroy retained."""
     if action not in ACTIONS:
         raise GpuinfraError(f"action is {action!r}; allowed: {', '.join((*ACTIONS, 'life'))}")
@@ -47,7 +47,7 @@ def perform(session: Session, action: str) -> Operation:
 
 def finish(
     session: Session, action: str, *, ok: bool, problems: tuple[str, ...], extra: dict[str, Any] | None = None
-) -> Result:
+) -> RehearsalResult:
     """Collect the report while the stand-in cloud runs, and write it."""
     session.view.phase("report")
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
@@ -60,10 +60,10 @@ def finish(
         closing += ineffective_faults(session.folder, session.options.folder, session.options.faults, report["nodes"])
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)
-    return Result(ok=ok, report=report, problems=problems, closing=closing)
+    return RehearsalResult(ok=ok, report=report, problems=problems, closing=closing)
 
 
-def errors_of(operation: Operation) -> tuple[str, ...]:
+def errors_of(operation: OperationResult) -> tuple[str, ...]:
     """Return the operation's errors without duplicates, each with the resource that caused it and a hint."""
     if operation.ok:
         return ()

@@ -20,8 +20,8 @@ from gpuinfra.base.errors import Interrupted
 from gpuinfra.cli.rehearsals import DEFAULT_FOLDER, Rehearsals
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.preflight import Question
-    from gpuinfra.engine.entries import Entry
+    from gpuinfra.clouds.preflight import PreflightQuestion
+    from gpuinfra.engine.entries import CacheEntry
     from gpuinfra.report.plan_diff import ResourceChange
     from gpuinfra.spec.load import LoadedStack
 
@@ -85,7 +85,7 @@ class Commands(Rehearsals):
 
         return rehearsed(stack, folder, nodes=nodes)
 
-    def entries(self, folder: Path) -> Iterator[Entry]:
+    def entries(self, folder: Path) -> Iterator[CacheEntry]:
         from gpuinfra_rehearsal import kept
 
         return kept.rehearsals(folder)
@@ -95,12 +95,12 @@ class Commands(Rehearsals):
 
         return kept.size(folder)
 
-    def remove(self, entry: Entry) -> bool:
+    def remove(self, entry: CacheEntry) -> bool:
         from gpuinfra_rehearsal import kept
 
         return kept.remove(entry)
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[PreflightQuestion]:
         from gpuinfra_rehearsal import prerequisites
 
         return prerequisites.questions()

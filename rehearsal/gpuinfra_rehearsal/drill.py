@@ -29,13 +29,13 @@ from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.region.clone.draft import route_of, value_at
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import image_values, replicas_of
-from gpuinfra.region.readiness import Second, data, second_of
+from gpuinfra.region.readiness import DeclaredSecond, data, second_of
 from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 from gpuinfra_rehearsal import processes, workload
-from gpuinfra_rehearsal.actions import Result, errors_of, finish, perform
+from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.folder import edit_stack, write_atomically
 from gpuinfra_rehearsal.object_stores import admit, pattern_of, store_of
@@ -75,7 +75,7 @@ def check_options(options: Options, region: str | None) -> None:
             raise UsageError(f"{name} is not supported in a drill; omit {name}")
 
 
-def run_drill(session: Session, lag_minutes: int | None = None) -> Result:
+def run_drill(session: Session, lag_minutes: int | None = None) -> RehearsalResult:
     """Run the steps and write the report. `lag_minutes` replaces the replication time of the plan in the stand-in cloud."""
     drill = _Drill(session, lag_minutes)
     problems: list[str] = []
@@ -171,10 +171,10 @@ class _Drill:
     # Steps
 
     def _up_primary(self) -> str:
-        for one in self._names():
-            if any(self.session.folder.state.glob(f".pulumi/stacks/*/{one}.json")):
+        for name in self._names():
+            if any(self.session.folder.state.glob(f".pulumi/stacks/*/{name}.json")):
                 raise _Failed(
-                    f"{one} is already deployed in this rehearsal, but a drill must start without this stack; "
+                    f"{name} is already deployed in this rehearsal, but a drill must start without this stack; "
                     f"delete {self.session.folder.root}, and run the command again"
                 )
         operation = perform(self.session, "up")
@@ -193,7 +193,7 @@ class _Drill:
         values = image_values(loaded, replicas_of(self.resources).images)
         mode: Any = self.recovery.mode
         project = self.session.program.project
-        request = Request(region=self.recovery.region, mode=mode, project=project, values=values)
+        request = CloneRequest(region=self.recovery.region, mode=mode, project=project, values=values)
         made = clone(loaded, loaded.path.read_text(encoding="utf-8"), request, self.session.options.day)
         return {one.path: one.text for one in made.files}
 
@@ -218,7 +218,7 @@ class _Drill:
             texts.append(f"{one.name} is deployed")
         return ", ".join(texts)
 
-    def _second(self) -> Second:
+    def _second(self) -> DeclaredSecond:
         loaded = read_stack(self.session.folder.stack_file)
         copies = replicas_of(self.resources).images
         return second_of(loaded, self.session.program.project, self.session.options.day, self.session.pulumi.env, copies=copies)  # fmt: skip
@@ -253,13 +253,13 @@ class _Drill:
 
         edit_stack(replace(self.session.folder, stack=stack_name(path)), change)
 
-    def _deploy(self, one: LoadedStack) -> None:
+    def _deploy(self, loaded_stack: LoadedStack) -> None:
         own = self.session.pulumi
-        self.session.pulumi = replace(own, folder=replace(own.folder, stack=one.name))
+        self.session.pulumi = replace(own, folder=replace(own.folder, stack=loaded_stack.name))
         try:
             self.session.pulumi.ensure_stack()
-            count = sum((make_plan(one.spec, self.session.options.day).resources or {}).values())
-            operation = self.session.operate("up", "--yes", "--skip-preview", title=f"up of {one.name}", resources=count)  # fmt: skip
+            count = sum((make_plan(loaded_stack.spec, self.session.options.day).resources or {}).values())
+            operation = self.session.operate("up", "--yes", "--skip-preview", title=f"up of {loaded_stack.name}", resources=count)  # fmt: skip
         finally:
             self.session.pulumi = own
         if not operation.ok:
@@ -325,11 +325,11 @@ class _Drill:
             document = json.loads(text)
         except ValueError:
             raise _Failed(log[-4000:].strip()) from None
-        for one in document["steps"]:
-            if one["started"]:
-                ok = one["state"] in ("done", "unreachable")
-                seconds = _seconds(one["started"], one["ended"])
-                self.rows.append(_row(f"failover: {one['name']}", ok=ok, found=str(one["found"]), seconds=seconds))
+        for step in document["steps"]:
+            if step["started"]:
+                ok = step["state"] in ("done", "unreachable")
+                seconds = _seconds(step["started"], step["ended"])
+                self.rows.append(_row(f"failover: {step['name']}", ok=ok, found=str(step["found"]), seconds=seconds))
         if code or not document["ok"]:
             errors = dict.fromkeys(_ERROR.findall(log))
             problem = str(document["problem"]).removesuffix("; its output is above")
@@ -423,8 +423,8 @@ def _target(reached: float | None, declared: int) -> dict[str, Any]:
     return {"declared_minutes": declared, "reached_minutes": _rounded(reached), "met": met}
 
 
-def _part(one: Any) -> dict[str, Any]:
-    return {"what": one.what, "minutes": one.minutes, "how": one.how}
+def _part(part: Any) -> dict[str, Any]:
+    return {"what": part.what, "minutes": part.minutes, "how": part.how}
 
 
 def _seconds(started: str, ended: str | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.plan.planned import is_counted
 from gpuinfra_rehearsal import processes
-from gpuinfra_rehearsal.events import Progress, Tail
+from gpuinfra_rehearsal.events import RunProgress, Tail
 from gpuinfra_rehearsal.folder import Folder
 
 COMMON_FLAGS = ("--non-interactive", "--color", "never")
@@ -23,13 +23,13 @@ INTERRUPT_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class OperationResult:
     """The result of one operation of the engine."""
 
     name: str
     exit_code: int
     seconds: float
-    progress: Progress = field(default_factory=Progress)
+    progress: RunProgress = field(default_factory=RunProgress)
     output: str = ""
 
     @property
@@ -57,10 +57,10 @@ class Pulumi:
             raise DeploymentError(f"pulumi {' '.join(arguments[:2])} failed: {(err or out).strip()}")
         return out
 
-    def operate(self, name: str, *arguments: str, watch: Callable[[Progress, str | None], None]) -> Operation:
+    def operate(self, name: str, *arguments: str, watch: Callable[[RunProgress, str | None], None]) -> OperationResult:
         """Run an operation and read its events. `watch` is called for each event and, between events, a few times per second."""
         self.folder.events.unlink(missing_ok=True)
-        begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
+        begun, tail, progress = time.monotonic(), Tail(self.folder.events), RunProgress()
         argv = (
             name,
             *arguments,
@@ -87,7 +87,7 @@ class Pulumi:
         with self.folder.log.open(encoding="utf-8", errors="replace") as log:
             log.seek(start)
             output = log.read()
-        return Operation(
+        return OperationResult(
             name=name, exit_code=code, seconds=round(time.monotonic() - begun, 1), progress=progress, output=output
         )
 

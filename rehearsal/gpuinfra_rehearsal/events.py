@@ -18,7 +18,7 @@ MARKUP = re.compile(r"<\{%[^%]*%\}>")
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The events read so far."""
 
     done: dict[str, int] = field(default_factory=dict)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.cli.rehearsals import KIND
-from gpuinfra.engine.entries import IN_USE, Entry, size_of
+from gpuinfra.engine.entries import IN_USE, CacheEntry, size_of
 from gpuinfra_rehearsal.folder import Folder
 from gpuinfra_rehearsal.processes import marked
 
 KEPT = "needs --rehearsals"
 
 
-def rehearsals(folder: Path) -> Iterator[Entry]:
+def rehearsals(folder: Path) -> Iterator[CacheEntry]:
     """Yield the rehearsals in a folder. Folders of other programs are skipped."""
     roots = [path for path in sorted(folder.iterdir()) if _is_one(path)] if folder.is_dir() else []
     running = {path for path in roots if _running(path)}
@@ -26,10 +26,10 @@ def rehearsals(folder: Path) -> Iterator[Entry]:
         locked = path in running or (not own and bool(running))
         used = max((one.stat().st_mtime for one in (path, path / "report.json") if one.exists()), default=0.0)
         why = IN_USE if locked else KEPT
-        yield Entry(kind=KIND, path=path, size=size_of(path), used=used, kept=why, locked=locked)
+        yield CacheEntry(kind=KIND, path=path, size=size_of(path), used=used, kept=why, locked=locked)
 
 
-def remove(entry: Entry) -> bool:
+def remove(entry: CacheEntry) -> bool:
     """Remove a rehearsal. Return False if it started in the meantime."""
     try:
         with Folder(root=entry.path, stack=entry.path.name).locked():

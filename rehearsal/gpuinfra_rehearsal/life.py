@@ -12,8 +12,8 @@ from typing import Any
 
 from gpuinfra.clouds.adopt import Key, Retained
 from gpuinfra.inventory import handovers_of, nodes_of
-from gpuinfra_rehearsal.actions import Result, errors_of, finish, perform
-from gpuinfra_rehearsal.engine import Operation
+from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
+from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.events import kind_of, name_of
 from gpuinfra_rehearsal.folder import edit_stack
 from gpuinfra_rehearsal.report import changes_text
@@ -28,7 +28,7 @@ class StepFailed(Exception):
     """Raised if a step does not have the expected effect."""
 
 
-def run_life(session: Session) -> Result:
+def run_life(session: Session) -> RehearsalResult:
     """Run the steps and write the report."""
     life = _Life(session)
     problems: list[str] = []
@@ -167,8 +167,8 @@ class _Life:
             raise StepFailed(f"the state still has {len(state)} resources")
         if nodes := self._running():
             raise StepFailed(f"{len(nodes)} nodes are still running")
-        for one in self.retained:
-            self.session.view.line(f"retained: {one.name} ({one.type}, {one.id})")
+        for resource in self.retained:
+            self.session.view.line(f"retained: {resource.name} ({resource.type}, {resource.id})")
         return f"{len(self.retained)} resources retained, everything else deleted"
 
     def adopt(self) -> str:
@@ -192,7 +192,7 @@ class _Life:
         updated = f"{len(changed)} imported resources updated in place" if changed else "imported resources unchanged"
         return f"{len(self.retained)} retained resources in the state, {updated}; {self._verified()}"
 
-    def _perform(self, action: str) -> Operation:
+    def _perform(self, action: str) -> OperationResult:
         """Run one engine action, which must succeed."""
         operation = perform(self.session, action)
         if not operation.ok:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from gpuinfra.clouds.preflight import Question, Row, ok, warning
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, ok, warning
 from gpuinfra_rehearsal.nodes.ssh_ports import sshd_program
 from gpuinfra_rehearsal.nodes.support import available
 
 TOPIC = "rehearsal"
 
 
-def questions() -> Iterator[Question]:
+def questions() -> Iterator[PreflightQuestion]:
     """Yield the questions. A rehearsal without nodes, or without SSH to them, is still possible, so the rows are warnings."""
-    yield Question(topic=TOPIC, where="namespaces", ask=namespaces)
-    yield Question(topic=TOPIC, where="sshd", ask=sshd)
+    yield PreflightQuestion(topic=TOPIC, where="namespaces", ask=namespaces)
+    yield PreflightQuestion(topic=TOPIC, where="sshd", ask=sshd)
 
 
-def namespaces() -> Iterator[Row]:
+def namespaces() -> Iterator[PreflightRow]:
     """This system allows the namespaces of stand-in nodes."""
     possible, why = available()
     if possible:
@@ -28,7 +28,7 @@ def namespaces() -> Iterator[Row]:
     yield warning(TOPIC, "namespaces", reason, "user namespaces for stand-in nodes", fix or "rehearse on Linux")
 
 
-def sshd() -> Iterator[Row]:
+def sshd() -> Iterator[PreflightRow]:
     """An OpenSSH server is installed, for SSH to stand-in nodes."""
     found = sshd_program()
     if found and shutil.which("ssh-keygen"):

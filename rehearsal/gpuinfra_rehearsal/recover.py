@@ -22,7 +22,7 @@ from gpuinfra_rehearsal.standin import StandInCloud
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecoveryPlan:
+class RecoveryActions:
     """The recovery actions for the resources of an interrupted operation."""
 
     pending: tuple[tuple[str, str], ...]
@@ -40,7 +40,7 @@ def is_locked(pulumi: Pulumi) -> bool:
 
 def plan_recovery(
     deployment: Mapping[str, Any], held: Sequence[Mapping[str, Any]], retained: Collection[str]
-) -> RecoveryPlan:
+) -> RecoveryActions:
     """Choose an action for each resource that is in the cloud but not in the state. `retained` contains the IDs of
     resources that a destroy retained."""
     resources = deployment.get("resources") or []
@@ -58,7 +58,7 @@ def plan_recovery(
             pending[urn] = identity
         else:
             delete.append(item)
-    return RecoveryPlan(pending=tuple(pending.items()), delete=tuple(delete), operations=len(operations))
+    return RecoveryActions(pending=tuple(pending.items()), delete=tuple(delete), operations=len(operations))
 
 
 def import_flags(pairs: Sequence[tuple[str, str]]) -> list[str]:

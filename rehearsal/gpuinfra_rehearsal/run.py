@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuinfra.base.errors import EnvironmentMissing
-from gpuinfra_rehearsal.actions import Result, errors_of, finish, perform
+from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
 from gpuinfra_rehearsal.drill import check_options, run_drill
 from gpuinfra_rehearsal.life import run_life
 from gpuinfra_rehearsal.progress import View
@@ -12,7 +12,7 @@ from gpuinfra_rehearsal.session import Options, Session, open_session
 
 def rehearse(
     action: str, options: Options, view: View, to: str | None = None, lag_minutes: int | None = None
-) -> Result:
+) -> RehearsalResult:
     """Run `action` and write its report. `to` and `lag_minutes` are the second region and the replication lag of a drill."""
     if action == "drill":
         check_options(options, to)

@@ -29,15 +29,15 @@ from gpuinfra.clouds.region.dns import CLUSTER
 from gpuinfra.engine import find_engine
 from gpuinfra.engine.hosts import find_host
 from gpuinfra.handover import wire
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, recover, retained
-from gpuinfra_rehearsal.engine import Operation, Pulumi
-from gpuinfra_rehearsal.events import Progress
+from gpuinfra_rehearsal.engine import OperationResult, Pulumi
+from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.folder import (
     Folder,
     Program,
@@ -87,10 +87,10 @@ class Session:
     pulumi: Pulumi
     cloud: StandInCloud
     view: View
-    operations: list[tuple[str, Operation]] = field(default_factory=list)
+    operations: list[tuple[str, OperationResult]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def operate(self, name: str, *arguments: str, title: str, resources: int | None = None) -> Operation:
+    def operate(self, name: str, *arguments: str, title: str, resources: int | None = None) -> OperationResult:
         """Run one engine operation, show its progress, and record it for the report. `resources` is the resource count of an
         operation that does not process the whole plan or the whole state."""
         self.cloud.ask("operation", {"operation": f"{name}-{self.folder.operations()}"})
@@ -101,7 +101,7 @@ class Session:
             resources = sum(plan.resources.values())
         nodes = _NodePoller(self.cloud, self.names())
 
-        def watch(progress: Progress, kind: str | None) -> None:
+        def watch(progress: RunProgress, kind: str | None) -> None:
             if kind != "error" or not progress.diagnostics:  # errors are printed in order at the end
                 self.view.show(progress, nodes.latest)
 
@@ -118,7 +118,7 @@ class Session:
         """The plan of the current declaration, if the stack file contains one."""
         return make_plan(self.loaded.spec, self.options.day) if self.loaded else None
 
-    def names(self) -> dict[str, Names]:
+    def names(self) -> dict[str, NodeNames]:
         """Return the machine names that the handover assigned, keyed by cluster, from the state."""
         outputs = [one.get("outputs") or {} for one in handovers_of(self.pulumi.resources())]
         return {str(one.get("cluster")): wire.names_of(one) for one in outputs}
@@ -189,7 +189,7 @@ class Session:
 class _NodePoller:
     """Polls the stand-in cloud for its nodes in a separate thread, so that a slow response does not delay the engine."""
 
-    def __init__(self, cloud: StandInCloud, names: dict[str, Names]) -> None:
+    def __init__(self, cloud: StandInCloud, names: dict[str, NodeNames]) -> None:
         self._cloud, self._names = cloud, names
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -204,7 +204,7 @@ class _NodePoller:
         """Return the nodes with the names that the handover assigns, so that a node has the same name during boot and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch_order)
-            names = self._names[cluster] = self._names.get(cluster, Names()).assign(
+            names = self._names[cluster] = self._names.get(cluster, NodeNames()).assign(
                 pool, [n["instance_id"] for n in own]
             )
             for node in own:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.timing import ChainLink as Part
 from gpuinfra.clouds.timing import Duration, longest, node_steps, seconds
-from gpuinfra.clouds.timing import Step as Part
 from gpuinfra.handover.watch import STOCKOUT_PATIENCE_S
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind

@@ -11,7 +11,7 @@ import pytest
 
 from gpuinfra.plan.planned import is_counted
 from gpuinfra.report.document import report_schema
-from gpuinfra_rehearsal.events import Progress
+from gpuinfra_rehearsal.events import RunProgress
 from tests.clouds.stacks import plan_of
 from tests.report.validate import violations
 from tests.upgrade.states import EXPORTS, STACKS
@@ -41,7 +41,7 @@ def test_the_plan_counts_the_resources_of_the_state(export: Path) -> None:
 
 def test_progress_counts_resources_only() -> None:
     """Components, providers and stored values are not counted, and a replacement is counted once."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(event("create"))
     progress.take(event("create", "gpuinfra:aws:Network", custom=False))
     progress.take(event("create", "pulumi:providers:aws"))

@@ -12,7 +12,7 @@ import pytest
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
 from gpuinfra.report.document import report_schema
-from gpuinfra_rehearsal.actions import Result, perform
+from gpuinfra_rehearsal.actions import RehearsalResult, perform
 from gpuinfra_rehearsal.drill import run_drill
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
@@ -98,7 +98,9 @@ def meets_targets(done: Finished) -> None:
     assert {one["outcome"] for one in report["nodes"]} == {"verified"}
 
 
-def drilled(path: Path, root: Path, broken: Callable[[Session], list[str]] = lambda _: []) -> tuple[Result, list[str]]:
+def drilled(
+    path: Path, root: Path, broken: Callable[[Session], list[str]] = lambda _: []
+) -> tuple[RehearsalResult, list[str]]:
     """Deploy the stack without its nodes, break protections, and run the drill. Returns its result and what `broken` returns."""
     options = Options(stack=str(path), folder=root, without_nodes=True)
     with open_session(options, view_for(io.StringIO())) as session:

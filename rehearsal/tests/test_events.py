@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra_rehearsal.actions import errors_of
-from gpuinfra_rehearsal.engine import Operation
-from gpuinfra_rehearsal.events import Progress, Tail, kind_of, name_of
+from gpuinfra_rehearsal.engine import OperationResult
+from gpuinfra_rehearsal.events import RunProgress, Tail, kind_of, name_of
 from gpuinfra_rehearsal.progress import Bars, Lines
 
 URN = "urn:pulumi:s::p::a:b:C$aws:ec2/vpc:Vpc::net"
@@ -27,7 +27,7 @@ def test_type_and_name_of_a_urn() -> None:
 
 def test_progress_counts_changes() -> None:
     """A create is a change, a same is not, and the engine's summary is used."""
-    progress = Progress()
+    progress = RunProgress()
     for op in ("create", "same"):
         progress.take({"resourcePreEvent": {"metadata": {"urn": URN, "op": op}}})
         progress.take({"resOutputsEvent": {"metadata": {"urn": URN, "op": op}}})
@@ -38,7 +38,7 @@ def test_progress_counts_changes() -> None:
 
 def test_components_are_not_shown_as_in_progress() -> None:
     """The stack and components are in progress during the whole operation, so only resources are listed."""
-    progress = Progress()
+    progress = RunProgress()
     for urn, kind, custom in (
         ("urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", "pulumi:pulumi:Stack", False),
         ("urn:pulumi:s::p::gpuinfra:index:GpuCluster::train", "gpuinfra:index:GpuCluster", False),
@@ -51,7 +51,7 @@ def test_components_are_not_shown_as_in_progress() -> None:
 
 def test_status_is_not_an_error() -> None:
     """An ephemeral message is the status of its resource, not a diagnostic."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take({"diagnosticEvent": {"urn": URN, "severity": "info", "message": "1 of 4", "ephemeral": True}})
     assert (progress.status, progress.diagnostics) == ({URN: "1 of 4"}, [])
 
@@ -70,11 +70,11 @@ def test_tail_waits_for_complete_lines(tmp_path: Path) -> None:
 
 def test_errors_name_the_resource_without_the_engine_s_frame() -> None:
     """The engine's frame around reasons is removed, repeated and empty errors appear once, and a hint follows."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("update failed", ""))
-    problems = errors_of(Operation(name="up", exit_code=1, seconds=1, progress=progress))
+    problems = errors_of(OperationResult(name="up", exit_code=1, seconds=1, progress=progress))
     (problem,) = problems
     message, hint = problem.splitlines()
     assert message == "net (aws:ec2/vpc:Vpc): no capacity"
@@ -83,7 +83,7 @@ def test_errors_name_the_resource_without_the_engine_s_frame() -> None:
 
 def test_a_failure_without_error_events_shows_the_log() -> None:
     """Without an error event, the end of the engine's output is the error."""
-    problems = errors_of(Operation(name="up", exit_code=255, seconds=1, output="a\nerror: something else\n"))
+    problems = errors_of(OperationResult(name="up", exit_code=255, seconds=1, output="a\nerror: something else\n"))
     assert problems[-1] == "error: something else"
 
 
@@ -92,7 +92,7 @@ def test_every_plain_line_has_the_rehearsal_prefix() -> None:
     stream = io.StringIO()
     view = Lines(stream)
     view.begin("up of try", 3, 1)
-    view.show(Progress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "booting"}])
+    view.show(RunProgress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "booting"}])
     view.line("two\nlines")
     view.end()
     lines = stream.getvalue().splitlines()
@@ -105,7 +105,7 @@ def test_a_quiet_operation_is_reported() -> None:
     """If nothing changes, a line states how long the rehearsal runs, which operation runs, and its counts."""
     stream = io.StringIO()
     view = Lines(stream)
-    progress = Progress(status={URN: "0 of 1 nodes verified"})
+    progress = RunProgress(status={URN: "0 of 1 nodes verified"})
     with view.alive(0.02):
         view.begin("up of try", 3, 1)
         until(lambda: "still running after 0 s: up of try\n" in stream.getvalue())
@@ -144,7 +144,7 @@ def test_plain_lines_do_not_repeat_a_stage() -> None:
     stream = io.StringIO()
     view = Lines(stream)
     for _ in range(5):
-        view.show(Progress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "booting"}])
+        view.show(RunProgress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "booting"}])
     assert stream.getvalue().count("gpu-1 (i-1)") == 1
 
 
@@ -153,6 +153,6 @@ def test_bars_are_removed_and_lines_stay() -> None:
     stream = io.StringIO()
     view = Bars(stream)
     view.begin("up of [bold]try", 3, 1)
-    view.show(Progress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "[/x] booting"}])
+    view.show(RunProgress(), [{"label": "gpu-1", "instance_id": "i-1", "stage": "[/x] booting"}])
     view.end()
     assert "rehearsal: up of [bold]try" in stream.getvalue()

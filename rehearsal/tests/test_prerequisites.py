@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.clouds.preflight import State
+from gpuinfra.clouds.preflight import RowState
 from gpuinfra_rehearsal import prerequisites
 
 
@@ -16,6 +16,6 @@ def test_missing_rehearsal_tools_are_warnings(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(prerequisites, "available", lambda: (False, why))
     monkeypatch.setattr(prerequisites, "sshd_program", lambda: None)
     (spaces,), (server,) = prerequisites.namespaces(), prerequisites.sshd()
-    assert (spaces.state, server.state) == (State.WARN, State.WARN)
+    assert (spaces.state, server.state) == (RowState.WARN, RowState.WARN)
     assert spaces.fix == "to allow them, run as root: sysctl user.max_user_namespaces=10000"
     assert server.fix == "sudo apt-get install openssh-server"

@@ -17,7 +17,7 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.actions import errors_of, perform
-from gpuinfra_rehearsal.engine import Operation
+from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
@@ -94,7 +94,7 @@ def held(root: Path) -> Held:
     return {(type_, identity) for type_, identity, _ in cloud_resources(root) if type_ not in NOT_IMPORTED}
 
 
-def _do(session: Session, action: str) -> Operation:
+def _do(session: Session, action: str) -> OperationResult:
     operation = perform(session, action)
     assert operation.ok, errors_of(operation)
     return operation

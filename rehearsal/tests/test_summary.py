@@ -10,8 +10,8 @@ import pytest
 
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra_rehearsal.actions import errors_of
-from gpuinfra_rehearsal.engine import Operation
-from gpuinfra_rehearsal.events import Progress
+from gpuinfra_rehearsal.engine import OperationResult
+from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.folder import Folder
 from gpuinfra_rehearsal.retry_hints import broken_nodes, ineffective_faults
 from gpuinfra_rehearsal.summary import summary_lines
@@ -25,8 +25,8 @@ CHECK = {
 
 def failed(text: str, urn: str = URN) -> tuple[str, ...]:
     """The messages for one error of the engine."""
-    progress = Progress(diagnostics=[("error", urn, text)])
-    return errors_of(Operation(name="up", exit_code=255, seconds=1.0, progress=progress, output=""))
+    progress = RunProgress(diagnostics=[("error", urn, text)])
+    return errors_of(OperationResult(name="up", exit_code=255, seconds=1.0, progress=progress, output=""))
 
 
 def node(label: str, instance_id: str, outcome: str, *checks: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from gpuinfra import bundle
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.plan.make import make_plan
-from gpuinfra.plan.model import PoolPlan, Step
+from gpuinfra.plan.model import BootstrapStep, PoolPlan
 from gpuinfra.rules import load_stack
 
 TODAY = date(2026, 11, 21)
@@ -153,7 +153,7 @@ def test_zipapp_contains_the_step_runner(members: dict[str, bytes], tmp_path: Pa
 
 def test_unknown_step_is_refused(pool: PoolPlan) -> None:
     """A plan with an unknown step is refused with the known ones."""
-    strange = replace(pool, steps=(Step(id="99-magic", timeout_s=1, retries=0, why=""),))
+    strange = replace(pool, steps=(BootstrapStep(id="99-magic", timeout_s=1, retries=0, why=""),))
     with pytest.raises(GpuinfraError, match=r"'99-magic'.*30-driver"):
         bundle.build(strange)
 

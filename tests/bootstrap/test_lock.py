@@ -8,12 +8,12 @@ import threading
 import time
 from pathlib import Path
 
-from gpuinfra.node.journal import Lock
+from gpuinfra.node.journal import RunLock
 
 
 def test_concurrent_reader_sees_a_complete_note(tmp_path: Path) -> None:
     """The note changes between two steps; a reader at that moment still sees that a run is active."""
-    lock = Lock(tmp_path / "lock")
+    lock = RunLock(tmp_path / "lock")
     stop = threading.Event()
 
     def change() -> None:

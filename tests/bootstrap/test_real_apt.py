@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuinfra.plan.model import Step
+from gpuinfra.plan.model import BootstrapStep
 from tests.plan.pools import with_steps
 
 from .private_root.bench import KERNEL, Bench, compare
@@ -95,7 +95,7 @@ def test_gdrcopy_is_installed_from_pinned_files(bench: Bench) -> None:
     pin = {"GDRCOPY_VERSION": "2.5.1", "GDRCOPY_RANGE_MIN": "2.4", "GDRCOPY_RANGE_MAX": "3"}
     pin |= publish_clouds(bench.vendors, {**bench.versions, **pin}, (KERNEL,))
     order = ["10-prepare", "20-kernel", "55-gdrcopy"]
-    pool = replace(bench.pool, steps=tuple(Step(id=name, timeout_s=60, retries=0, why="") for name in order))
+    pool = replace(bench.pool, steps=tuple(BootstrapStep(id=name, timeout_s=60, retries=0, why="") for name in order))
     root.bundle(pool, {**bench.versions, **pin})
     code, output = root.steps()
     assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")

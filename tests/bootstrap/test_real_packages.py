@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuinfra.plan.model import Step
+from gpuinfra.plan.model import BootstrapStep
 from tests.plan.pools import with_steps
 
 from .private_root.bench import Bench
@@ -17,7 +17,7 @@ from .private_root.root import PrivateRoot
 def declared(bench: Bench, root: PrivateRoot, packages: str) -> tuple[int, str]:
     """Run the steps with these packages: exit code, and the output with the log."""
     pool = with_steps(bench.pool, "10-prepare", "90-holds")
-    step = Step(id="95-packages", timeout_s=300, retries=0, why="")
+    step = BootstrapStep(id="95-packages", timeout_s=300, retries=0, why="")
     pool = replace(pool, steps=(*pool.steps, step))
     lock = {
         **bench.versions,

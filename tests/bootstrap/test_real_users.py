@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuinfra.plan.model import Step
+from gpuinfra.plan.model import BootstrapStep
 from tests.plan.pools import with_steps
 
 from .private_root.bench import Bench
@@ -20,7 +20,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBA
 def declared(bench: Bench, root: PrivateRoot, *users: str) -> tuple[int, str]:
     """Run the steps with these users: exit code, and the output with the log."""
     pool = with_steps(bench.pool, "10-prepare")
-    pool = replace(pool, steps=(*pool.steps, Step(id="64-users", timeout_s=300, retries=0, why="")))
+    pool = replace(pool, steps=(*pool.steps, BootstrapStep(id="64-users", timeout_s=300, retries=0, why="")))
     variables = {f"NODE_USER_{number}": user for number, user in enumerate(users)}
     root.bundle(pool, {**bench.versions, "USERS_HOME": "/home", **variables})
     code, output = root.steps()

@@ -13,7 +13,7 @@ import pytest
 
 from gpuinfra.bundle import Bundle, on_disk
 from gpuinfra.cli import main
-from gpuinfra.clouds.preflight import State
+from gpuinfra.clouds.preflight import RowState
 from gpuinfra.doctor import machine
 from gpuinfra.engine import entries
 from gpuinfra.engine.keep import MARKER
@@ -214,7 +214,7 @@ def test_more_than_the_limit_is_a_warning(
     assert re.search(r": 0\.\d MB in .*/cache and 1\.\d MB in \.rehearsal exceed the limit of 1\.0 MB;", line)
     assert "`gpuinfra cache clean --rehearsals`" in line
     (row,) = machine.size(home.cache, home.folder, kept.size(home.folder))
-    assert (row.state, row.topic) == (State.WARN, "disk")
+    assert (row.state, row.topic) == (RowState.WARN, "disk")
     monkeypatch.setenv("GPUINFRA_CACHE_LIMIT_GB", "1")
     assert list(machine.size(home.cache, home.folder, kept.size(home.folder))) == []
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli import failback as cli
 from gpuinfra.clouds.aws.cloud import AwsCloud
-from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region import readiness
-from gpuinfra.region.failover.journal import Journal
+from gpuinfra.region.failover.journal import FailoverJournal
 from tests.cli.test_failover import world as world
 from tests.cli.test_failover import written as written
 from tests.region.failover.returning import AHEAD, Returned
@@ -47,7 +47,7 @@ def run(*words: str) -> Result:
 
 def failed_over(*, ended: bool = True) -> Path:
     """Write the journal of a failover and return its path."""
-    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
+    journal = FailoverJournal(Path("Pulumi.aws-recovery.yaml"))
     journal.begin("aws-recovery", "us-west-2", {})
     if ended:
         journal.end()
@@ -77,9 +77,11 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
 def test_roles_of_the_second_region_do_not_stop_a_failback(returned: Returned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nodes of the second region run, so a stack file of an earlier version, with which a failover would create their role, is no reason to stop."""
     real = readiness.second_of
-    line = Line(topic="role", name="access.node_role_in_site", state=FAIL, reason="is not set", fix="gpuinfra clone")
+    line = ReadinessLine(
+        topic="role", name="access.node_role_in_site", state=FAIL, reason="is not set", fix="gpuinfra clone"
+    )
 
-    def second_of(*words: Any) -> readiness.Second:
+    def second_of(*words: Any) -> readiness.DeclaredSecond:
         found = real(*words)
         return replace(found, lines=(*found.lines, line))
 

@@ -18,13 +18,13 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
 from gpuinfra.clouds.aws.cloud import AwsCloud
-from gpuinfra.clouds.region.readiness import OK, Line
+from gpuinfra.clouds.region.readiness import OK, ReadinessLine
 from gpuinfra.engine.find import Engine
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
-from gpuinfra.region.failover.journal import Journal
-from gpuinfra.region.failover.run import Result as FailoverResult
-from gpuinfra.region.failover.steps import Names, Step
+from gpuinfra.region.clone.model import CloneRequest
+from gpuinfra.region.failover.journal import FailoverJournal
+from gpuinfra.region.failover.run import FailoverResult as FailoverResult
+from gpuinfra.region.failover.steps import FailoverStep, StackNames
 from gpuinfra.spec.load import read_stack
 from tests.clouds.region.test_dns import NAMES
 from tests.clouds.stacks import TODAY
@@ -42,7 +42,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "Pulumi.aws-recovery.yaml"
     shutil.copyfile(shipped("stacks") / path.name, path)
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", PAIR.replica),)
-    (file,) = clone(read_stack(path), path.read_text(), Request(region="us-west-2", values=values), TODAY).files
+    (file,) = clone(read_stack(path), path.read_text(), CloneRequest(region="us-west-2", values=values), TODAY).files
     file.path.write_text(file.text)
     return folder
 
@@ -176,14 +176,14 @@ def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatc
     """If the control plane of the records does not respond, the last lines contain the command that changes only the records,
     also if a resumed failover fails."""
     zone = Zone(world, control_plane="us-east-2", down=True)
-    monkeypatch.setattr(cli, "names_in", lambda found: Names(plan=NAMES, dns=zone))
+    monkeypatch.setattr(cli, "names_in", lambda found: StackNames(plan=NAMES, dns=zone))
     command = "to change only the DNS names, run: gpuinfra names aws-recovery --to us-west-2"
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     assert command in done.output
     loaded = read_stack("aws-recovery")
-    journal = Journal(loaded.path)
-    steps = (Step(name="names", what="", run=lambda _: ""),)
+    journal = FailoverJournal(loaded.path)
+    steps = (FailoverStep(name="names", what="", run=lambda _: ""),)
     with closing(journal), pytest.raises(GpuinfraError, match=re.escape(command)):
         cli._report(
             FailoverResult(steps=steps, journal=journal, problem="drain: x"), loaded, "us-west-2", as_json=False
@@ -241,7 +241,7 @@ def test_file_without_the_replica_is_not_ready(world: World) -> None:
     """A second region that would start with a new bucket does not become the target of a failover."""
     file = Path("Pulumi.aws-recovery-us-west-2.yaml")
     file.write_text(file.read_text().replace(PAIR.replica, "another-bucket"))
-    world.lines[:] = [Line(topic="key", name="k", state=OK)]
+    world.lines[:] = [ReadinessLine(topic="key", name="k", state=OK)]
     done = run(*REGION, "--yes")
     assert isinstance(done.exception, GpuinfraError)
     assert "does not have the data of the replica" in str(done.exception)

@@ -18,7 +18,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.shipped import shipped
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli import main
-from gpuinfra.new_stack.answers import QUESTIONS, Answers, kind_needs, needed_fields
+from gpuinfra.new_stack.answers import QUESTIONS, StackAnswers, kind_needs, needed_fields
 from gpuinfra.new_stack.choices import choices
 from gpuinfra.new_stack.files import PROGRAM, PROJECT, stack_text
 from gpuinfra.plan.profile import profile_of
@@ -267,9 +267,9 @@ def test_the_schema_of_a_file_in_the_checkout_is_relative(monkeypatch: pytest.Mo
     assert file.text.startswith("# yaml-language-server: $schema=../gpuinfra/spec/schema.json\n")
 
 
-def draft(cloud: str, region: str, machine: str, *, name: str = "train") -> Answers:
+def draft(cloud: str, region: str, machine: str, *, name: str = "train") -> StackAnswers:
     """Answers to the required questions."""
-    answers = Answers(today=TODAY)
+    answers = StackAnswers(today=TODAY)
     for option, text in (("name", name), ("cloud", cloud), ("region", region), ("machine", machine)):
         QUESTIONS[option].apply(answers, text)
     return answers
@@ -286,7 +286,7 @@ FIELDS = {
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_every_proposal_is_accepted_by_the_rules(cloud: str) -> None:
     """In each region, each proposed machine type, kind of capacity and storage results in a declaration without errors."""
-    answers = Answers(today=TODAY)
+    answers = StackAnswers(today=TODAY)
     QUESTIONS["name"].apply(answers, "train")
     QUESTIONS["cloud"].apply(answers, cloud)
     regions = choices("region", answers).values

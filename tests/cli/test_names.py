@@ -18,7 +18,7 @@ from gpuinfra.cli import names as cli
 from gpuinfra.cli import ready
 from gpuinfra.clouds.region.dns import Key, Mounted, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.region.failover.journal import FailbackJournal, Journal
+from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
 from tests.clouds.region.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 from tests.clouds.stacks import TODAY
 
@@ -159,7 +159,7 @@ def test_the_declaration_is_checked_before_the_state_is_read(
     assert text in str(problem)
 
 
-def journal(kind: type[Journal], region: str, *, ended: bool) -> None:
+def journal(kind: type[FailoverJournal], region: str, *, ended: bool) -> None:
     """Write the journal of a move."""
     found = kind(Path("Pulumi.aws-recovery.yaml"))
     found.begin("aws-recovery", region, {})
@@ -172,16 +172,18 @@ def test_names_point_to_the_second_region_after_a_failover(zone: Zone, monkeypat
     """The region in the journal of the failover is the default, and `--to` selects the other one."""
     monkeypatch.setattr(cli, "_state", lambda _, region: [{"region": region}])
     monkeypatch.setattr(cli, "verdicts", lambda found: fleet(node(7 if found[0]["region"] == "us-west-2" else 1)))
-    journal(Journal, "us-west-2", ended=True)
+    journal(FailoverJournal, "us-west-2", ended=True)
     assert "A 10.0.0.7 " in run("--yes").stdout
     assert "A 10.0.0.1 " in run("--yes", "--to", "us-east-2").stdout
 
 
-@pytest.mark.parametrize(("kind", "region"), [(Journal, "us-west-2"), (FailbackJournal, "us-east-2")])
-def test_a_move_that_is_not_finished_has_no_default_region(zone: Zone, kind: type[Journal], region: str) -> None:
+@pytest.mark.parametrize(("kind", "region"), [(FailoverJournal, "us-west-2"), (FailbackJournal, "us-east-2")])
+def test_a_move_that_is_not_finished_has_no_default_region(
+    zone: Zone, kind: type[FailoverJournal], region: str
+) -> None:
     """The nodes of one region can be terminated, so the command changes nothing without `--to`."""
     if kind is FailbackJournal:
-        journal(Journal, "us-west-2", ended=True)
+        journal(FailoverJournal, "us-west-2", ended=True)
     journal(kind, region, ended=False)
     problem = run("--yes").exception
     assert isinstance(problem, UsageError)

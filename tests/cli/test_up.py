@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.cli import up as cli
-from gpuinfra.clouds.preflight import Row, ok, problem, skipped
+from gpuinfra.clouds.preflight import PreflightRow, ok, problem, skipped
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.locked import Locked
+from gpuinfra.engine.locked import StateLocked
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.search import outcome
@@ -29,19 +29,21 @@ ROWS = [ok("identity", "AWS", "account 000000000000"), skipped("account", "quota
 
 
 @pytest.fixture
-def rows() -> list[Row]:
+def rows() -> list[PreflightRow]:
     """What the account answers."""
     return list(ROWS)
 
 
 @pytest.fixture
-def backend() -> list[Row]:
+def backend() -> list[PreflightRow]:
     """What the state backend answers."""
     return [ok("state", "backend", "file:///state")]
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row], backend: list[Row]) -> World:
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[PreflightRow], backend: list[PreflightRow]
+) -> World:
     """A project with a stack, and an account with capacity everywhere."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     found = World(tmp_path / "Pulumi.find.yaml")
@@ -182,7 +184,9 @@ def test_without_search_only_the_declared_placement_is_priced(world: World) -> N
     assert world.calls == ["up use1-az4"]
 
 
-def test_an_unreachable_backend_ends_before_the_confirmation(world: World, backend: list[Row], tmp_path: Path) -> None:
+def test_an_unreachable_backend_ends_before_the_confirmation(
+    world: World, backend: list[PreflightRow], tmp_path: Path
+) -> None:
     """If the state backend cannot be reached, the fix is printed, and nothing is confirmed, deployed or recorded."""
     backend[:] = [problem("state", "backend", "not logged in", "a login", "pulumi login")]
     done = run()
@@ -205,7 +209,7 @@ def test_without_a_terminal_confirmation_is_one_error(world: World, tmp_path: Pa
     assert journals(tmp_path) == []
 
 
-def test_error_in_the_account_stops_before_anything_is_created(world: World, rows: list[Row]) -> None:
+def test_error_in_the_account_stops_before_anything_is_created(world: World, rows: list[PreflightRow]) -> None:
     """The fix is printed, and the exit code is 1."""
     rows.append(problem("quota", "L-417A185B", "0 vCPUs", "192", "request a higher quota"))
     done = run("--yes")
@@ -235,7 +239,7 @@ def test_missing_credentials_stop_before_anything_is_created(
     assert world.calls == []
 
 
-def test_error_in_the_declaration_stops_before_the_account_is_asked(world: World, rows: list[Row]) -> None:
+def test_error_in_the_declaration_stops_before_the_account_is_asked(world: World, rows: list[PreflightRow]) -> None:
     """Errors of the rules, also those of an entry of `fallback`, are raised."""
     world.path.write_text(TEXT.replace("use1-az1", "use2-az1"))
     done = run("--yes")
@@ -452,11 +456,11 @@ def test_a_lock_of_another_run_removes_nothing(
     declares(world, "destroy")
 
     def locked(*_: object, **__: object) -> None:
-        raise Locked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
+        raise StateLocked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
 
     monkeypatch.setattr("gpuinfra.engine.up.up", locked)
     done = run("--yes")
-    assert isinstance(done.exception, Locked)
+    assert isinstance(done.exception, StateLocked)
     assert "price after the failure" not in done.stderr
     assert destroyed == []
 

@@ -12,7 +12,7 @@ from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
-from gpuinfra.spec.policy import Use
+from gpuinfra.spec.policy import LayersUsed
 from tests.clouds.recorder import Recording, record
 
 TODAY = date(2026, 11, 21)
@@ -77,5 +77,5 @@ def peer_recording_of(cloud: str, name: str) -> Recording:
     """The registrations of such a cluster; another stack creates the layers that it does not contain."""
     spec = peer_specs(cloud)[name]
     if spec.layers and "foundation" not in spec.layers and not spec.use.foundation:
-        spec = spec.model_copy(update={"use": Use(foundation="organization/gpuinfra/base")})
+        spec = spec.model_copy(update={"use": LayersUsed(foundation="organization/gpuinfra/base")})
     return recording_of_spec(spec)

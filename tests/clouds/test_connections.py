@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.connections import INTERNET, NODES, Connection
+from gpuinfra.clouds.connections import INTERNET, NODES, Traffic
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
@@ -53,7 +53,7 @@ DECLARED: dict[str, dict[str, Any]] = {
 """A cluster with all kinds of declared access and several services for home directories, on each cloud."""
 
 
-def shown(found: tuple[Connection, ...]) -> set[Token]:
+def shown(found: tuple[Traffic, ...]) -> set[Token]:
     """The tokens of the connections."""
     tokens: set[Token] = set()
     for one in found:

@@ -14,7 +14,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import USAGE
 from gpuinfra.plan.make import make_plan
-from gpuinfra.plan.planned import Lifetime, Price, ResourceKind
+from gpuinfra.plan.planned import Lifetime, PriceRule, ResourceKind
 from gpuinfra.spec import read_stack
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks
@@ -57,7 +57,7 @@ ROWS = [pytest.param(row, id=f"{cloud} {row.type.rpartition(':')[2]} {row.name}"
 def test_a_row_is_complete(row: ResourceKind) -> None:
     """A row has a price item or states why the price does not count it, permissions to create and read it, and a lifetime with its reason."""
     billed = row.price
-    assert isinstance(billed, Price)
+    assert isinstance(billed, PriceRule)
     assert billed.item in ITEMS if billed.item else billed.reason
     # A row whose reason is usage names the price of that usage, and each named price is one that a plan lists.
     assert bool(billed.rate) == ("by usage" in billed.reason) or billed.item

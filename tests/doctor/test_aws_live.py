@@ -25,7 +25,7 @@ from gpuinfra.cli import main
 from gpuinfra.clouds.aws import preflight
 from gpuinfra.clouds.aws.permissions import permissions, statements
 from gpuinfra.clouds.aws.simulation import denial
-from gpuinfra.clouds.preflight import Row, State, answers, ok
+from gpuinfra.clouds.preflight import PreflightRow, RowState, answers, ok
 from gpuinfra.plan.model import Plan
 from gpuinfra_rehearsal.cloud.aws.policy import decide
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
@@ -198,7 +198,7 @@ FEW = list(statements(P4D))[:2]
 """Statements for tests that are not about permissions, so that they are fast."""
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, plan: Plan, **changes: Answer) -> tuple[list[Row], Account]:
+def ask(monkeypatch: pytest.MonkeyPatch, plan: Plan, **changes: Answer) -> tuple[list[PreflightRow], Account]:
     """The rows for a plan. `changes` replace answers by operation, such as `GetRole`."""
     given = healthy()
     if "SimulatePrincipalPolicy" not in changes:
@@ -211,16 +211,16 @@ def ask(monkeypatch: pytest.MonkeyPatch, plan: Plan, **changes: Answer) -> tuple
     return answers(cloud.questions(plan, lambda: TOKEN), 300), used
 
 
-def of(rows: list[Row], topic: str) -> Row:
+def of(rows: list[PreflightRow], topic: str) -> PreflightRow:
     """The only row of a topic that is not fine, or the first one."""
     found = [row for row in rows if row.topic == topic]
-    return next((row for row in found if row.state in (State.WARN, State.ERROR)), found[0])
+    return next((row for row in found if row.state in (RowState.WARN, RowState.ERROR)), found[0])
 
 
 def test_account_in_which_the_stack_can_be_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a healthy account, each topic has a row without a problem, and every request is in the table of read permissions."""
     rows, used = ask(monkeypatch, P4D)
-    assert [row for row in rows if row.state in (State.WARN, State.ERROR)] == []
+    assert [row for row in rows if row.state in (RowState.WARN, RowState.ERROR)] == []
     assert {row.topic for row in rows} == set(preflight.TOPICS)
     said = {row.topic: row.found for row in rows}
     assert said["permissions"].startswith("all ")
@@ -244,7 +244,7 @@ def test_requests_are_reads_and_run_at_the_same_time(monkeypatch: pytest.MonkeyP
         return allow_all(asked)
 
     rows, used = ask(monkeypatch, P4D, SimulatePrincipalPolicy=slow)
-    assert of(rows, "permissions").state is State.OK
+    assert of(rows, "permissions").state is RowState.OK
     calls = {name.partition(":")[2] for name, _ in used.requests}
     assert all(call.startswith(("Get", "Describe", "Simulate", "List", "Head")) for call in calls)
 
@@ -252,7 +252,7 @@ def test_requests_are_reads_and_run_at_the_same_time(monkeypatch: pytest.MonkeyP
 def test_quota_below_the_need_names_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota below the vCPUs of all nodes is a problem with the command that requests the quota."""
     row = of(ask(monkeypatch, P4D, GetServiceQuota=quota(76))[0], "quota")
-    assert (row.state, row.found) == (State.ERROR, "76 vCPUs, 0 in use")
+    assert (row.state, row.found) == (RowState.ERROR, "76 vCPUs, 0 in use")
     assert row.needed == "192 vCPUs for all nodes of the stack"
     assert row.fix == (
         "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-417A185B --desired-value 192 --region us-east-1"
@@ -261,16 +261,16 @@ def test_quota_below_the_need_names_the_request(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("used", "kind", "state"),
-    [(768.0, "on_demand", State.OK), (769.0, "on_demand", State.WARN), (960.0, "reserved", State.OK)],
+    [(768.0, "on_demand", RowState.OK), (769.0, "on_demand", RowState.WARN), (960.0, "reserved", RowState.OK)],
 )
-def test_quota_in_use_is_a_warning(monkeypatch: pytest.MonkeyPatch, used: float, kind: str, state: State) -> None:
+def test_quota_in_use_is_a_warning(monkeypatch: pytest.MonkeyPatch, used: float, kind: str, state: RowState) -> None:
     """vCPUs in use and the vCPUs of new nodes must fit. Nodes of a reservation are in use already, because AWS counts reservations."""
     pool = P4D.pools[0]
     group = replace(pool.groups[0], kind=kind, reservation_id=None, max_count=2)
     plan = replace(P4D, pools=(replace(pool, groups=(group,)),))
     row = of(ask(monkeypatch, plan, GetMetricStatistics=usage(used))[0], "quota")
     assert row.state is state
-    if state is State.WARN:
+    if state is RowState.WARN:
         assert "--desired-value 961 " in row.fix
 
 
@@ -288,7 +288,7 @@ def test_quota_without_a_code_is_skipped(monkeypatch: pytest.MonkeyPatch) -> Non
     """A family whose quota code is not in the catalog is skipped with the command that lists the quotas."""
     monkeypatch.setitem(preflight.MACHINES, "p4d.24xlarge", replace(preflight.MACHINES["p4d.24xlarge"], quotas={}))
     row = of(ask(monkeypatch, P4D)[0], "quota")
-    assert row.state is State.SKIPPED
+    assert row.state is RowState.SKIPPED
     assert row.fix.startswith("aws service-quotas list-service-quotas")
 
 
@@ -296,7 +296,7 @@ def test_default_quota_applies_without_an_own_value(monkeypatch: pytest.MonkeyPa
     """If the account has no value of a quota, the default of AWS applies."""
     none = refuse("NoSuchResourceException", "The request failed because the specified quota does not exist.")
     row = of(ask(monkeypatch, P4D, GetServiceQuota=none, servicequotas__GetAWSDefaultServiceQuota=quota(0))[0], "quota")
-    assert (row.state, row.found) == (State.ERROR, "0 vCPUs, 0 in use")
+    assert (row.state, row.found) == (RowState.ERROR, "0 vCPUs, 0 in use")
 
 
 def test_quota_that_service_quotas_cannot_read_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_quota_that_service_quotas_cannot_read_is_a_warning(monkeypatch: pytest.
         )[0],
         "quota",
     )
-    assert row.state is State.WARN
+    assert row.state is RowState.WARN
     assert "DEPENDENCY_THROTTLING_ERROR" in row.found
 
 
@@ -317,7 +317,7 @@ def test_unread_use_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the permission to read metrics, the quota is compared with the need, and the row states that its use is not read."""
     denied = refuse("AccessDenied", "User is not authorized to perform: cloudwatch:GetMetricStatistics", 403)
     row = of(ask(monkeypatch, P4D, GetMetricStatistics=denied)[0], "quota")
-    assert row.state is State.OK
+    assert row.state is RowState.OK
     assert "usage unknown" in row.found
 
 
@@ -328,7 +328,7 @@ def test_the_printed_policies_are_enough(monkeypatch: pytest.MonkeyPatch, plan: 
     """A role with exactly the policies that `gpuinfra permissions` prints has all permissions."""
     printed = simulator([dict(one) for one in permissions(plan).documents])
     row = of(ask(monkeypatch, plan, SimulatePrincipalPolicy=printed)[0], "permissions")
-    assert (row.state, row.where) == (State.OK, "role deployer")
+    assert (row.state, row.where) == (RowState.OK, "role deployer")
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_each_missing_action_is_named(monkeypatch: pytest.MonkeyPatch, action: s
         for statement in document["Statement"]:
             statement["Action"] = [one for one in statement["Action"] if one != action]
     row = of(ask(monkeypatch, P4D, SimulatePrincipalPolicy=simulator(documents))[0], "permissions")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert row.found.endswith(f"denied: {action}")
     assert row.found.startswith("1 of ")
     assert row.fix.startswith("run `gpuinfra permissions STACK`")
@@ -355,7 +355,7 @@ def test_policies_of_another_region_do_not_match(monkeypatch: pytest.MonkeyPatch
         json.dumps([dict(one) for one in permissions(P4D).documents]).replace("us-east-1", "eu-west-1")
     )
     row = of(ask(monkeypatch, P4D, SimulatePrincipalPolicy=simulator(documents))[0], "permissions")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert " more" in row.found
 
 
@@ -389,30 +389,30 @@ def test_denied_simulation_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> No
     )
     rows, _ = ask(monkeypatch, P4D, SimulatePrincipalPolicy=refuse("AccessDenied", text, 403))
     (row,) = [one for one in rows if one.topic == "permissions"]
-    assert (row.state, row.needed) == (State.WARN, "the permission iam:SimulatePrincipalPolicy")
+    assert (row.state, row.needed) == (RowState.WARN, "the permission iam:SimulatePrincipalPolicy")
 
 
 def test_root_user_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """IAM does not simulate the root user, so that its permissions are skipped."""
     root = {"UserId": "123456789012", "Account": "123456789012", "Arn": "arn:aws:iam::123456789012:root"}
     row = of(ask(monkeypatch, P4D, GetCallerIdentity=lambda asked: root)[0], "permissions")
-    assert (row.state, row.where) == (State.SKIPPED, "root user")
+    assert (row.state, row.where) == (RowState.SKIPPED, "root user")
 
 
 @pytest.mark.parametrize(
     ("answer", "state", "found", "fix"),
     [
-        (offerings("use1-az6"), State.ERROR, "not offered in use1-az4", "set `zone` in the stack file to use1-az6"),
+        (offerings("use1-az6"), RowState.ERROR, "not offered in use1-az4", "set `zone` in the stack file to use1-az6"),
         (
             offerings(),
-            State.ERROR,
+            RowState.ERROR,
             "not offered to this account in us-east-1",
             "`gpuinfra catalog p4d.24xlarge` lists regions",
         ),
     ],
 )
 def test_machine_that_is_not_offered(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, state: State, found: str, fix: str
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, state: RowState, found: str, fix: str
 ) -> None:
     """A machine type that the zone or the Region does not offer is a problem with the zones that do."""
     row = of(ask(monkeypatch, P4D, DescribeInstanceTypeOfferings=answer)[0], "machine")
@@ -423,12 +423,12 @@ def test_machine_that_is_not_offered(
 @pytest.mark.parametrize(
     ("answer", "state", "said"),
     [
-        (zones(OptInStatus="not-opted-in"), State.ERROR, "--opt-in-status opted-in"),
-        (zones(State="impaired"), State.WARN, "the zone is impaired"),
-        (lambda asked: {"AvailabilityZones": []}, State.ERROR, "has no zone use1-az4"),
+        (zones(OptInStatus="not-opted-in"), RowState.ERROR, "--opt-in-status opted-in"),
+        (zones(RowState="impaired"), RowState.WARN, "the zone is impaired"),
+        (lambda asked: {"AvailabilityZones": []}, RowState.ERROR, "has no zone use1-az4"),
     ],
 )
-def test_zone_that_is_not_usable(monkeypatch: pytest.MonkeyPatch, answer: Answer, state: State, said: str) -> None:
+def test_zone_that_is_not_usable(monkeypatch: pytest.MonkeyPatch, answer: Answer, state: RowState, said: str) -> None:
     """A zone that does not exist, is not enabled or has a problem is reported."""
     row = of(ask(monkeypatch, P4D, DescribeAvailabilityZones=answer)[0], "machine")
     assert row.state is state
@@ -438,23 +438,23 @@ def test_zone_that_is_not_usable(monkeypatch: pytest.MonkeyPatch, answer: Answer
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({"InstanceType": "p5.48xlarge"}, State.ERROR, "is for p5.48xlarge"),
-        ({"AvailabilityZoneId": "use1-az6", "AvailabilityZone": "us-east-1c"}, State.ERROR, "is in use1-az6"),
-        ({"State": "expired"}, State.ERROR, "is expired"),
-        ({"State": "cancelled"}, State.ERROR, "is cancelled"),
-        ({"State": "pending"}, State.ERROR, "is pending"),
-        ({"State": "scheduled", "StartDate": datetime(2027, 1, 2, 3, 4, tzinfo=UTC)}, State.ERROR, "starts at 2027-01-02 03:04 UTC"),
-        ({"ReservationType": "capacity-block"}, State.ERROR, "set `kind` to block"),
-        ({"TotalInstanceCount": 1, "AvailableInstanceCount": 1}, State.ERROR, ("modify-capacity-reservation --capacity-reservation-id "
+        ({"InstanceType": "p5.48xlarge"}, RowState.ERROR, "is for p5.48xlarge"),
+        ({"AvailabilityZoneId": "use1-az6", "AvailabilityZone": "us-east-1c"}, RowState.ERROR, "is in use1-az6"),
+        ({"State": "expired"}, RowState.ERROR, "is expired"),
+        ({"State": "cancelled"}, RowState.ERROR, "is cancelled"),
+        ({"State": "pending"}, RowState.ERROR, "is pending"),
+        ({"State": "scheduled", "StartDate": datetime(2027, 1, 2, 3, 4, tzinfo=UTC)}, RowState.ERROR, "starts at 2027-01-02 03:04 UTC"),
+        ({"ReservationType": "capacity-block"}, RowState.ERROR, "set `kind` to block"),
+        ({"TotalInstanceCount": 1, "AvailableInstanceCount": 1}, RowState.ERROR, ("modify-capacity-reservation --capacity-reservation-id "
             "cr-0123456789abcdef0 --instance-count 2")),
-        ({"AvailableInstanceCount": 0}, State.WARN, "0 of 2 free"),
-        ({"EndDate": NOW + timedelta(days=2), "EndDateType": "limited"}, State.WARN, "--end-date-type unlimited"),
-        ({"PlacementGroupArn": "arn:aws:ec2:us-east-1:123456789012:placement-group/gpus"}, State.ERROR, "set `placement_group` to gpus"),
-        ({"InstanceMatchCriteria": "open"}, State.OK, "active, open"),
+        ({"AvailableInstanceCount": 0}, RowState.WARN, "0 of 2 free"),
+        ({"EndDate": NOW + timedelta(days=2), "EndDateType": "limited"}, RowState.WARN, "--end-date-type unlimited"),
+        ({"PlacementGroupArn": "arn:aws:ec2:us-east-1:123456789012:placement-group/gpus"}, RowState.ERROR, "set `placement_group` to gpus"),
+        ({"InstanceMatchCriteria": "open"}, RowState.OK, "active, open"),
     ],
 )  # fmt: skip
 def test_reservation_that_does_not_fit(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: RowState, said: str
 ) -> None:
     """Type, zone, state, kind, size, free instances, end and placement group of a reservation are compared with its nodes."""
     row = of(ask(monkeypatch, P4D, DescribeCapacityReservations=reservations(**changes))[0], "reservation")
@@ -465,17 +465,17 @@ def test_reservation_that_does_not_fit(
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({}, State.OK, "scheduled"),
-        ({"AvailableInstanceCount": 0}, State.OK, "0 of 4 free"),
-        ({"ReservationType": "default"}, State.ERROR, "set `kind` to reserved"),
-        ({"StartDate": STARTS + timedelta(hours=1)}, State.ERROR, "set `starts_at`"),
-        ({"EndDate": ENDS - timedelta(hours=1)}, State.ERROR, "set `ends_at`"),
-        ({"State": "payment-failed"}, State.ERROR, "is payment-failed"),
-        ({"TotalInstanceCount": 2}, State.ERROR, "reduce `count`"),
+        ({}, RowState.OK, "scheduled"),
+        ({"AvailableInstanceCount": 0}, RowState.OK, "0 of 4 free"),
+        ({"ReservationType": "default"}, RowState.ERROR, "set `kind` to reserved"),
+        ({"StartDate": STARTS + timedelta(hours=1)}, RowState.ERROR, "set `starts_at`"),
+        ({"EndDate": ENDS - timedelta(hours=1)}, RowState.ERROR, "set `ends_at`"),
+        ({"State": "payment-failed"}, RowState.ERROR, "is payment-failed"),
+        ({"TotalInstanceCount": 2}, RowState.ERROR, "reduce `count`"),
     ],
 )
 def test_capacity_block_that_does_not_fit(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: RowState, said: str
 ) -> None:
     """The window, type and state of a Capacity Block are compared with the declaration. A block that starts later has no free instances yet."""
     rows, _ = ask(monkeypatch, BLOCK, DescribeCapacityReservations=reservations(**{**IN_BLOCK, **changes}))
@@ -490,7 +490,7 @@ def test_reservation_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> Non
         "InvalidCapacityReservationId.NotFound", "The capacity reservation cr-0123456789abcdef0 does not exist."
     )
     row = of(ask(monkeypatch, P4D, DescribeCapacityReservations=answer)[0], "reservation")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert row.fix.startswith("`aws ec2 describe-capacity-reservations --region us-east-1` lists the reservations")
 
 
@@ -504,13 +504,13 @@ def _grouped() -> Plan:
 @pytest.mark.parametrize(
     ("found", "state", "said"),
     [
-        ([RESERVATION, {**RESERVATION, "State": "expired"}], State.OK, "2 of 2 free"),
-        ([{**RESERVATION, "InstanceType": "p5.48xlarge"}] * 2, State.ERROR, "none of the 2 reservations fits"),
-        ([], State.ERROR, "no such reservation"),
+        ([RESERVATION, {**RESERVATION, "State": "expired"}], RowState.OK, "2 of 2 free"),
+        ([{**RESERVATION, "InstanceType": "p5.48xlarge"}] * 2, RowState.ERROR, "none of the 2 reservations fits"),
+        ([], RowState.ERROR, "no such reservation"),
     ],
 )
 def test_group_of_reservations(
-    monkeypatch: pytest.MonkeyPatch, found: list[dict[str, Any]], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, found: list[dict[str, Any]], state: RowState, said: str
 ) -> None:
     """The reservations of a resource group that fit are counted together."""
     members = [
@@ -538,18 +538,18 @@ def test_group_of_reservations(
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({"DescribeImages": lambda asked: {"Images": []}}, State.ERROR, "not found in us-east-1"),
-        ({"DescribeImages": refuse("InvalidAMIID.NotFound", "The image id '[ami-06517bc7fad3c6a48]' does not exist")}, State.ERROR, "not found"),
-        ({"GetParameter": refuse("ParameterNotFound", "")}, State.ERROR, "not found"),
-        ({"DescribeImages": images(State="deregistered")}, State.ERROR, "is deregistered"),
-        ({"DescribeImages": images(Architecture="arm64")}, State.ERROR, "is for arm64"),
-        ({"DescribeImages": images(DeprecationTime="2026-01-01T00:00:00.000Z")}, State.WARN, "deprecated since 2026-01-01"),
-        ({"DescribeImages": images(BlockDeviceMappings=[{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 9999}}])}, State.ERROR, "root volume of 9999 GiB"),
-        ({"GetParameter": refuse("ThrottlingException", "Rate exceeded")}, State.WARN, "is throttled"),
+        ({"DescribeImages": lambda asked: {"Images": []}}, RowState.ERROR, "not found in us-east-1"),
+        ({"DescribeImages": refuse("InvalidAMIID.NotFound", "The image id '[ami-06517bc7fad3c6a48]' does not exist")}, RowState.ERROR, "not found"),
+        ({"GetParameter": refuse("ParameterNotFound", "")}, RowState.ERROR, "not found"),
+        ({"DescribeImages": images(RowState="deregistered")}, RowState.ERROR, "is deregistered"),
+        ({"DescribeImages": images(Architecture="arm64")}, RowState.ERROR, "is for arm64"),
+        ({"DescribeImages": images(DeprecationTime="2026-01-01T00:00:00.000Z")}, RowState.WARN, "deprecated since 2026-01-01"),
+        ({"DescribeImages": images(BlockDeviceMappings=[{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 9999}}])}, RowState.ERROR, "root volume of 9999 GiB"),
+        ({"GetParameter": refuse("ThrottlingException", "Rate exceeded")}, RowState.WARN, "is throttled"),
     ],
 )  # fmt: skip
 def test_image_that_does_not_fit(
-    monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Answer], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Answer], state: RowState, said: str
 ) -> None:
     """An image that is missing, not available, for another architecture, too large or deprecated is reported."""
     row = of(ask(monkeypatch, P4D, **changes)[0], "image")
@@ -576,7 +576,7 @@ def test_every_failed_request_is_a_row(
     rows, _ = ask(monkeypatch, P4D, **{operation: refuse(*error)})
     said = [row for row in rows if error[0] in row.found]
     assert said
-    assert all(row.fix for row in said if row.state is not State.OK)
+    assert all(row.fix for row in said if row.state is not RowState.OK)
     assert {row.topic for row in rows} == set(preflight.TOPICS)
 
 
@@ -638,7 +638,7 @@ def test_all_pages_of_a_simulation_are_read(monkeypatch: pytest.MonkeyPatch) -> 
         results = [{"EvalActionName": action, "EvalDecision": "implicitDeny"} for action in asked["ActionNames"]]
         return {"EvaluationResults": results, "IsTruncated": False}
 
-    assert of(ask(monkeypatch, P4D, SimulatePrincipalPolicy=paged)[0], "permissions").state is State.ERROR
+    assert of(ask(monkeypatch, P4D, SimulatePrincipalPolicy=paged)[0], "permissions").state is RowState.ERROR
 
 
 def test_simulated_resources_are_in_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,4 +656,4 @@ def test_reservation_with_overflow_can_be_full(monkeypatch: pytest.MonkeyPatch, 
     group = replace(pool.groups[0], reservation_preference="capacity-reservations-first")
     plan = replace(P4D, pools=(replace(pool, groups=(group,)),))
     row = of(ask(monkeypatch, plan, DescribeCapacityReservations=reservations(**changes))[0], "reservation")
-    assert row.state is State.OK
+    assert row.state is RowState.OK

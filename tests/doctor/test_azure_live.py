@@ -17,7 +17,7 @@ from azure.mgmt.compute import models as compute
 
 from gpuinfra.clouds.azure import preflight
 from gpuinfra.clouds.azure.permissions import permissions
-from gpuinfra.clouds.preflight import Row, State, answers
+from gpuinfra.clouds.preflight import PreflightRow, RowState, answers
 from gpuinfra.plan.model import Plan
 from tests.clouds.stacks import plan_of
 from tests.doctor.arm import Arm
@@ -166,17 +166,17 @@ def healthy() -> Arm:
     )
 
 
-def ask(arm: Arm, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN) -> list[Row]:
+def ask(arm: Arm, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN) -> list[PreflightRow]:
     """The rows for a plan."""
     cloud = arm.preflight(monkeypatch, {"azure-native:subscriptionId": SUBSCRIPTION}, plan.region)
     list(cloud.identity())
     return answers(cloud.questions(plan, lambda: TOKEN), 300)
 
 
-def of(rows: list[Row], topic: str) -> Row:
+def of(rows: list[PreflightRow], topic: str) -> PreflightRow:
     """The only row of a topic that is not fine, or the first one."""
     found = [row for row in rows if row.topic == topic]
-    return next((row for row in found if row.state in (State.WARN, State.ERROR)), found[0])
+    return next((row for row in found if row.state in (RowState.WARN, RowState.ERROR)), found[0])
 
 
 def _changed(**fields: Any) -> Plan:
@@ -190,7 +190,7 @@ RESERVED = _changed(kind="reserved", reservation_id=GROUP)
 def test_subscription_in_which_the_stack_can_be_deployed(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a healthy subscription, each topic has a row without a problem."""
     rows = ask(arm, monkeypatch, RESERVED)
-    assert [row for row in rows if row.state is not State.OK] == []
+    assert [row for row in rows if row.state is not RowState.OK] == []
     assert {row.topic for row in rows} == set(preflight.TOPICS)
     assert of(rows, "image").found == "version 22.04.2026092301"
 
@@ -198,35 +198,40 @@ def test_subscription_in_which_the_stack_can_be_deployed(arm: Arm, monkeypatch: 
 @pytest.mark.parametrize(
     ("answer", "kind", "state", "said"),
     [
-        (usages(family=(383, 0)), "on_demand", State.ERROR, "--resource-name 'standard NDAMSv4_A100Family' --resource-type dedicated --limit-object value=384"),
-        (usages(cores=(383, 0)), "on_demand", State.ERROR, "--resource-name 'cores'"),
-        (usages(family=(400, 96)), "on_demand", State.WARN, "value=480"),
-        (usages(family=(384, 384), cores=(384, 384)), "reserved", State.OK, "384 needed"),
-        (usages(spot=(383, 0)), "spot", State.ERROR, "--resource-name 'lowPriorityCores' --resource-type lowPriority"),
-        (usages(family=(0, 0), cores=(0, 0), spot=(384, 0)), "spot", State.OK, "384 needed"),
-        ((200, {"value": []}), "on_demand", State.ERROR, "0 vCPUs, 0 in use"),
+        (
+            usages(family=(383, 0)),
+            "on_demand",
+            RowState.ERROR,
+            "--resource-name 'standard NDAMSv4_A100Family' --resource-type dedicated --limit-object value=384",
+        ),
+        (usages(cores=(383, 0)), "on_demand", RowState.ERROR, "--resource-name 'cores'"),
+        (usages(family=(400, 96)), "on_demand", RowState.WARN, "value=480"),
+        (usages(family=(384, 384), cores=(384, 384)), "reserved", RowState.OK, "384 needed"),
+        (usages(spot=(383, 0)), "spot", RowState.ERROR, "--resource-name 'lowPriorityCores' --resource-type lowPriority"),
+        (usages(family=(0, 0), cores=(0, 0), spot=(384, 0)), "spot", RowState.OK, "384 needed"),
+        ((200, {"value": []}), "on_demand", RowState.ERROR, "0 vCPUs, 0 in use"),
     ],
 )  # fmt: skip
 def test_quotas_of_family_region_and_spot(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], kind: str, state: State, said: str
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], kind: str, state: RowState, said: str
 ) -> None:
     """The vCPUs of the nodes are compared with the family and the region, or with the quota of all spot vCPUs. The fix names the subscription."""
     arm.answers[PATHS["quota"]] = answer
     row = of(ask(arm, monkeypatch, _changed(kind=kind)), "quota")
     assert row.state is state
     assert said in f"{row.found} {row.fix}"
-    assert state is State.OK or f"--scope /subscriptions/{SUBSCRIPTION}/" in row.fix
+    assert state is RowState.OK or f"--scope /subscriptions/{SUBSCRIPTION}/" in row.fix
 
 
 def test_actions_of_the_printed_role_are_enough(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     """The role that `gpuinfra permissions` prints has all actions. Without one of them, the row names it, in any case of letters."""
     actions = list(permissions(PLAN).documents[0]["Actions"])
     arm.answers[PATHS["permissions"]] = roles({"actions": [one.upper() for one in actions], "notActions": []})
-    assert of(ask(arm, monkeypatch), "permissions").state is State.OK
+    assert of(ask(arm, monkeypatch), "permissions").state is RowState.OK
     gone = actions.pop(3)
     arm.answers[PATHS["permissions"]] = roles({"actions": actions, "notActions": []})
     row = of(ask(arm, monkeypatch), "permissions")
-    assert (row.state, row.found) == (State.ERROR, f"1 of {len(actions) + 1} missing: {gone}")
+    assert (row.state, row.found) == (RowState.ERROR, f"1 of {len(actions) + 1} missing: {gone}")
 
 
 def test_exclusions_apply_to_their_own_role(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,26 +243,26 @@ def test_exclusions_apply_to_their_own_role(arm: Arm, monkeypatch: pytest.Monkey
     arm.answers[PATHS["permissions"]] = roles(contributor)
     assert "Microsoft.Authorization/roleAssignments/write" in of(ask(arm, monkeypatch), "permissions").found
     arm.answers[PATHS["permissions"]] = roles(contributor, {"actions": ["Microsoft.Authorization/*"], "notActions": []})
-    assert of(ask(arm, monkeypatch), "permissions").state is State.OK
+    assert of(ask(arm, monkeypatch), "permissions").state is RowState.OK
 
 
-@pytest.mark.parametrize(("state_of", "state"), [("NotRegistered", State.ERROR), ("Registering", State.OK)])
+@pytest.mark.parametrize(("state_of", "state"), [("NotRegistered", RowState.ERROR), ("Registering", RowState.OK)])
 def test_resource_providers_that_are_not_registered(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, state_of: str, state: State
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, state_of: str, state: RowState
 ) -> None:
     """A resource provider that is not registered is a problem with the command that registers it."""
     arm.answers[PATHS["providers"]] = providers(StorageCache=state_of)
     row = of(ask(arm, monkeypatch), "registration")
     assert row.state is state
-    if state is State.ERROR:
+    if state is RowState.ERROR:
         assert row.fix == f"az provider register --namespace Microsoft.StorageCache --subscription {SUBSCRIPTION}"
 
 
 @pytest.mark.parametrize(
-    ("state_of", "state"), [("NotRegistered", State.ERROR), ("Registering", State.WARN), (None, State.ERROR)]
+    ("state_of", "state"), [("NotRegistered", RowState.ERROR), ("Registering", RowState.WARN), (None, RowState.ERROR)]
 )
 def test_feature_that_is_not_registered(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, state_of: str | None, state: State
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, state_of: str | None, state: RowState
 ) -> None:
     """Encryption at host must be registered. A registration takes minutes."""
     if state_of is None:
@@ -266,24 +271,24 @@ def test_feature_that_is_not_registered(
         arm.answers[PATHS["feature"]] = (200, {"properties": {"state": state_of}})
     row = of(ask(arm, monkeypatch), "registration")
     assert row.state is state
-    if state is State.ERROR:
+    if state is RowState.ERROR:
         assert row.fix.startswith("az feature register --namespace Microsoft.Compute --name EncryptionAtHost")
 
 
 @pytest.mark.parametrize(
     ("answer", "zone", "state", "said"),
     [
-        ((200, {"value": []}), "1", State.ERROR, f"not offered in {REGION}"),
-        (sku(type="Location", reasonCode="NotAvailableForSubscription"), "1", State.ERROR, "restricted for this subscription (NotAvailableForSubscription)"),
-        (sku(), "3", State.ERROR, "set `zone` in the stack file to 1 or 2"),
-        (sku(type="Zone", reasonCode="NotAvailableForSubscription", shut=["1"]), "1", State.ERROR, "set `zone` in the stack file to 2"),
-        (sku(zones=()), "1", State.ERROR, "omit `zone`"),
-        (sku(), "2", State.OK, "offered in zones 1, 2"),
-        (sku(zones=()), "regional", State.OK, "offered without zones"),
+        ((200, {"value": []}), "1", RowState.ERROR, f"not offered in {REGION}"),
+        (sku(type="Location", reasonCode="NotAvailableForSubscription"), "1", RowState.ERROR, "restricted for this subscription (NotAvailableForSubscription)"),
+        (sku(), "3", RowState.ERROR, "set `zone` in the stack file to 1 or 2"),
+        (sku(type="Zone", reasonCode="NotAvailableForSubscription", shut=["1"]), "1", RowState.ERROR, "set `zone` in the stack file to 2"),
+        (sku(zones=()), "1", RowState.ERROR, "omit `zone`"),
+        (sku(), "2", RowState.OK, "offered in zones 1, 2"),
+        (sku(zones=()), "regional", RowState.OK, "offered without zones"),
     ],
 )  # fmt: skip
 def test_size_that_is_not_offered(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], zone: str, state: State, said: str
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], zone: str, state: RowState, said: str
 ) -> None:
     """Region, zones and restrictions of a size are compared with the zone of the nodes."""
     arm.answers[PATHS["machine"]] = answer
@@ -295,16 +300,16 @@ def test_size_that_is_not_offered(
 @pytest.mark.parametrize(
     ("answer", "zone", "state", "said"),
     [
-        ((404, {"error": {"code": "ResourceNotFound", "message": "not found"}}), "regional", State.ERROR, "no such capacity reservation group"),
-        (reservation(size="Standard_D4s_v5"), "regional", State.ERROR, f"no reservation of {SIZE}"),
-        (reservation(zones=("2",)), "1", State.ERROR, "in zone 1"),
-        (reservation(capacity=2), "regional", State.ERROR, "--capacity 4"),
-        (reservation(used=1), "regional", State.WARN, "3 of 4 free"),
-        (reservation(zones=("1",)), "1", State.OK, "4 of 4 free"),
+        ((404, {"error": {"code": "ResourceNotFound", "message": "not found"}}), "regional", RowState.ERROR, "no such capacity reservation group"),
+        (reservation(size="Standard_D4s_v5"), "regional", RowState.ERROR, f"no reservation of {SIZE}"),
+        (reservation(zones=("2",)), "1", RowState.ERROR, "in zone 1"),
+        (reservation(capacity=2), "regional", RowState.ERROR, "--capacity 4"),
+        (reservation(used=1), "regional", RowState.WARN, "3 of 4 free"),
+        (reservation(zones=("1",)), "1", RowState.OK, "4 of 4 free"),
     ],
 )  # fmt: skip
 def test_reservation_that_does_not_fit(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], zone: str, state: State, said: str
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], zone: str, state: RowState, said: str
 ) -> None:
     """Size, zone, capacity and associated VMs of a capacity reservation group are compared with its nodes."""
     arm.answers[PATHS["reservation"]] = answer
@@ -316,15 +321,15 @@ def test_reservation_that_does_not_fit(
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({PATHS["versions"]: (200, [])}, State.ERROR, "not found"),
-        ({PATHS["image"]: image(architecture="Arm64")}, State.ERROR, "is for arm64"),
-        ({PATHS["image"]: image(plan={"publisher": "p", "name": "n", "product": "o"})}, State.WARN, ("az "
+        ({PATHS["versions"]: (200, [])}, RowState.ERROR, "not found"),
+        ({PATHS["image"]: image(architecture="Arm64")}, RowState.ERROR, "is for arm64"),
+        ({PATHS["image"]: image(plan={"publisher": "p", "name": "n", "product": "o"})}, RowState.WARN, ("az "
             "vm image terms accept --urn microsoft-dsvm:ubuntu-hpc:2204:22.04.2026092301")),
-        ({PATHS["image"]: image(imageDeprecationStatus={"imageState": "ScheduledForDeprecation"})}, State.WARN, "is ScheduledForDeprecation"),
+        ({PATHS["image"]: image(imageDeprecationStatus={"imageState": "ScheduledForDeprecation"})}, RowState.WARN, "is ScheduledForDeprecation"),
     ],
 )  # fmt: skip
 def test_image_that_does_not_fit(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: State, said: str
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: RowState, said: str
 ) -> None:
     """Version, architecture, marketplace terms and deprecation of an image are checked."""
     arm.answers |= changes
@@ -336,13 +341,13 @@ def test_image_that_does_not_fit(
 @pytest.mark.parametrize(
     ("answer", "state", "said"),
     [
-        (None, State.ERROR, "not found"),
-        ({"location": "westeurope"}, State.ERROR, "is in westeurope"),
-        ({"location": "westeurope", "properties": {"publishingProfile": {"targetRegions": [{"name": "South Central US"}]}}}, State.OK, "found in"),
+        (None, RowState.ERROR, "not found"),
+        ({"location": "westeurope"}, RowState.ERROR, "is in westeurope"),
+        ({"location": "westeurope", "properties": {"publishingProfile": {"targetRegions": [{"name": "South Central US"}]}}}, RowState.OK, "found in"),
     ],
 )  # fmt: skip
 def test_own_image(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | None, state: State, said: str
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | None, state: RowState, said: str
 ) -> None:
     """An image of a gallery must exist, and be replicated to the region."""
     ref = f"{SCOPE}/resourceGroups/images/providers/Microsoft.Compute/galleries/g/images/i/versions/1.0.0"
@@ -356,11 +361,11 @@ def test_own_image(
 
 
 ERRORS = {
-    "denied": ((403, "AuthorizationFailed", "The client does not have authorization to perform action"), State.WARN, "denied"),
-    "throttled": ((429, "OperationNotAllowed", "The server rejected the request because too many requests have been received"), State.WARN, "throttled"),
-    "token": ((401, "ExpiredAuthenticationToken", "The access token has expired."), State.ERROR, "not accepted"),
-    "service": ((503, "ServiceUnavailable", "busy"), State.WARN, "failed"),
-    "other": ((400, "InvalidParameter", "text"), State.WARN, "failed"),
+    "denied": ((403, "AuthorizationFailed", "The client does not have authorization to perform action"), RowState.WARN, "denied"),
+    "throttled": ((429, "OperationNotAllowed", "The server rejected the request because too many requests have been received"), RowState.WARN, "throttled"),
+    "token": ((401, "ExpiredAuthenticationToken", "The access token has expired."), RowState.ERROR, "not accepted"),
+    "service": ((503, "ServiceUnavailable", "busy"), RowState.WARN, "failed"),
+    "other": ((400, "InvalidParameter", "text"), RowState.WARN, "failed"),
 }  # fmt: skip
 
 

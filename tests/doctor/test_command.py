@@ -13,7 +13,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import main
 from gpuinfra.clouds import preflight as rows
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, ok
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, RowState, Unanswered, ok
 from gpuinfra.doctor import cloud, machine, state
 from tests.doctor import aws as account
 
@@ -36,7 +36,7 @@ def test_without_credentials_clouds_are_skipped(
         def __init__(self, *given: object) -> None:
             return
 
-        def identity(self) -> Iterator[Row]:
+        def identity(self) -> Iterator[PreflightRow]:
             raise rows.no_credentials("none found", "run the login")
 
     for name in CLOUDS:
@@ -71,7 +71,7 @@ def test_missing_packages_skip_the_identity(monkeypatch: pytest.MonkeyPatch) -> 
     """Without the packages of a cloud, its identity is skipped instead of an import error."""
     monkeypatch.setattr(cloud, "installed_version", lambda name: None)
     (row,) = cloud._identity("aws")
-    assert row.state is State.SKIPPED
+    assert row.state is RowState.SKIPPED
     assert "boto3" in row.found
 
 
@@ -89,44 +89,44 @@ def test_answers_keep_the_order_of_the_questions() -> None:
     """All questions are asked at the same time, and their rows are in the order of the questions."""
     gate = threading.Barrier(3, timeout=300)
 
-    def ask(name: str) -> Iterator[Row]:
+    def ask(name: str) -> Iterator[PreflightRow]:
         gate.wait()
         yield ok("t", name, "found")
 
     names = ["b", "c", "a"]
-    found = rows.answers([Question(topic="t", where=name, ask=lambda name=name: ask(name)) for name in names])
+    found = rows.answers([PreflightQuestion(topic="t", where=name, ask=lambda name=name: ask(name)) for name in names])
     assert [one.where for one in found] == names
 
 
 def test_a_late_answer_is_a_warning() -> None:
     """A question without an answer at the deadline is a warning, and does not hide the other answers."""
     never = threading.Event()
-    late = Question(topic="quota", where="q", ask=lambda: iter([ok("quota", "q", str(never.wait(300)))]))
-    quick = Question(topic="image", where="i", ask=lambda: iter([ok("image", "i", "found")]))
+    late = PreflightQuestion(topic="quota", where="q", ask=lambda: iter([ok("quota", "q", str(never.wait(300)))]))
+    quick = PreflightQuestion(topic="image", where="i", ask=lambda: iter([ok("image", "i", "found")]))
     first, second = rows.answers([late, quick], deadline_s=0.2)
     never.set()
-    assert (first.state, first.topic, first.found) == (State.WARN, "quota", "no response within 0.2 s")
-    assert second.state is State.OK
+    assert (first.state, first.topic, first.found) == (RowState.WARN, "quota", "no response within 0.2 s")
+    assert second.state is RowState.OK
 
 
 def test_an_unanswered_question_is_one_row() -> None:
     """A question without an answer is one row with the text of the cloud on one printable line."""
 
-    def ask() -> Iterator[Row]:
+    def ask() -> Iterator[PreflightRow]:
         raise Unanswered("denied:\n\x1b[31mno", "a permission", "allow it")
 
-    (row,) = rows.answers([Question(topic="quota", where="q", ask=ask)])
-    assert (row.state, row.found, row.needed, row.fix) == (State.WARN, "denied: ?[31mno", "a permission", "allow it")
+    (row,) = rows.answers([PreflightQuestion(topic="quota", where="q", ask=ask)])
+    assert (row.state, row.found, row.needed, row.fix) == (RowState.WARN, "denied: ?[31mno", "a permission", "allow it")
 
 
 def test_a_defect_in_a_question_is_raised() -> None:
     """An exception that is not an answer is raised, so that a defect is not shown as a row."""
 
-    def ask() -> Iterator[Row]:
+    def ask() -> Iterator[PreflightRow]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        rows.answers([Question(topic="t", where="w", ask=ask)])
+        rows.answers([PreflightQuestion(topic="t", where="w", ask=ask)])
 
 
 def test_a_cloud_without_questions_about_a_plan_says_so(
@@ -138,7 +138,7 @@ def test_a_cloud_without_questions_about_a_plan_says_so(
         def __init__(self, *given: object) -> None:
             return
 
-        def identity(self) -> Iterator[Row]:
+        def identity(self) -> Iterator[PreflightRow]:
             yield ok("identity", "Azure", "subscription")
 
     monkeypatch.setattr("gpuinfra.clouds.azure.preflight.Preflight", Preflight)
@@ -154,7 +154,7 @@ def test_a_throttled_identity_is_not_skipped(monkeypatch: pytest.MonkeyPatch) ->
     """Without a stack, only missing or invalid credentials are skipped. A throttled request stays a warning."""
     account.use(monkeypatch, {"sts:GetCallerIdentity": account.refuse("Throttling", "Rate exceeded")})
     rows_ = {one.where: one for one in rows.answers(cloud.identities(["aws"]))}
-    assert rows_["AWS"].state is State.WARN
+    assert rows_["AWS"].state is RowState.WARN
 
 
 def test_questions_about_a_plan_need_an_identity(
@@ -166,7 +166,7 @@ def test_questions_about_a_plan_need_an_identity(
         def __init__(self, *given: object) -> None:
             return
 
-        def identity(self) -> Iterator[Row]:
+        def identity(self) -> Iterator[PreflightRow]:
             yield rows.problem("identity", "Google Cloud", "no project", "a project", "set it")
 
     monkeypatch.setattr("gpuinfra.clouds.gcp.preflight.Preflight", Preflight)
@@ -183,11 +183,11 @@ def test_the_backend_and_the_cloud_are_asked_at_the_same_time(
     """The state backend is checked together with the cloud, and a backend that cannot be reached ends with exit code 1 and the fix."""
     gate = threading.Barrier(2, timeout=300)
 
-    def backend(*_: object, **__: object) -> Iterator[Row]:
+    def backend(*_: object, **__: object) -> Iterator[PreflightRow]:
         gate.wait()
         yield rows.problem("state", "backend", "not logged in", "a login", "pulumi login")
 
-    def live_rows(stack: object) -> list[Row]:
+    def live_rows(stack: object) -> list[PreflightRow]:
         gate.wait()
         return [ok("identity", "AWS", "account")]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.preflight import State
+from gpuinfra.clouds.preflight import RowState
 from gpuinfra.plan.model import Plan
 from tests.doctor import test_aws_live as aws
 from tests.doctor import test_gcp_live as gcp
@@ -30,15 +30,15 @@ def future(plan: Plan) -> Plan:
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({}, State.OK, "scheduled"),
-        ({"StartDate": STARTS + timedelta(minutes=1)}, State.ERROR, "set `starts_at` in the stack file to 2027-01-02T03:05:00Z"),
-        ({"EndDate": ENDS - timedelta(minutes=1)}, State.ERROR, "set `ends_at` in the stack file to 2027-01-09T03:03:00Z"),
-        ({"State": "failed"}, State.ERROR, "is failed"),
-        ({"State": "active", "EndDate": datetime.now(UTC) + timedelta(days=2)}, State.ERROR, "set `ends_at`"),
+        ({}, RowState.OK, "scheduled"),
+        ({"StartDate": STARTS + timedelta(minutes=1)}, RowState.ERROR, "set `starts_at` in the stack file to 2027-01-02T03:05:00Z"),
+        ({"EndDate": ENDS - timedelta(minutes=1)}, RowState.ERROR, "set `ends_at` in the stack file to 2027-01-09T03:03:00Z"),
+        ({"State": "failed"}, RowState.ERROR, "is failed"),
+        ({"State": "active", "EndDate": datetime.now(UTC) + timedelta(days=2)}, RowState.ERROR, "set `ends_at`"),
     ],
 )  # fmt: skip
 def test_future_reservation_on_aws(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: RowState, said: str
 ) -> None:
     """A reservation that is not active yet fits nodes that start and end with it. Its times are compared with the declaration."""
     given = {"State": "scheduled", "StartDate": STARTS, "EndDate": ENDS, "EndDateType": "limited", **changes}
@@ -50,9 +50,9 @@ def test_future_reservation_on_aws(
 
 def test_an_undeclared_start_is_in_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the declaration has no start, the fix contains the start of the reservation."""
-    given = aws.reservations(State="scheduled", StartDate=STARTS)
+    given = aws.reservations(RowState="scheduled", StartDate=STARTS)
     row = aws.of(aws.ask(monkeypatch, aws.P4D, DescribeCapacityReservations=given)[0], "reservation")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert "set `starts_at` in the stack file to 2027-01-02T03:04:00Z" in row.fix
 
 
@@ -60,6 +60,6 @@ def test_future_reservation_on_google_cloud(google: gcp.Google) -> None:
     """Compute Engine creates the reservation at its start, so until then its absence is a warning."""
     del google.answers[gcp.PATHS["reservation"]]
     row = gcp.of(gcp.ask(future(gcp.PLAN)), "reservation")
-    assert row.state is State.WARN
+    assert row.state is RowState.WARN
     assert row.needed == "a reservation at 2027-01-02T03:04:00Z"
     assert row.fix == "gcloud compute future-reservations list --project=ai-team"

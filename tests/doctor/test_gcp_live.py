@@ -24,7 +24,7 @@ import pytest
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import preflight
 from gpuinfra.clouds.gcp.permissions import permissions
-from gpuinfra.clouds.preflight import Row, State, answers
+from gpuinfra.clouds.preflight import PreflightRow, RowState, answers
 from gpuinfra.plan.model import Plan
 from tests.clouds.stacks import plan_of
 from tests.servers import Answering
@@ -226,25 +226,25 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> Google:
     return found
 
 
-def ask(plan: Plan = PLAN) -> list[Row]:
+def ask(plan: Plan = PLAN) -> list[PreflightRow]:
     """The rows for a plan."""
     cloud = preflight.Preflight("us-central1", {"gcp:project": PROJECT})
     list(cloud.identity())
     return answers(cloud.questions(plan, lambda: TOKEN), 300)
 
 
-def of(rows: list[Row], topic: str) -> Row:
+def of(rows: list[PreflightRow], topic: str) -> PreflightRow:
     """The only row of a topic that is not fine, or the first one."""
     found = [row for row in rows if row.topic == topic]
-    return next((row for row in found if row.state in (State.WARN, State.ERROR)), found[0])
+    return next((row for row in found if row.state in (RowState.WARN, RowState.ERROR)), found[0])
 
 
 def test_project_in_which_the_stack_can_be_deployed(google: Google) -> None:
     """In a healthy project, each topic has a row without a problem. The permissions of the billing account are skipped and named."""
     rows = ask()
-    assert [row for row in rows if row.state in (State.WARN, State.ERROR)] == []
+    assert [row for row in rows if row.state in (RowState.WARN, RowState.ERROR)] == []
     assert {row.topic for row in rows} == set(preflight.TOPICS)
-    (skipped,) = [row for row in rows if row.state is State.SKIPPED]
+    (skipped,) = [row for row in rows if row.state is RowState.SKIPPED]
     assert skipped.found.startswith("billing.budgets.create, ")
     assert of(rows, "reservation").found == "READY, 4 of 4 free, 4 needed"
     assert {method for method, path in google.requests if not path.endswith(":testIamPermissions")} == {"GET"}
@@ -257,7 +257,7 @@ def test_quota_by_family_below_the_need(google: Google, key: str, value: str | N
     """The GPUs of the family are compared separately for spot. The fix names the quota, the region and the family."""
     google.answers[PATHS[key]] = (200, by_family(value))
     row = of(ask(), "quota")
-    assert (row.state, row.found) == (State.ERROR, f"{value or 0}, usage unknown")
+    assert (row.state, row.found) == (RowState.ERROR, f"{value or 0}, usage unknown")
     assert row.needed.startswith(needed)
     prefix = "PREEMPTIBLE-" if key == "spot" else ""
     assert (
@@ -281,16 +281,16 @@ def _a100(kind: str = "on_demand") -> Plan:
 @pytest.mark.parametrize(
     ("kind", "limits", "state"),
     [
-        ("on_demand", {"NVIDIA_A100_GPUS": (16, 0)}, State.OK),
-        ("on_demand", {"NVIDIA_A100_GPUS": (15, 0)}, State.ERROR),
-        ("on_demand", {"NVIDIA_A100_GPUS": (16, 8)}, State.WARN),
-        ("reserved", {"NVIDIA_A100_GPUS": (16, 16)}, State.OK),
-        ("spot", {"NVIDIA_A100_GPUS": (16, 0), "PREEMPTIBLE_NVIDIA_A100_GPUS": (0, 0)}, State.ERROR),
-        ("spot", {"NVIDIA_A100_GPUS": (16, 0)}, State.WARN),
+        ("on_demand", {"NVIDIA_A100_GPUS": (16, 0)}, RowState.OK),
+        ("on_demand", {"NVIDIA_A100_GPUS": (15, 0)}, RowState.ERROR),
+        ("on_demand", {"NVIDIA_A100_GPUS": (16, 8)}, RowState.WARN),
+        ("reserved", {"NVIDIA_A100_GPUS": (16, 16)}, RowState.OK),
+        ("spot", {"NVIDIA_A100_GPUS": (16, 0), "PREEMPTIBLE_NVIDIA_A100_GPUS": (0, 0)}, RowState.ERROR),
+        ("spot", {"NVIDIA_A100_GPUS": (16, 0)}, RowState.WARN),
     ],
 )
 def test_quota_of_older_families_is_a_metric_of_the_region(
-    google: Google, kind: str, limits: dict[str, tuple[float, float]], state: State
+    google: Google, kind: str, limits: dict[str, tuple[float, float]], state: RowState
 ) -> None:
     """The limit and the use of a metric of the region are compared with the need. A metric that is absent is not a limit of 0."""
     google.answers |= {PATHS["region"]: (200, region(**limits)), f"{ZONE}/machineTypes/a2-highgpu-8g": (200, {})}
@@ -301,7 +301,7 @@ def test_missing_permissions_are_named(google: Google) -> None:
     """A permission that the project does not grant is named, with the command that prints the role."""
     google.answers[PATHS["permissions"]] = granted("compute.networks.create", "lustre.instances.create")
     row = of(ask(), "permissions")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert "missing: compute.networks.create, lustre.instances.create" in row.found
     assert row.fix.startswith("run `gpuinfra permissions STACK`")
 
@@ -311,23 +311,23 @@ def test_permissions_that_cannot_be_tested_are_skipped(google: Google) -> None:
     name = next(need.action for need in permissions(PLAN).needs if need.action.startswith("storage."))
     google.answers[PATHS["permissions"]] = granted("compute.networks.create", invalid=(name,))
     rows = [row for row in ask() if row.topic == "permissions"]
-    assert [row.state for row in rows] == [State.ERROR, State.SKIPPED]
+    assert [row.state for row in rows] == [RowState.ERROR, RowState.SKIPPED]
     assert name in rows[1].found
 
 
 @pytest.mark.parametrize(
     ("disabled", "state", "said"),
     [
-        ("file.googleapis.com", State.OK, "all "),
-        ("compute.googleapis.com", State.OK, "`pulumi up` enables these APIs"),
+        ("file.googleapis.com", RowState.OK, "all "),
+        ("compute.googleapis.com", RowState.OK, "`pulumi up` enables these APIs"),
         (
             "cloudbilling.googleapis.com",
-            State.ERROR,
+            RowState.ERROR,
             "gcloud services enable cloudbilling.googleapis.com --project=ai-team",
         ),
     ],
 )
-def test_apis_that_are_not_enabled(google: Google, disabled: str, state: State, said: str) -> None:
+def test_apis_that_are_not_enabled(google: Google, disabled: str, state: RowState, said: str) -> None:
     """APIs that enable the others must be enabled. `pulumi up` enables the others. APIs that the stack does not call are not asked."""
     google.answers[PATHS["api"]] = services(disabled)
     row = of(ask(), "api")
@@ -349,23 +349,23 @@ def test_machine_that_is_not_offered(google: Google, listed: dict[str, Any], sai
     del google.answers[PATHS["machine"]]
     google.answers[PATHS["machines"]] = (200, {"items": listed})
     row = of(ask(), "machine")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert row.fix.endswith(said) or said in row.fix
 
 
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({"specific": {"instanceProperties": {"machineType": "a3-highgpu-8g"}}}, State.ERROR, "is for a3-highgpu-8g"),
-        ({"status": "CREATING"}, State.ERROR, "run the command again when it is ready"),
-        ({"status": "DELETING"}, State.ERROR, "create another reservation, and set `id` in the stack file"),
-        ({"specificReservationRequired": False}, State.ERROR, "--require-specific-reservation"),
-        ({"specific": {"count": "2"}}, State.ERROR, "reservations update train-reservation --zone=us-central1-a --project=ai-team --vm-count=4"),
-        ({"specific": {"inUseCount": "3"}}, State.WARN, "1 of 4 free"),
-        ({"deleteAtTime": "2026-12-24T00:00:00Z"}, State.OK, "until 2026-12-24T00:00:00Z"),
+        ({"specific": {"instanceProperties": {"machineType": "a3-highgpu-8g"}}}, RowState.ERROR, "is for a3-highgpu-8g"),
+        ({"status": "CREATING"}, RowState.ERROR, "run the command again when it is ready"),
+        ({"status": "DELETING"}, RowState.ERROR, "create another reservation, and set `id` in the stack file"),
+        ({"specificReservationRequired": False}, RowState.ERROR, "--require-specific-reservation"),
+        ({"specific": {"count": "2"}}, RowState.ERROR, "reservations update train-reservation --zone=us-central1-a --project=ai-team --vm-count=4"),
+        ({"specific": {"inUseCount": "3"}}, RowState.WARN, "1 of 4 free"),
+        ({"deleteAtTime": "2026-12-24T00:00:00Z"}, RowState.OK, "until 2026-12-24T00:00:00Z"),
     ],
 )  # fmt: skip
-def test_reservation_that_does_not_fit(google: Google, changes: dict[str, Any], state: State, said: str) -> None:
+def test_reservation_that_does_not_fit(google: Google, changes: dict[str, Any], state: RowState, said: str) -> None:
     """Machine type, status, targeting, size and free instances of a reservation are compared with its nodes."""
     google.answers[PATHS["reservation"]] = (200, reservation(**changes))
     row = of(ask(), "reservation")
@@ -377,7 +377,7 @@ def test_reservation_that_does_not_exist(google: Google) -> None:
     """A reservation that does not exist in the zone is a problem with the command that lists reservations."""
     del google.answers[PATHS["reservation"]]
     row = of(ask(), "reservation")
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert row.fix.startswith("gcloud compute reservations list --project=ai-team")
 
 
@@ -389,21 +389,21 @@ def test_shared_reservation_is_read_from_its_project(google: Google) -> None:
         for one in pool.groups
     )
     google.answers["/compute/projects/owner/zones/us-central1-a/reservations/r1"] = (200, reservation())
-    assert of(ask(replace(PLAN, pools=(replace(pool, groups=shared),))), "reservation").state is State.OK
+    assert of(ask(replace(PLAN, pools=(replace(pool, groups=shared),))), "reservation").state is RowState.OK
 
 
 @pytest.mark.parametrize(
     ("changes", "state", "said"),
     [
-        ({"status": "FAILED"}, State.ERROR, "is FAILED"),
-        ({"deprecated": {"state": "OBSOLETE"}}, State.ERROR, "is OBSOLETE"),
-        ({"deprecated": {"state": "DEPRECATED"}}, State.WARN, "is deprecated"),
-        ({"architecture": "ARM64"}, State.ERROR, "is for arm64"),
-        ({"diskSizeGb": "9999"}, State.ERROR, "set `disk.size_gib` of pool gpu to 9999"),
-        ({}, State.OK, "days old"),
+        ({"status": "FAILED"}, RowState.ERROR, "is FAILED"),
+        ({"deprecated": {"state": "OBSOLETE"}}, RowState.ERROR, "is OBSOLETE"),
+        ({"deprecated": {"state": "DEPRECATED"}}, RowState.WARN, "is deprecated"),
+        ({"architecture": "ARM64"}, RowState.ERROR, "is for arm64"),
+        ({"diskSizeGb": "9999"}, RowState.ERROR, "set `disk.size_gib` of pool gpu to 9999"),
+        ({}, RowState.OK, "days old"),
     ],
 )
-def test_image_that_does_not_fit(google: Google, changes: dict[str, Any], state: State, said: str) -> None:
+def test_image_that_does_not_fit(google: Google, changes: dict[str, Any], state: RowState, said: str) -> None:
     """Status, deprecation, architecture and size of an image are compared with its nodes."""
     google.answers[PATHS["image"]] = (200, image(**changes))
     row = of(ask(), "image")
@@ -414,18 +414,18 @@ def test_image_that_does_not_fit(google: Google, changes: dict[str, Any], state:
 def test_image_that_does_not_exist(google: Google) -> None:
     """An image family without an image is a problem."""
     del google.answers[PATHS["image"]]
-    assert of(ask(), "image").state is State.ERROR
+    assert of(ask(), "image").state is RowState.ERROR
 
 
 ERRORS = {
-    "denied": (error(403, "Required 'compute.things.get' permission for 'projects/ai-team'", "PERMISSION_DENIED"), State.WARN, "denied"),
+    "denied": (error(403, "Required 'compute.things.get' permission for 'projects/ai-team'", "PERMISSION_DENIED"), RowState.WARN, "denied"),
     "disabled": (error(403, "API has not been used in "
-        "project 1 before or it is disabled.", "PERMISSION_DENIED", reason="SERVICE_DISABLED"), State.WARN, "disabled"),
-    "throttled": (error(403, "Rate Limit Exceeded", "PERMISSION_DENIED", reason="rateLimitExceeded"), State.WARN, "throttled"),
-    "quota of requests": (error(429, "Quota exceeded for quota metric", "RESOURCE_EXHAUSTED"), State.WARN, "throttled"),
-    "token": (error(401, "Request had invalid authentication credentials.", "UNAUTHENTICATED"), State.ERROR, "not accepted"),
-    "service": (error(503, "The service is currently unavailable.", "UNAVAILABLE"), State.WARN, "failed"),
-    "text": ((200, "text"), State.WARN, "failed"),
+        "project 1 before or it is disabled.", "PERMISSION_DENIED", reason="SERVICE_DISABLED"), RowState.WARN, "disabled"),
+    "throttled": (error(403, "Rate Limit Exceeded", "PERMISSION_DENIED", reason="rateLimitExceeded"), RowState.WARN, "throttled"),
+    "quota of requests": (error(429, "Quota exceeded for quota metric", "RESOURCE_EXHAUSTED"), RowState.WARN, "throttled"),
+    "token": (error(401, "Request had invalid authentication credentials.", "UNAUTHENTICATED"), RowState.ERROR, "not accepted"),
+    "service": (error(503, "The service is currently unavailable.", "UNAVAILABLE"), RowState.WARN, "failed"),
+    "text": ((200, "text"), RowState.WARN, "failed"),
 }  # fmt: skip
 
 
@@ -453,7 +453,7 @@ def test_no_connection_is_a_row(google: Google, monkeypatch: pytest.MonkeyPatch)
     ):
         monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS", address)
         row = of(ask(), "quota")
-        assert row.state is State.WARN
+        assert row.state is RowState.WARN
         assert said in row.found
 
 

@@ -13,12 +13,12 @@ from gpuinfra.clouds.aws import preflight as aws
 from gpuinfra.clouds.azure import preflight as azure
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp import preflight as gcp
-from gpuinfra.clouds.preflight import Row, State, Unanswered
+from gpuinfra.clouds.preflight import PreflightRow, RowState, Unanswered
 from tests.doctor import aws as account
 from tests.doctor.arm import Arm, Credential
 
 
-def _row(ask: Callable[[], Iterator[Row]]) -> Row:
+def _row(ask: Callable[[], Iterator[PreflightRow]]) -> PreflightRow:
     try:
         return next(iter(ask()))
     except Unanswered as error:
@@ -29,7 +29,7 @@ def test_aws_names_account_and_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """On AWS, the row names the account, the role and the source of the credentials, but no key."""
     account.use(monkeypatch, {"sts:GetCallerIdentity": account.caller})
     row = _row(aws.Preflight("us-east-1", {}).identity)
-    assert row.state is State.OK
+    assert row.state is RowState.OK
     assert row.found == "account 123456789012, role deployer, credentials from explicit"
     assert account.SECRET not in str(row)
 
@@ -37,15 +37,15 @@ def test_aws_names_account_and_role(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("code", "message", "status", "state", "said"),
     [
-        ("ExpiredToken", "The security token included in the request is expired", 403, State.ERROR, "not accepted"),
-        ("InvalidClientTokenId", "The security token included in the request is invalid.", 403, State.ERROR, "not accepted"),
-        ("Throttling", "Rate exceeded", 400, State.WARN, "is throttled"),
-        ("AccessDenied", "User is not authorized to perform: sts:GetCallerIdentity with an explicit deny", 403, State.WARN, "denied"),
-        ("InternalFailure", "internal error", 500, State.WARN, "failed"),
+        ("ExpiredToken", "The security token included in the request is expired", 403, RowState.ERROR, "not accepted"),
+        ("InvalidClientTokenId", "The security token included in the request is invalid.", 403, RowState.ERROR, "not accepted"),
+        ("Throttling", "Rate exceeded", 400, RowState.WARN, "is throttled"),
+        ("AccessDenied", "User is not authorized to perform: sts:GetCallerIdentity with an explicit deny", 403, RowState.WARN, "denied"),
+        ("InternalFailure", "internal error", 500, RowState.WARN, "failed"),
     ],
 )  # fmt: skip
 def test_aws_errors_are_one_row(
-    monkeypatch: pytest.MonkeyPatch, code: str, message: str, status: int, state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, code: str, message: str, status: int, state: RowState, said: str
 ) -> None:
     """Each error of AWS is one row with its code and a fix. Texts: IAM and STS common errors, AWS documentation, retrieved 2026-11-22."""
     account.use(monkeypatch, {"sts:GetCallerIdentity": account.refuse(code, message, status)})
@@ -62,7 +62,7 @@ def test_aws_without_a_network_is_one_row(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", account.SECRET)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     row = _row(aws.Preflight("us-east-1", {}).identity)
-    assert row.state is State.WARN
+    assert row.state is RowState.WARN
     assert "sts:GetCallerIdentity did not respond" in row.found
 
 
@@ -75,7 +75,7 @@ def test_aws_without_credentials_names_the_login(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for config in ({}, {"aws:profile": "team"}):
         row = _row(aws.Preflight("us-east-1", config).identity)
-        assert (row.state, row.fix) == (State.ERROR, aws.LOGIN)
+        assert (row.state, row.fix) == (RowState.ERROR, aws.LOGIN)
     assert "team" in row.found
 
 
@@ -100,18 +100,18 @@ ENABLED = {"id": f"/subscriptions/{SUBSCRIPTION}", "subscriptionId": SUBSCRIPTIO
 @pytest.mark.parametrize(
     ("answers", "config", "state", "said"),
     [
-        ({"/subscriptions": (200, {"value": [ENABLED]})}, {}, State.OK, f"subscription {SUBSCRIPTION}, application"),
-        ({}, {"azure-native:subscriptionId": SUBSCRIPTION}, State.OK, f"subscription {SUBSCRIPTION}"),
-        ({"/subscriptions": (200, {"value": []})}, {}, State.ERROR, "0 subscriptions"),
-        ({f"/subscriptions/{SUBSCRIPTION}": (200, {**ENABLED, "state": "Disabled"})}, {"azure-native:subscriptionId": SUBSCRIPTION}, State.ERROR, "is Disabled"),
-        ({"/subscriptions": (403, {"error": {"code": "AuthorizationFailed", "message": "The client does not have authorization to perform action"}})}, {}, State.WARN, "AuthorizationFailed"),
-        ({"/subscriptions": (429, {"error": {"code": "SubscriptionRequestsThrottled", "message": "Number of requests exceeded the limit"}})}, {}, State.WARN, "is throttled"),
-        ({"/subscriptions": (401, {"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expiry UTC time is earlier than current UTC time"}})}, {}, State.ERROR, "not accepted"),
-        ({"/subscriptions": (503, {"error": {"code": "ServiceUnavailable", "message": "busy"}})}, {}, State.WARN, "failed"),
+        ({"/subscriptions": (200, {"value": [ENABLED]})}, {}, RowState.OK, f"subscription {SUBSCRIPTION}, application"),
+        ({}, {"azure-native:subscriptionId": SUBSCRIPTION}, RowState.OK, f"subscription {SUBSCRIPTION}"),
+        ({"/subscriptions": (200, {"value": []})}, {}, RowState.ERROR, "0 subscriptions"),
+        ({f"/subscriptions/{SUBSCRIPTION}": (200, {**ENABLED, "state": "Disabled"})}, {"azure-native:subscriptionId": SUBSCRIPTION}, RowState.ERROR, "is Disabled"),
+        ({"/subscriptions": (403, {"error": {"code": "AuthorizationFailed", "message": "The client does not have authorization to perform action"}})}, {}, RowState.WARN, "AuthorizationFailed"),
+        ({"/subscriptions": (429, {"error": {"code": "SubscriptionRequestsThrottled", "message": "Number of requests exceeded the limit"}})}, {}, RowState.WARN, "is throttled"),
+        ({"/subscriptions": (401, {"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expiry UTC time is earlier than current UTC time"}})}, {}, RowState.ERROR, "not accepted"),
+        ({"/subscriptions": (503, {"error": {"code": "ServiceUnavailable", "message": "busy"}})}, {}, RowState.WARN, "failed"),
     ],
 )  # fmt: skip
 def test_azure_names_the_subscription(
-    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], config: dict[str, object], state: State, said: str
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], config: dict[str, object], state: RowState, said: str
 ) -> None:
     """On Azure, the row names the subscription and the type of the identity. Each error is one row. Error codes: ARM documentation."""
     monkeypatch.delenv("ARM_SUBSCRIPTION_ID", raising=False)
@@ -154,9 +154,9 @@ def google(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_google_names_the_project(google: pytest.MonkeyPatch) -> None:
     """On Google Cloud, the row names the project and the type of the credentials, but no token."""
     row = _row(gcp.Preflight("us-central1", {"gcp:project": "ai-team"}).identity)
-    assert (row.state, row.found) == (State.OK, "project ai-team, user or access token")
+    assert (row.state, row.found) == (RowState.OK, "project ai-team, user or access token")
     row = _row(gcp.Preflight("us-central1", {}).identity)
-    assert (row.state, row.needed) == (State.ERROR, "a project")
+    assert (row.state, row.needed) == (RowState.ERROR, "a project")
     assert "ya29" not in str(row)
 
 
@@ -167,10 +167,10 @@ def test_google_credentials_that_are_not_accepted_are_a_problem(google: pytest.M
     for error, state, said in (
         (
             exceptions.RefreshError("invalid_grant: Token has been expired or revoked."),
-            State.ERROR,
+            RowState.ERROR,
             "expired or revoked",
         ),
-        (exceptions.TransportError("connection refused"), State.WARN, "did not respond"),
+        (exceptions.TransportError("connection refused"), RowState.WARN, "did not respond"),
     ):
 
         class Credentials:
@@ -193,4 +193,4 @@ def test_google_without_credentials_names_the_login(google: pytest.MonkeyPatch) 
 
     google.setattr(gcp_credentials, "find", none)
     row = _row(gcp.Preflight("us-central1", {}).identity)
-    assert (row.state, row.fix) == (State.ERROR, gcp.LOGIN)
+    assert (row.state, row.fix) == (RowState.ERROR, gcp.LOGIN)

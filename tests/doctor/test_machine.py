@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.clouds.preflight import Row, State
+from gpuinfra.clouds.preflight import PreflightRow, RowState
 from gpuinfra.doctor import machine
 from gpuinfra.engine import Engine, build, keep
 from gpuinfra.engine.module import CLI, HOST, read_module
 
 
-def _states(rows: list[Row]) -> list[State]:
+def _states(rows: list[PreflightRow]) -> list[RowState]:
     return [one.state for one in rows]
 
 
@@ -43,10 +43,10 @@ def test_unknown_operators_are_refused() -> None:
 
 def test_old_python_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python below the minimum of the package is a problem."""
-    assert _states(list(machine.python())) == [State.OK]
+    assert _states(list(machine.python())) == [RowState.OK]
     monkeypatch.setattr(machine.platform, "python_version", lambda: "3.10.1")
     (row,) = machine.python()
-    assert (row.state, row.needed) == (State.ERROR, "Python >=3.11")
+    assert (row.state, row.needed) == (RowState.ERROR, "Python >=3.11")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def _keep_engine(cache: Path) -> Path:
 def test_missing_engine_is_a_warning_with_the_build_command(cache: Path) -> None:
     """Without an engine, the row states the command that builds one, and nothing is built."""
     (row,) = machine.engine()
-    assert (row.state, row.fix) == (State.WARN, "python -m gpuinfra.engine")
+    assert (row.state, row.fix) == (RowState.WARN, "python -m gpuinfra.engine")
     assert "pulumi and pulumi-language-python" in row.found
     assert " are neither on PATH nor in " in row.found
     assert "downloads or builds one" in row.needed
@@ -79,13 +79,13 @@ def test_missing_engine_is_a_warning_with_the_build_command(cache: Path) -> None
 def test_changed_engine_is_a_problem(cache: Path) -> None:
     """An engine with a changed byte but the recorded size and time is a problem with the command that builds it again."""
     folder = _keep_engine(cache)
-    assert _states(list(machine.engine())) == [State.OK]
+    assert _states(list(machine.engine())) == [RowState.OK]
     program = folder / "pulumi"
     times = program.stat()
     program.write_text(program.read_text().replace("echo", "ECHO"))
     os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))
     (row,) = machine.engine()
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert "pulumi in" in row.found
     assert row.fix == f"rm -r {folder} && python -m gpuinfra.engine"
 
@@ -98,14 +98,14 @@ def test_old_engine_on_path_is_named(cache: Path, tmp_path: Path, monkeypatch: p
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}:/usr/bin:/bin")
     (row,) = machine.engine()
-    assert row.state is State.WARN
+    assert row.state is RowState.WARN
     assert f"{old} is version 3.1.0" in row.found
 
 
 def test_missing_sdk_is_a_problem_only_for_the_cloud_of_a_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package is skipped without a stack and a problem with one. Both rows name the install command."""
     monkeypatch.setattr(machine, "installed_version", lambda name: None if name == "boto3" else "7.51.0")
-    for required, state in ((True, State.ERROR), (False, State.SKIPPED)):
+    for required, state in ((True, RowState.ERROR), (False, RowState.SKIPPED)):
         (row,) = machine.sdk("aws", required=required)
         assert (row.state, row.found) == (state, "boto3 not installed")
         assert row.fix.startswith("`pip install 'gpuinfra[aws]'`")
@@ -115,7 +115,7 @@ def test_sdk_of_another_version_is_a_problem(monkeypatch: pytest.MonkeyPatch) ->
     """A package outside of the range of the package is a problem."""
     monkeypatch.setattr(machine, "installed_version", lambda name: "6.0.0" if name == "pulumi-aws" else "1.40.1")
     row = next(iter(machine.sdk("aws", required=True)))
-    assert (row.state, row.found) == (State.ERROR, "pulumi-aws 6.0.0 installed")
+    assert (row.state, row.found) == (RowState.ERROR, "pulumi-aws 6.0.0 installed")
 
 
 def test_plugin_is_complete_missing_or_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,16 +125,16 @@ def test_plugin_is_complete_missing_or_incomplete(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", raising=False)
     (row,) = machine.plugin("pulumi_aws")
     version = row.needed.split()[1]
-    assert (row.state, row.fix) == (State.WARN, f"pulumi plugin install resource aws {version}")
+    assert (row.state, row.fix) == (RowState.WARN, f"pulumi plugin install resource aws {version}")
     monkeypatch.setenv("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", "true")
     (row,) = machine.plugin("pulumi_aws")
-    assert (row.state, row.fix) == (State.ERROR, f"pulumi plugin install resource aws {version}")
+    assert (row.state, row.fix) == (RowState.ERROR, f"pulumi plugin install resource aws {version}")
     folder = tmp_path / "plugins" / f"resource-aws-v{version}"
     folder.mkdir(parents=True)
-    assert _states(list(machine.plugin("pulumi_aws"))) == [State.OK]
+    assert _states(list(machine.plugin("pulumi_aws"))) == [RowState.OK]
     folder.with_name(f"{folder.name}.partial").touch()
     (row,) = machine.plugin("pulumi_aws")
-    assert (row.state, row.found) == (State.ERROR, f"{folder} is incomplete")
+    assert (row.state, row.found) == (RowState.ERROR, f"{folder} is incomplete")
 
 
 def test_fixes_start_the_pulumi_of_this_machine(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,23 +157,26 @@ def test_the_cache_has_space_for_the_build_of_an_engine(cache: Path, monkeypatch
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage(10, 10, 2e9))
 
-    def row() -> Row:
+    def row() -> PreflightRow:
         asked = [one for one in machine.questions([], required=False) if one.topic == "disk"]
         return next(iter(asked[0].ask()))
 
-    assert (row().state, row().needed) == (State.WARN, f"{build.FREE_GB:g} GB, if the engine must be built from source")
+    assert (row().state, row().needed) == (
+        RowState.WARN,
+        f"{build.FREE_GB:g} GB, if the engine must be built from source",
+    )
     _keep_engine(cache)
-    assert row().state is State.OK
+    assert row().state is RowState.OK
 
 
 def test_full_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than 1 GB of free space is a problem with the fix. A folder that does not exist yet counts as its parent."""
     (row,) = machine.space("cache", tmp_path / "a" / "b", "use another disk")
-    assert row.state is State.OK
+    assert row.state is RowState.OK
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage(10, 10, 5e8))
     (row,) = machine.space("cache", tmp_path / "a" / "b", "use another disk")
-    assert (row.state, row.found) == (State.ERROR, f"0.5 GB free in {tmp_path}")
+    assert (row.state, row.found) == (RowState.ERROR, f"0.5 GB free in {tmp_path}")
     assert row.fix == "use another disk"
 
 
@@ -181,4 +184,4 @@ def test_folder_that_is_not_writable_is_a_problem(tmp_path: Path, monkeypatch: p
     """A folder without write permission is a problem. Root can write everywhere, so the answer of the kernel is replaced."""
     monkeypatch.setattr(machine.os, "access", lambda *_: False)
     (row,) = machine.space("cache", tmp_path, "use another disk")
-    assert (row.state, row.found) == (State.ERROR, f"{tmp_path} is not writable")
+    assert (row.state, row.found) == (RowState.ERROR, f"{tmp_path} is not writable")

@@ -9,7 +9,7 @@ import pytest
 from gpuinfra.base import naming
 from gpuinfra.clouds.aws import adopt as aws_adopt
 from gpuinfra.clouds.gcp import adopt as gcp_adopt
-from gpuinfra.clouds.preflight import Row, State, ok, problem
+from gpuinfra.clouds.preflight import PreflightRow, RowState, ok, problem
 from gpuinfra.doctor import cloud
 from gpuinfra.doctor.cloud import live_rows
 from gpuinfra.spec.load import read_stack
@@ -23,10 +23,10 @@ OWN, TAKEN = (
     "if the stack is not deployed, run `gpuinfra adopt STACK`",
     "in use by a resource that is not part of this stack",
 )
-ERROR = {"ok": State.OK, "error": State.ERROR}
+ERROR = {"ok": RowState.OK, "error": RowState.ERROR}
 
 
-def names(rows: list[Row]) -> Row:
+def names(rows: list[PreflightRow]) -> PreflightRow:
     """The row about names."""
     (row,) = [row for row in rows if row.topic == "names"]
     return row
@@ -60,20 +60,20 @@ def test_names_on_azure(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """A name that is available is free, a resource of the stack in this subscription is no problem, and a name in use is an error."""
     arm: Arm = azure.healthy()
     row = names(azure.ask(arm, monkeypatch))
-    assert (row.state, row.found) == (State.OK, f"all {len(arm.names)} names are free")
+    assert (row.state, row.found) == (RowState.OK, f"all {len(arm.names)} names are free")
     kinds = {"accounts": "Microsoft.Storage/storageAccounts", "vaults": "Microsoft.KeyVault/vaults"}
     assert {one["type"] for one in arm.names} == set(kinds.values())
     mine = [one["name"] for one in arm.names if one["type"] == kinds[key]]
     # The response for a name in use: examples of Test-AzKeyVaultNameAvailability and Get-AzStorageAccountNameAvailability, retrieved 2026-11-27.
     arm.answers[azure.PATHS[key]] = (200, {"nameAvailable": False, "reason": "AlreadyExists", "message": "in use"})
     row = names(azure.ask(arm, monkeypatch))
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
     assert all(name in row.found for name in mine)
     assert TAKEN in row.found
     for path in [one for one in arm.requests if one.rpartition("/")[2] in mine]:
         arm.answers[path] = (200, {"id": path})
     row = names(azure.ask(arm, monkeypatch))
-    assert (row.state, OWN in row.found) == (State.OK, True)
+    assert (row.state, OWN in row.found) == (RowState.OK, True)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_buckets_on_google_cloud(monkeypatch: pytest.MonkeyPatch, status: int, s
         ),
     ],
 )
-def test_names_depend_on_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Row, found: str) -> None:
+def test_names_depend_on_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: PreflightRow, found: str
+) -> None:
     """The names contain the organization and the project. In Pulumi Cloud and without a backend, they are skipped with a fix."""
     monkeypatch.setattr("gpuinfra.doctor.state.backend", lambda *_, **__: iter([backend]))
     used = account.use(monkeypatch, aws.healthy())
@@ -117,9 +119,9 @@ def test_names_depend_on_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.write_text((Path(cloud.__file__).parents[2] / "stacks" / path.name).read_text())
     row = names(live_rows(read_stack(path)))
     assert row.found.startswith(found)
-    if row.state is State.OK:
+    if row.state is RowState.OK:
         token = naming.stack_token("organization", "mine", "aws-p4d", "train")
         assert all(one["Bucket"].endswith(token) for name, one in used.requests if name == "s3:HeadBucket")
     else:
-        assert row.state is State.SKIPPED
+        assert row.state is RowState.SKIPPED
         assert row.fix

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.cli import main
-from gpuinfra.clouds.preflight import State
+from gpuinfra.clouds.preflight import RowState
 from gpuinfra.doctor import state
 from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
@@ -29,18 +29,18 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_login_names_the_command(tmp_path: Path) -> None:
     """Without a login, the row states how to log in."""
     (row,) = state.backend(tmp_path, None)
-    assert (row.state, row.needed, row.fix) == (State.ERROR, "a login", as_run_here(state.LOGIN))
+    assert (row.state, row.needed, row.fix) == (RowState.ERROR, "a login", as_run_here(state.LOGIN))
 
 
 def test_without_a_stack_a_missing_login_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a stack, a missing login is no problem, because a rehearsal requires none. A backend that cannot be reached is one."""
     (question,) = state.questions(tmp_path, None, required=False)
     (row,) = question.ask()
-    assert (row.state, row.fix) == (State.SKIPPED, as_run_here(state.LOGIN))
+    assert (row.state, row.fix) == (RowState.SKIPPED, as_run_here(state.LOGIN))
     assert "a rehearsal requires no login" in row.found
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere/at/all")
     (row,) = question.ask()
-    assert row.state is State.ERROR
+    assert row.state is RowState.ERROR
 
 
 def test_local_state_is_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,8 +48,8 @@ def test_local_state_is_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "state").mkdir()
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
     backend, secrets = state.backend(tmp_path, None)
-    assert (backend.state, backend.found) == (State.OK, f"file://{tmp_path}/state")
-    assert secrets.state is State.WARN
+    assert (backend.state, backend.found) == (RowState.OK, f"file://{tmp_path}/state")
+    assert secrets.state is RowState.WARN
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_unreachable_state_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PULUMI_BACKEND_URL", url)
     monkeypatch.setenv("PULUMI_ACCESS_TOKEN", "pul-0123456789")
     (row,) = state.backend(tmp_path, None)
-    assert (row.state, row.needed) == (State.ERROR, needed)
+    assert (row.state, row.needed) == (RowState.ERROR, needed)
     assert "pul-0123456789" not in str(row)
 
 
@@ -85,20 +85,20 @@ def test_without_an_engine_the_backend_is_skipped(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("GPUINFRA_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (row,) = state.backend(tmp_path, None)
-    assert (row.state, row.fix) == (State.SKIPPED, "python -m gpuinfra.engine")
+    assert (row.state, row.fix) == (RowState.SKIPPED, "python -m gpuinfra.engine")
 
 
 def test_passphrase_is_found_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable that is set is named, without its value. A file that cannot be read is a problem."""
     url = "s3://state"
     monkeypatch.setenv(state.PHRASE_FILE, str(tmp_path / "none"))
-    assert next(state.secrets(url, None)).state is State.ERROR
+    assert next(state.secrets(url, None)).state is RowState.ERROR
     (tmp_path / "phrase").write_text(PASSPHRASE)
     monkeypatch.setenv(state.PHRASE_FILE, str(tmp_path / "phrase"))
     assert next(state.secrets(url, None)).found == "PULUMI_CONFIG_PASSPHRASE_FILE is set"
     monkeypatch.setenv(state.PHRASE, PASSPHRASE)
     row = next(state.secrets(url, None))
-    assert (row.state, row.found) == (State.OK, "PULUMI_CONFIG_PASSPHRASE is set")
+    assert (row.state, row.found) == (RowState.OK, "PULUMI_CONFIG_PASSPHRASE is set")
     assert PASSPHRASE not in str(row)
 
 
@@ -107,7 +107,7 @@ def test_passphrase_is_found_and_never_shown(tmp_path: Path, monkeypatch: pytest
 )
 def test_passphrase_is_not_needed_with_another_provider(url: str, provider: str | None) -> None:
     """Pulumi Cloud and a key service need no passphrase."""
-    assert next(state.secrets(url, provider)).state is State.OK
+    assert next(state.secrets(url, provider)).state is RowState.OK
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 from gpuinfra.clouds.aws import quotas as aws
 from gpuinfra.clouds.azure import quotas as azure
 from gpuinfra.clouds.gcp import quotas as gcp
-from gpuinfra.clouds.gcp.api_errors import Missing
-from gpuinfra.clouds.preflight import Row, State, answers
+from gpuinfra.clouds.gcp.api_errors import NotFound
+from gpuinfra.clouds.preflight import PreflightRow, RowState, answers
 from gpuinfra.plan.model import FileSystemPlan, NetworkPlan, Plan
 from tests.clouds.stacks import plan_of
 
@@ -62,7 +62,7 @@ class Client:
         return SimpleNamespace(paginate=lambda: [{"FileSystems": self.listed}])
 
 
-def on_aws(*entries: FileSystemPlan, listed: Iterable[Mapping[str, Any]] = ()) -> list[Row]:
+def on_aws(*entries: FileSystemPlan, listed: Iterable[Mapping[str, Any]] = ()) -> list[PreflightRow]:
     """The rows for these file systems in an account with these file systems."""
     client = Client(listed)
     quotas = aws.Quotas(lambda service: client, "us-east-1")
@@ -85,12 +85,12 @@ def test_aws_counts_each_deployment_type_separately() -> None:
     found = {row.where.partition(" (")[0]: row for row in rows}
     assert set(found) == {NAMES[code][0] for code in ("L-FD6F2F22", "L-8F1B9C74", "L-C48231E5", "L-AD2FC696")}
     scratch, persistent = found["Lustre Scratch storage capacity"], found["Lustre Persistent_2 storage capacity"]
-    assert (scratch.state, scratch.found) == (State.ERROR, "100800 GiB, 1200 in use")
+    assert (scratch.state, scratch.found) == (RowState.ERROR, "100800 GiB, 1200 in use")
     assert scratch.needed == "120000 GiB for all file systems of the stack"
     assert scratch.fix == (
         "aws service-quotas request-service-quota-increase --service-code fsx --quota-code L-AD2FC696 --desired-value 120000 --region us-east-1"
     )
-    assert (persistent.state, persistent.found) == (State.WARN, "100800 GiB, 98400 in use")
+    assert (persistent.state, persistent.found) == (RowState.WARN, "100800 GiB, 98400 in use")
     assert persistent.needed == "4800 more GiB, unless file systems of this stack are part of the usage"
     assert "--desired-value 103200 " in persistent.fix
     assert found["Lustre Persistent_2 file systems"].found == "100 file systems, 1 in use, 1 needed"
@@ -101,10 +101,10 @@ def test_aws_homes_have_quotas() -> None:
     openzfs = file_system("home", service="openzfs", capacity_gib=262145, throughput_mb_s=160, name="home-0")
     other = {"FileSystemType": "OPENZFS", "StorageCapacity": 64, "OpenZFSConfiguration": {"ThroughputCapacity": 10240}}
     rows = on_aws(openzfs, listed=[other])
-    assert [row.state for row in rows] == [State.OK, State.ERROR, State.WARN]
+    assert [row.state for row in rows] == [RowState.OK, RowState.ERROR, RowState.WARN]
     assert rows[2].found == "10240 MB/s, 10240 in use"
     (row,) = on_aws(file_system("home", service="efs"), listed=[{}] * 1000)
-    assert (row.state, row.found) == (State.WARN, "1000 file systems, 1000 in use")
+    assert (row.state, row.found) == (RowState.WARN, "1000 file systems, 1000 in use")
     assert "--service-code elasticfilesystem --quota-code L-848C634D --desired-value 1001 " in row.fix
 
 
@@ -126,7 +126,7 @@ POOLS = [
 ]
 
 
-def on_azure(*entries: FileSystemPlan, lustre_in_use: int = 0) -> list[Row]:
+def on_azure(*entries: FileSystemPlan, lustre_in_use: int = 0) -> list[PreflightRow]:
     """The rows for these file systems in the subscription of the examples."""
     caches = [CACHES[0], {**CACHES[1], "currentValue": lustre_in_use}]
 
@@ -143,14 +143,14 @@ def on_azure(*entries: FileSystemPlan, lustre_in_use: int = 0) -> list[Row]:
 def test_azure_counts_lustre_file_systems_and_tib_of_netapp() -> None:
     """Azure Managed Lustre has a quota of file systems, and Azure NetApp Files of TiB. An increase requires a support request."""
     (row,) = on_azure(file_system("lustre", capacity_gib=48 * 1024))
-    assert (row.state, row.found) == (State.OK, "4 file systems, 0 in use, 1 needed")
+    assert (row.state, row.found) == (RowState.OK, "4 file systems, 0 in use, 1 needed")
     (row,) = on_azure(file_system("lustre", name="a"), file_system("lustre", name="b"), lustre_in_use=3)
-    assert (row.state, row.needed) == (State.WARN, "2 more file systems, unless file systems of this stack are part of the usage")  # fmt: skip
+    assert (row.state, row.needed) == (RowState.WARN, "2 more file systems, unless file systems of this stack are part of the usage")  # fmt: skip
     assert "Azure Managed Lustre, eastus, new limit 5 file systems, subscription sub" in row.fix
     (row,) = on_azure(file_system("home", service="netapp", capacity_gib=30 * 1024))
-    assert (row.state, row.found) == (State.WARN, "100 TiB, 75 in use")
+    assert (row.state, row.found) == (RowState.WARN, "100 TiB, 75 in use")
     (row,) = on_azure(file_system("home", service="netapp", capacity_gib=101 * 1024))
-    assert (row.state, row.needed) == (State.ERROR, "101 TiB for all file systems of the stack")
+    assert (row.state, row.needed) == (RowState.ERROR, "101 TiB for all file systems of the stack")
     assert on_azure(file_system("home", service="files")) == []
 
 
@@ -158,7 +158,7 @@ def test_azure_without_the_quota_is_a_warning(monkeypatch: pytest.MonkeyPatch) -
     """An answer without the quota is not a quota of 0."""
     monkeypatch.setitem(globals(), "POOLS", [])
     (row,) = on_azure(file_system("home", service="netapp"))
-    assert (row.state, row.answered) == (State.WARN, False)
+    assert (row.state, row.answered) == (RowState.WARN, False)
 
 
 def entry(value: str, *places: str, **dimensions: str) -> dict[str, Any]:
@@ -168,14 +168,14 @@ def entry(value: str, *places: str, **dimensions: str) -> dict[str, Any]:
 
 def on_google(
     *entries: FileSystemPlan, limits: Mapping[str, list[dict[str, Any]]], network: str | None = None
-) -> list[Row]:
+) -> list[PreflightRow]:
     """The rows for these file systems in a project with these quotas, by service and ID."""
 
     def get(api: str, path: str) -> dict[str, Any]:
         assert api == "cloudquotas"
         service, _, quota_id = path.removeprefix("v1/projects/ai/locations/global/services/").partition("/quotaInfos/")
         if f"{service}/{quota_id}" not in limits:
-            raise Missing(f"no {path}")
+            raise NotFound(f"no {path}")
         return {"dimensionsInfos": limits[f"{service}/{quota_id}"]}
 
     plan = with_file_systems("gcp-a3mega", *entries)
@@ -193,25 +193,25 @@ def test_google_compares_lustre_with_the_quota_of_the_zone() -> None:
     made = file_system("lustre", zone=ZONE, capacity_gib=36000)
     listed = [entry("18000", ZONE, zone=ZONE), entry("72000", ZONE, zone=ZONE, network_name="train"), entry("-1", "us-central1-b")]  # fmt: skip
     (row,) = on_google(made, limits={LUSTRE: listed})
-    assert (row.state, row.found) == (State.ERROR, "18000 GiB, usage unknown")
+    assert (row.state, row.found) == (RowState.ERROR, "18000 GiB, usage unknown")
     assert row.fix == (
         "gcloud quotas preferences create --service=lustre.googleapis.com --project=ai --quota-id=Capacity --preferred-value=36000 "
         "--dimensions=zone=us-central1-a --email=EMAIL"
     )
     (row,) = on_google(made, limits={LUSTRE: listed}, network="projects/ai/global/networks/train")
-    assert (row.state, row.found) == (State.OK, "72000 GiB, usage unknown, 36000 needed")
+    assert (row.state, row.found) == (RowState.OK, "72000 GiB, usage unknown, 36000 needed")
     (row,) = on_google(replace(made, zone="us-central1-b"), limits={LUSTRE: listed})
-    assert (row.state, row.found) == (State.OK, "no limit, usage unknown, 36000 needed")
+    assert (row.state, row.found) == (RowState.OK, "no limit, usage unknown, 36000 needed")
 
 
 def test_google_compares_filestore_with_the_quota_of_the_region() -> None:
     """The quota of zonal instances below 10 TiB is known. Larger instances are skipped with a reason."""
     home = file_system("home", service="filestore", capacity_gib=2048, zone=ZONE)
     (row,) = on_google(home, limits={FILESTORE: [entry("1024", "us-central1", region="us-central1")]})
-    assert (row.state, row.needed) == (State.ERROR, "2048 GiB for all file systems of the stack")
+    assert (row.state, row.needed) == (RowState.ERROR, "2048 GiB for all file systems of the stack")
     assert "--service=file.googleapis.com " in row.fix
     assert "--dimensions=region=us-central1 " in row.fix
     (row,) = on_google(replace(home, capacity_gib=10240), limits={})
-    assert (row.state, row.found) == (State.SKIPPED, "no quota is known for zonal instances of 10 TiB or more")
+    assert (row.state, row.found) == (RowState.SKIPPED, "no quota is known for zonal instances of 10 TiB or more")
     (row,) = on_google(home, limits={})
-    assert (row.state, row.answered) == (State.WARN, False)
+    assert (row.state, row.answered) == (RowState.WARN, False)

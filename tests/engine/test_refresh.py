@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.refresh import MAX_VALUE, CloudChange, Property, changes_in, preview_refresh
+from gpuinfra.engine.refresh import MAX_VALUE, CloudChange, DriftedProperty, changes_in, preview_refresh
 
 RECORDED = json.loads((Path(__file__).parent / "recordings" / "refresh-3.259.0.json").read_text())
 
@@ -29,7 +29,7 @@ def test_changed_and_deleted_resources_are_found() -> None:
             name="base-foundation-audit-access-bucket",
             id="base-access-000000000000-us-east-1-305ae480",
             deleted=False,
-            properties=(Property(path="tags.by-hand", recorded=None, found='"yes"'),),
+            properties=(DriftedProperty(path="tags.by-hand", recorded=None, found='"yes"'),),
         ),
         CloudChange(
             type="aws:kms/alias:Alias",

@@ -19,8 +19,8 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.locked import Locked
-from gpuinfra.engine.up import Failure, UpFailed, destroy, remove, up
+from gpuinfra.engine.locked import StateLocked
+from gpuinfra.engine.up import EngineFailure, UpFailed, destroy, remove, up
 
 if TYPE_CHECKING:
     from .conftest import Stack
@@ -126,7 +126,8 @@ def test_the_lock_of_another_run_is_never_removed(tmp_path: Path, ended: int, ho
     """The lock of a process that exists, of another user and of another machine ends a repeated deployment. The error names the holder and what to do."""
     user, _, host = ME.rpartition("@")
     names = [one.format(me=ME, user=user, host=host, running=os.getpid(), ended=ended) for one in holders]
-    with pytest.raises(Locked, match=r"wait until the run ends.*if the run no longer exists, run `pulumi cancel --stack one` first") as caught:  # fmt: skip
+    waits = r"wait until the run ends.*if the run no longer exists, run `pulumi cancel --stack one` first"
+    with pytest.raises(StateLocked, match=waits) as caught:
         deploy(tmp_path, locked(tmp_path, *names), again=True)
     assert names[-1] in str(caught.value) or "another run" in str(caught.value)
     assert "cancel" not in (tmp_path / "log").read_text()
@@ -138,13 +139,13 @@ def test_a_host_name_that_many_machines_have_does_not_identify_this_machine(
 ) -> None:
     """On a machine with the name `localhost`, no lock is removed."""
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
-    with pytest.raises(Locked, match=f"locked by {getpass.getuser()}@localhost"):
+    with pytest.raises(StateLocked, match=f"locked by {getpass.getuser()}@localhost"):
         deploy(tmp_path, locked(tmp_path, f"{getpass.getuser()}@localhost (pid {ended})"), again=True)
 
 
 def test_a_new_deployment_removes_no_lock(tmp_path: Path, ended: int) -> None:
     """Only a repeated deployment removes a lock. Otherwise, the error says that the process no longer exists."""
-    with pytest.raises(Locked, match="the process no longer exists; run `pulumi cancel --stack one`"):
+    with pytest.raises(StateLocked, match="the process no longer exists; run `pulumi cancel --stack one`"):
         deploy(tmp_path, locked(tmp_path, f"{ME} (pid {ended})"))
     assert (tmp_path / "lock").exists()
 
@@ -152,7 +153,7 @@ def test_a_new_deployment_removes_no_lock(tmp_path: Path, ended: int) -> None:
 def test_an_update_on_pulumi_cloud_is_never_cancelled(tmp_path: Path) -> None:
     """Pulumi Cloud does not name the holder, so the error says what to do. The text is that of sdk/go/auto/errors.go in Pulumi v3.259.0."""
     text = "error: [409] Conflict: Another update is currently in progress."
-    with pytest.raises(Locked, match="one is locked by another run; wait until the run ends"):
+    with pytest.raises(StateLocked, match="one is locked by another run; wait until the run ends"):
         deploy(tmp_path, f'if [ "$1" = up ]; then echo "{text}" >&2; exit 255; fi', again=True)
     assert "cancel" not in (tmp_path / "log").read_text()
 
@@ -199,7 +200,7 @@ def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
     first, ready, second = caught.value.failures
     assert (first.saved, ready.saved) == (False, True)
     assert (first.type, first.name, first.message) == ("aws:autoscaling/group:Group", "train-gpu", "no capacity")
-    assert second == Failure(urn="", message="update failed")
+    assert second == EngineFailure(urn="", message="update failed")
     assert (second.type, second.name) == ("", "")
 
 
@@ -293,16 +294,16 @@ def test_real_engine_creates_a_stack_and_continues_after_a_kill(
     killed = stack.start("up", "--yes", "--skip-preview", "--stack", "second")
     eventually(started.exists)
     (lock,) = (folder / "state" / ".pulumi" / "locks").rglob("*.json")
-    with pytest.raises(Locked, match=rf"locked by .*@.* \(pid {killed.pid}\) since .*wait until the run ends"):
+    with pytest.raises(StateLocked, match=rf"locked by .*@.* \(pid {killed.pid}\) since .*wait until the run ends"):
         deploy(again=True)
     killed.kill()
     wait.unlink()
     killed.communicate()
-    with pytest.raises(Locked, match="the process no longer exists"):
+    with pytest.raises(StateLocked, match="the process no longer exists"):
         deploy()
     content = lock.read_text()
     lock.write_text(json.dumps({**json.loads(content), "hostname": "runner-7"}))
-    with pytest.raises(Locked, match="@runner-7"):
+    with pytest.raises(StateLocked, match="@runner-7"):
         deploy(again=True)
     lock.write_text(content)
     assert "Resources" in deploy(again=True)

@@ -13,7 +13,7 @@ from gpuinfra.handover.explain import MOST_FINDINGS, hint, node_reason, reasons
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, judge_fleet
 from gpuinfra.handover.ports import GroupProblem, Member
 from gpuinfra.handover.refusals import HINTS
-from gpuinfra.handover.watch import Outcome, stale_text
+from gpuinfra.handover.watch import WaitOutcome, stale_text
 
 from .fleet import pool
 
@@ -98,7 +98,7 @@ def test_an_outdated_node_is_replaced_with_the_means_of_its_cloud(cloud: str, wo
     (node,) = verdict.nodes
     assert node.cause is NodeCause.OUTDATED
     assert words in hint(node)
-    outcome = Outcome(verdict=verdict, ready=False, ended=WaitEnd.STALE, seconds=1.0)
+    outcome = WaitOutcome(verdict=verdict, ready=False, ended=WaitEnd.STALE, seconds=1.0)
     for text in (hint(node), node.reason, stale_text(verdict), *reasons(outcome, cloud)):
         assert _foreign(text, cloud) == []
 
@@ -110,7 +110,7 @@ def test_advice_for_a_group_names_only_things_of_its_cloud(cloud: str, cause: Ca
     verdict = FleetVerdict(nodes=(), missing={"gpu-0": 1})
     problem = GroupProblem(group="g", name="gpu-0", cause=cause, message="no")
     for problems in ((problem,), ()):
-        outcome = Outcome(verdict=verdict, ready=False, ended=WaitEnd.STOCK_OUT, seconds=1.0, problems=problems)
+        outcome = WaitOutcome(verdict=verdict, ready=False, ended=WaitEnd.STOCK_OUT, seconds=1.0, problems=problems)
         texts = reasons(outcome, cloud)
         assert [one for text in texts for one in _foreign(text, cloud)] == []
     assert terms_of(cloud).activities in texts[1]

@@ -16,7 +16,7 @@ from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.watch import Outcome, Wait, watch
+from gpuinfra.handover.watch import Wait, WaitOutcome, watch
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
 from .fleet import Fleet, pool
@@ -62,7 +62,7 @@ class Always(threading.Event):
         return False
 
 
-def waited(fleet: Fleet, wanted: PoolExpected) -> tuple[Outcome, list[str]]:
+def waited(fleet: Fleet, wanted: PoolExpected) -> tuple[WaitOutcome, list[str]]:
     """One complete wait, and its progress lines. Each poll takes 20 seconds."""
     seconds, lines = iter(range(0, 100_000, 20)), list[str]()
     gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node)

@@ -11,9 +11,9 @@ from gpuinfra.handover.causes import CapacityCause, WaitEnd
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, describe
-from gpuinfra.handover.names import Names
+from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.watch import Outcome, Wait, watch
+from gpuinfra.handover.watch import Wait, WaitOutcome, watch
 from gpuinfra.report.document import node_entry
 
 from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
@@ -33,7 +33,7 @@ def healthy(count: int = 2) -> Fleet:
     return fleet
 
 
-def waited(fleet: Fleet, wait: Wait, expected: PoolExpected | None = None) -> tuple[Outcome, list[str]]:
+def waited(fleet: Fleet, wait: Wait, expected: PoolExpected | None = None) -> tuple[WaitOutcome, list[str]]:
     """One complete wait, and its progress lines."""
     lines: list[str] = []
     outcome = watch(
@@ -230,7 +230,7 @@ def test_labels_stay_and_are_not_reused() -> None:
     fleet.members_.pop(0)
     fleet.launch(3)
     fleet.report(3)
-    assert {n.instance_id: n.label for n in poll(fleet, names=Names(labels=labels)).nodes} == {
+    assert {n.instance_id: n.label for n in poll(fleet, names=NodeNames(labels=labels)).nodes} == {
         instance(2): "gpu-2",
         instance(3): "gpu-3",
     }
@@ -243,7 +243,7 @@ def test_labels_follow_the_launch_across_groups() -> None:
         fleet.launch(number, group=group)
     first, second = GroupExpected(name="a", group="asg-1", count=2), GroupExpected(name="b", group="asg-2", count=2)
     earlier = {instance(n): f"gpu-{n}" for n in range(1, 5)}
-    verdict = poll(fleet, pool(groups=(first, second)), names=Names(labels=earlier))
+    verdict = poll(fleet, pool(groups=(first, second)), names=NodeNames(labels=earlier))
     assert {n.instance_id: n.label for n in verdict.nodes} == {instance(n): f"gpu-{n}" for n in range(5, 9)}
 
 
@@ -253,7 +253,7 @@ def test_number_is_not_reused_after_its_instance_is_gone() -> None:
     names = poll(fleet).names
     fleet.members_.pop()
     between = poll(fleet, names=names)
-    kept = wire.outputs_of(Outcome(verdict=between, ready=False, ended=WaitEnd.ONCE, seconds=0), (), "")
+    kept = wire.outputs_of(WaitOutcome(verdict=between, ready=False, ended=WaitEnd.ONCE, seconds=0), (), "")
     fleet.launch(3)
     after = poll(fleet, names=wire.names_of(kept))
     assert [n.label for n in after.nodes] == ["gpu-1", "gpu-3"]
@@ -324,7 +324,7 @@ def _rolling(new: dict[int, int]) -> Fleet:
     return fleet
 
 
-def _wait(fleet: Fleet) -> tuple[Outcome, list[str]]:
+def _wait(fleet: Fleet) -> tuple[WaitOutcome, list[str]]:
     seconds, lines = iter(range(0, 100_000, 20)), []
     outcome = watch(
         Gatherer(fleet.ports, [pool(3)], judge_node=judge), Wait(deadline_s=2700), log=lines.append,

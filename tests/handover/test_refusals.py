@@ -17,7 +17,7 @@ from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause, WaitEnd
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.refusals import HINTS, Refusals, summary
-from gpuinfra.handover.watch import Outcome
+from gpuinfra.handover.watch import WaitOutcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
 TABLES: dict[str, tuple[str, Refusals]] = {
@@ -110,7 +110,7 @@ def test_an_unknown_message_is_shown_unmodified(cloud: str) -> None:
     problem = TABLES[cloud][1].problem("asg-1", message, datetime(2026, 11, 23, tzinfo=UTC))
     assert (problem.cause, problem.hint) == (CapacityCause.UNKNOWN, HINTS[CapacityCause.UNKNOWN])
     verdict = FleetVerdict(nodes=(), missing={"asg-1": 2})
-    outcome = Outcome(
+    outcome = WaitOutcome(
         verdict=verdict, ready=False, ended=WaitEnd.STOCK_OUT, seconds=300.0, problems=(replace(problem, name="asg-1"),)
     )
     assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[CapacityCause.UNKNOWN]}" in reasons(

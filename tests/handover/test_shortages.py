@@ -12,7 +12,7 @@ from gpuinfra.handover.causes import CapacityCause, NodeCause, WaitEnd
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import GroupExpected, GroupProblem
 from gpuinfra.handover.shortages import Shortage, shortages
-from gpuinfra.handover.watch import Outcome
+from gpuinfra.handover.watch import WaitOutcome
 from tests.report.samples import node
 
 from .fleet import pool
@@ -32,7 +32,7 @@ def problem(message: str, second: int | None = None) -> GroupProblem:
 def found(ended: WaitEnd, *problems: GroupProblem, nodes: tuple[Any, ...] = ()) -> list[Shortage]:
     """The shortages of a wait that ended with two missing nodes, after their way through the state."""
     verdict = FleetVerdict(nodes=nodes, missing={"gpu-spot-0": 2})
-    outcome = Outcome(verdict=verdict, ready=False, ended=ended, seconds=9.0, problems=problems)
+    outcome = WaitOutcome(verdict=verdict, ready=False, ended=ended, seconds=9.0, problems=problems)
     outputs = wire.outputs_of(outcome, shortages(outcome, [POOL]), "")
     assert outputs["ended"] == ended.value
     state = wire.from_struct(wire.to_struct(outputs))

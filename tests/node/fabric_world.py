@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuinfra.node import fabric
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 
 PAGE = 1000
 """Keys that one list request returns, as on S3."""
@@ -22,11 +22,11 @@ class Process:
     """One process of the command on a node."""
 
     name: str
-    steps: Generator[fabric.Step, Any, fabric.Plan]
+    steps: Generator[fabric.Step, Any, fabric.RoundPlan]
     alive: bool = True
-    plan: fabric.Plan | None = None
+    plan: fabric.RoundPlan | None = None
     problem: str = ""
-    ended: type[Missing] | None = None
+    ended: type[MissingPrerequisite] | None = None
     requests: int = 0
 
 
@@ -128,7 +128,7 @@ class World:
         except StopIteration as ended:
             process.plan = ended.value
             return
-        except Missing as error:
+        except MissingPrerequisite as error:
             process.problem, process.ended = str(error), type(error)
             return
         if isinstance(step, fabric.Pause):
@@ -138,7 +138,7 @@ class World:
 
     def _measure(self, process: Process, step: fabric.Measure) -> None:
         if process.name in self.broken:
-            failed = fabric.Outcome(fabric.FAIL, "NCCL is not installed")
+            failed = fabric.AllReduceOutcome(fabric.FAIL, "NCCL is not installed")
             self.at(self.now + 1, lambda: self._resume(process, failed))
             return
         here = (step.run, process.name)
@@ -148,7 +148,11 @@ class World:
             self.measured[pair] += 1
             self.on_meeting(pair)
             bad = bool(pair & self.slow) or pair in self.slow_paths
-            outcome = fabric.Outcome(fabric.FAIL, "61.0 of 150 GB/s") if bad else fabric.Outcome(fabric.PASS)
+            outcome = (
+                fabric.AllReduceOutcome(fabric.FAIL, "61.0 of 150 GB/s")
+                if bad
+                else fabric.AllReduceOutcome(fabric.PASS)
+            )
             for one, partner in ((process, other), (other, process)):
                 self.at(self.now + MEASURE_S, lambda one=one, partner=partner: self._end(one, partner, outcome))
             return
@@ -157,15 +161,15 @@ class World:
         def give_up() -> None:
             if self._waiting.get(here, (None, ""))[0] is process:
                 del self._waiting[here]
-                self._resume(process, fabric.Outcome(fabric.ABSENT, "did not arrive"))
+                self._resume(process, fabric.AllReduceOutcome(fabric.ABSENT, "did not arrive"))
 
         self.at(self.now + ARRIVE_S, give_up)
 
-    def _end(self, process: Process, partner: Process, outcome: fabric.Outcome) -> None:
+    def _end(self, process: Process, partner: Process, outcome: fabric.AllReduceOutcome) -> None:
         if partner.alive:
             self._resume(process, outcome)
         else:  # the collective hangs until its time limit
-            late = fabric.Outcome(fabric.FAIL, "timed out")
+            late = fabric.AllReduceOutcome(fabric.FAIL, "timed out")
             self.at(self.now + HANG_S, lambda: self._resume(process, late))
 
 

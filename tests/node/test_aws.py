@@ -100,7 +100,7 @@ def test_credentials_are_not_printed() -> None:
 
 def test_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
     """The metadata service is called with a session token, and the store accepts the signature."""
-    aws.Aws(REGION, cloud.environ).put("b", "k/1.json", b"{}", once=True)
+    aws.AwsNode(REGION, cloud.environ).put("b", "k/1.json", b"{}", once=True)
     assert cloud.objects == {"b/k/1.json": b"{}"}
     assert cloud.requests[0] == "PUT /imds/latest/api/token"
 
@@ -108,7 +108,7 @@ def test_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
 def test_temporary_errors_are_retried(cloud: Cloud, no_pauses: list[float]) -> None:
     """Throttling, server errors and a new role are retried with increasing pauses."""
     cloud.troubles = [(503, "SlowDown"), (500, "InternalError"), (403, "InvalidAccessKeyId")]
-    aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
+    aws.AwsNode(REGION, cloud.environ).put("b", "k", b"1", once=False)
     assert cloud.objects == {"b/k": b"1"}
     assert no_pauses == [1.0, 2.0, 4.0]
 
@@ -117,10 +117,10 @@ def test_permanent_error_has_its_code(cloud: Cloud) -> None:
     """After the last attempt the message names object and error code; a client error is not retried."""
     cloud.troubles = [(403, "AccessDenied")] * 6
     with pytest.raises(aws.CloudError, match=r"s3://b/k could not be written: 403 AccessDenied"):
-        aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
+        aws.AwsNode(REGION, cloud.environ).put("b", "k", b"1", once=False)
     cloud.troubles = [(404, "NoSuchBucket")] * 2
     with pytest.raises(aws.CloudError, match="404 NoSuchBucket"):
-        aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
+        aws.AwsNode(REGION, cloud.environ).put("b", "k", b"1", once=False)
     assert len(cloud.troubles) == 1
 
 
@@ -128,14 +128,14 @@ def test_existing_object_is_never_replaced(cloud: Cloud) -> None:
     """Evidence can only be added."""
     cloud.objects["b/k"] = b"first"
     with pytest.raises(Exists):
-        aws.Aws(REGION, cloud.environ).put("b", "k", b"second", once=True)
+        aws.AwsNode(REGION, cloud.environ).put("b", "k", b"second", once=True)
     assert cloud.objects["b/k"] == b"first"
 
 
 def test_lost_answer_counts_as_written(cloud: Cloud) -> None:
     """If the store wrote the object but the answer was lost, the next attempt finds the object and succeeds."""
     cloud.lose_answers = 1
-    aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=True)
+    aws.AwsNode(REGION, cloud.environ).put("b", "k", b"1", once=True)
     assert cloud.objects == {"b/k": b"1"}
 
 
@@ -143,7 +143,7 @@ def test_proof_is_a_signed_request_with_the_hash(monkeypatch: pytest.MonkeyPatch
     """The proof has exactly the documented fields, and botocore confirms its signature."""
     digest = hashlib.sha256(b"evidence").hexdigest()
     monkeypatch.setattr(aws.Metadata, "credentials", lambda metadata: CREDENTIALS)
-    proof = aws.Aws(REGION, {}).proof(digest, NOW)
+    proof = aws.AwsNode(REGION, {}).proof(digest, NOW)
     assert set(proof) == {"schema", "cloud", "evidence_sha256", "signed", "request"}
     assert proof["signed"] == "2026-11-21T09:00:00Z"
     request = proof["request"]
@@ -175,7 +175,7 @@ def test_the_token_of_the_metadata_service_is_renewed(cloud: Cloud, monkeypatch:
     now = [1000.0]
     cloud.clock = lambda: now[0]
     monkeypatch.setattr(aws, "time", SimpleNamespace(monotonic=cloud.clock))
-    connected = aws.Aws(REGION, cloud.environ)
+    connected = aws.AwsNode(REGION, cloud.environ)
     for number in range(60):
         connected.put("b", f"k{number}", b"{}", once=True)
         now[0] += 15.0
@@ -186,7 +186,7 @@ def test_the_token_of_the_metadata_service_is_renewed(cloud: Cloud, monkeypatch:
 def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
     """A node reads what another node wrote under its own name, with signed requests; a missing object is not an error."""
     node = {"evidence": {"bucket": "logs", "prefix": "evidence/train", "owner": "AROA1"}, "region": REGION}
-    store = pair.Bucket(node, aws.connect(node, cloud.environ))
+    store = pair.RendezvousBucket(node, aws.connect(node, cloud.environ))
     assert store.get("i-1", "r1-0.json") is None
     store.put("i-1", "r1-0.json", b'{"gpus": 8}')
     assert store.get("i-1", "r1-0.json") == b'{"gpus": 8}'
@@ -200,6 +200,8 @@ def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
 def test_a_test_in_the_bucket_has_its_own_folder(cloud: Cloud) -> None:
     """With a session, the two nodes of a pair meet in the folder of the fabric test, below the name of the writer."""
     node = {"evidence": {"bucket": "logs", "prefix": "evidence/train", "owner": "AROA1"}, "region": REGION}
-    pair.Bucket(node, aws.connect(node, cloud.environ), "gpu-0123456789ab/0001").put("i-1", "r1-0.json", b"{}")
+    pair.RendezvousBucket(node, aws.connect(node, cloud.environ), "gpu-0123456789ab/0001").put(
+        "i-1", "r1-0.json", b"{}"
+    )
     key = "logs/evidence/train/fabric/rendezvous/gpu-0123456789ab/0001/pair/00/AROA1:i-1/r1-0.json"
     assert [unquote(one) for one in cloud.objects] == [key]

@@ -46,10 +46,10 @@ class Service:
         }
 
     @property
-    def node(self) -> azure.Azure:
+    def node(self) -> azure.AzureNode:
         """A node that uses this server."""
         made = of(NODE, self.environ)
-        assert isinstance(made, azure.Azure)
+        assert isinstance(made, azure.AzureNode)
         return made
 
     def paths(self) -> list[str]:

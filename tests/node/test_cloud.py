@@ -33,7 +33,7 @@ class Storage:
         """True if the answers state no length, so the end of the connection is the end of the answer."""
         self.host = ""
 
-    def connected(self, name: str, monkeypatch: pytest.MonkeyPatch) -> cloud.Cloud:
+    def connected(self, name: str, monkeypatch: pytest.MonkeyPatch) -> cloud.NodeCloud:
         """A cloud of the node program that uses this server."""
         monkeypatch.setattr(aws.Metadata, "credentials", lambda _: CREDENTIALS)
         monkeypatch.setattr(azure.Metadata, "token", lambda _: "token")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import energy
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 from gpuinfra.node.outcome import Unreadable
 
 HOUR = 3600.0
@@ -30,7 +30,7 @@ def readings(*watts: tuple[float, ...], every: float = HOUR, age: float = 60.0) 
     return {"schema": energy.SCHEMA, "boot_id": "b", "uptime_s": found[-1]["uptime_s"] + age, "gpus": gpus, "readings": found}  # fmt: skip
 
 
-def use(document: dict[str, Any]) -> energy.Use:
+def use(document: dict[str, Any]) -> energy.GpuUse:
     """Evaluate an output."""
     return energy.use_of(json.dumps(document))
 
@@ -225,7 +225,7 @@ def test_a_gpu_without_a_counter_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     """A function that fails is named with NVML's text, and no reading is made. NVML is shut down."""
     library = Nvml("nvmlDeviceGetTotalEnergyConsumption")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    with pytest.raises(Missing, match=r"nvmlDeviceGetTotalEnergyConsumption failed: Not Supported \(3\)"):
+    with pytest.raises(MissingPrerequisite, match=r"nvmlDeviceGetTotalEnergyConsumption failed: Not Supported \(3\)"):
         energy.counters()
     assert library.calls[-1] == "nvmlShutdown"
 
@@ -234,7 +234,7 @@ def test_a_machine_without_the_library_is_an_error(monkeypatch: pytest.MonkeyPat
     """Without the driver's library, the message has the reason of the dynamic linker."""
     monkeypatch.setattr(energy, "LIBRARY", "libnvidia-ml-absent.so.1")
     with pytest.raises(
-        Missing, match=r"NVML cannot be loaded: libnvidia-ml-absent.so.1: cannot open shared object file"
+        MissingPrerequisite, match=r"NVML cannot be loaded: libnvidia-ml-absent.so.1: cannot open shared object file"
     ):
         energy._Nvml(energy.LIBRARY)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node.__main__ import main
-from gpuinfra.node.fabric_command import Folder
+from gpuinfra.node.fabric_command import FabricFolder
 from tests.node.healthy import GOOGLE
 from tests.node.test_nccl import libraries
 from tests.node.test_pair import FLOORS
@@ -54,7 +54,7 @@ def test_four_processes_find_the_node_with_wrong_sums(libraries: Path, tmp_path:
 
 def test_an_object_is_written_once(tmp_path: Path) -> None:
     """The first content of a file stays, and a file that is being written is not listed."""
-    store = Folder(tmp_path)
+    store = FabricFolder(tmp_path)
     assert store.list("plan/") == []
     assert store.get("plan/00/a/plan") is None
     assert store.put("plan/00/a/plan", b"1") is True

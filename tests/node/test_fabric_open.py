@@ -108,7 +108,7 @@ def test_a_test_takes_the_maximum_number_of_nodes_and_refuses_the_others_at_once
     world.before_put = lambda key: ended.append(world.now) if key.endswith(fabric.LEFT) else None
     world.run()
     assert only(world)["good"] == names(8)
-    refused = {process.name for process in world.processes if process.ended is fabric.Ended}
+    refused = {process.name for process in world.processes if process.ended is fabric.TestEnded}
     assert refused == {*names(11)[8:], "a-late"}
     assert len(ended) == 4
     assert max(ended) < 240
@@ -130,7 +130,7 @@ def test_a_node_that_joins_after_the_verdict_is_not_part_of_it() -> None:
     world.start("i-late", time=5000.0)
     world.run()
     (late,) = [process for process in world.processes if process.name == "i-late"]
-    assert (late.ended, late.plan) == (fabric.Ended, None)
+    assert (late.ended, late.plan) == (fabric.TestEnded, None)
     assert "i-late" not in only(world)["good"]  # pyright: ignore[reportOperatorIssue]
 
 
@@ -142,7 +142,7 @@ def test_a_test_whose_nodes_all_restarted_is_abandoned() -> None:
         world.start(name, 300.0)
     world.run()
     again = [process for process in world.processes if process.alive and process.ended]
-    assert {process.ended for process in again} == {fabric.Ended}
+    assert {process.ended for process in again} == {fabric.TestEnded}
     assert len(again) == 4
     assert world.now < 1000
 
@@ -232,7 +232,7 @@ def test_a_test_whose_nodes_left_or_died_is_abandoned_at_once(leaves: bool, mome
     world.start("i-new", time=moment)
     world.run()
     (new,) = [process for process in world.processes if process.name == "i-new"]
-    assert new.ended is fabric.Ended
+    assert new.ended is fabric.TestEnded
     assert world.now < moment + 60
 
 

@@ -18,9 +18,9 @@ import pytest
 from gpuinfra.node import cloud, evidence, fabric, fabric_bucket, fabric_run, fabric_service, probe
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.fabric_test import Waits
-from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, Missing
+from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, MissingPrerequisite
 from gpuinfra.node.fabric_bucket import Sessions
-from gpuinfra.node.fabric_service import Service, Waiting
+from gpuinfra.node.fabric_service import FabricService, Waiting
 from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
@@ -82,9 +82,9 @@ class Node:
         """The stored result."""
         return json.loads((self.folder / f"{self.name}.json").read_text())
 
-    def service(self) -> Service:
+    def service(self) -> FabricService:
         """The service of this node; waiting takes no time."""
-        return Service(
+        return FabricService(
             NODE, EXPECTATION, self, Sessions(NODE, self), result=self.folder / f"{self.name}.json", measure=self._measure,
             ready=lambda: self.waiting, report=self._report, reported=lambda: self.held, wait=self._wait,
         )  # fmt: skip
@@ -93,7 +93,9 @@ class Node:
         self.on_measure()
         bad = {self.name, step.partner} & self.slow
         output = {**PAIR, "busbw_gb_s": 61.0 if bad else 441.5, "partner": step.partner}
-        outcome = fabric.Outcome(fabric.FAIL, "61.0 of 400 GB/s") if bad else fabric.Outcome(fabric.PASS)
+        outcome = (
+            fabric.AllReduceOutcome(fabric.FAIL, "61.0 of 400 GB/s") if bad else fabric.AllReduceOutcome(fabric.PASS)
+        )
         return fabric_run.Measured(step.partner, outcome, record(["node.pyz", "pair"], json.dumps(output)))
 
     def _report(self) -> None:
@@ -138,7 +140,7 @@ def nodes(folder: Path, count: int, slow: set[str] | None = None, store: Store |
     return [Node(shared, f"i-{at}", slow or set(), folder) for at in range(first, first + count)]
 
 
-def together(*services: Service) -> None:
+def together(*services: FabricService) -> None:
     """All services run once at the same time."""
     threads = [threading.Thread(target=one.once) for one in services]
     for one in threads:
@@ -261,7 +263,7 @@ def test_a_node_that_left_or_died_needs_no_help(tmp_path: Path, member: Callable
     assert joins(pool[0], 2) == []
 
 
-def until_ended(waiting: Service, *helpers: Service) -> None:
+def until_ended(waiting: FabricService, *helpers: FabricService) -> None:
     """Helpers look for a node that waits until this node has taken part in a test."""
     thread = threading.Thread(target=waiting.once)
     thread.start()
@@ -471,7 +473,7 @@ def test_a_wait_that_is_no_time_is_reported(tmp_path: Path, monkeypatch: pytest.
     """A value of `GPUINFRA_FABRIC_WAIT_S` that is not a positive number of seconds ends the service with a message that names the variable and the value."""
     monkeypatch.setenv(fabric_service.WAIT_S, wait)
     (node,) = nodes(tmp_path, 1)
-    with pytest.raises(Missing, match=rf"^GPUINFRA_FABRIC_WAIT_S is '{wait}'; allowed: 1 to 3600"):
+    with pytest.raises(MissingPrerequisite, match=rf"^GPUINFRA_FABRIC_WAIT_S is '{wait}'; allowed: 1 to 3600"):
         node.service()
 
 
@@ -531,10 +533,10 @@ def test_b8_follows_the_raw_output_and_the_verdict() -> None:
 
 def test_a_node_whose_pairs_all_failed_on_the_other_side_is_slow() -> None:
     """A node that passed in each pair, while its partners did not, keeps the verdict of the pool."""
-    measured = [fabric_run.Measured("i-2", fabric.Outcome(fabric.PASS), fabric_result()["pair"])]
+    measured = [fabric_run.Measured("i-2", fabric.AllReduceOutcome(fabric.PASS), fabric_result()["pair"])]
     verdict = {"good": ["i-2"], "slow": {"i-1": "with i-2: wrong sum"}, "slow_paths": [], "unknown": []}
     found = fabric_service.result_of(
-        "i-1", fabric.Plan(3, "i-2", {"i-1": "1", "i-2": "1"}, verdict=verdict), measured, 1
+        "i-1", fabric.RoundPlan(3, "i-2", {"i-1": "1", "i-2": "1"}, verdict=verdict), measured, 1
     )
     assert found["state"] == "slow"
     assert judged({"schema": "gpuinfra.fabric-result/1", **found})["outcome"] == "fail"
@@ -542,9 +544,9 @@ def test_a_node_whose_pairs_all_failed_on_the_other_side_is_slow() -> None:
 
 def test_a_node_whose_partner_never_arrived_still_waits() -> None:
     """A verdict without a measurement of this node is no result."""
-    measured = [fabric_run.Measured("i-2", fabric.Outcome(fabric.ABSENT), {})]
+    measured = [fabric_run.Measured("i-2", fabric.AllReduceOutcome(fabric.ABSENT), {})]
     verdict = {"good": [], "slow": {}, "slow_paths": [], "unknown": ["i-1"]}
-    found = fabric_service.result_of("i-1", fabric.Plan(1, "i-1", {"i-1": "1"}, verdict=verdict), measured, 4)
+    found = fabric_service.result_of("i-1", fabric.RoundPlan(1, "i-1", {"i-1": "1"}, verdict=verdict), measured, 4)
     assert found == {"state": "waiting", "cause": "partner", "reason": "no partner arrived in the fabric test 4"}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuinfra.node import heat
-from gpuinfra.node.console import Missing
-from gpuinfra.node.table import Row, parse
+from gpuinfra.node.console import MissingPrerequisite
+from gpuinfra.node.table import GpuRow, parse
 from tests.node.real import EVIDENCE
 
 LOAD = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -27,16 +27,16 @@ class Clock:
         return self.now
 
 
-def rows(degrees: float, **other: str) -> list[Row]:
+def rows(degrees: float, **other: str) -> list[GpuRow]:
     """Two GPUs, the second one two degrees cooler."""
     cells = {
         "uuid": "GPU-1", "temperature.memory": "70", "clocks_event_reasons.active": "0x0000000000000000", "power.draw": "690.00 W",
         "clocks.current.sm": "1800 MHz", "utilization.gpu": "100 %", "ecc.errors.uncorrected.volatile.total": "0", **other,
     }  # fmt: skip
-    return [Row({**cells, "index": str(at), "temperature.gpu": str(degrees - 2 * at)}) for at in range(2)]
+    return [GpuRow({**cells, "index": str(at), "temperature.gpu": str(degrees - 2 * at)}) for at in range(2)]
 
 
-def warming(clock: Clock, **other: str) -> Callable[[], list[Row]]:
+def warming(clock: Clock, **other: str) -> Callable[[], list[GpuRow]]:
     """A node that warms up from 30 to 66 degrees in four minutes."""
     return lambda: rows(min(66, 30 + int(clock.now * 36 / 240)), **(other if clock.now else {}))
 
@@ -107,12 +107,12 @@ def test_early_end_of_the_load_is_reported() -> None:
 def test_gpu_that_disappears_ends_the_stress() -> None:
     """A GPU that no longer responds raises an error."""
     clock = Clock()
-    answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
-    with pytest.raises(Missing, match="2 GPUs responded before the stress test, 1 during the test"):
+    answers: Iterator[list[GpuRow]] = iter([rows(30), rows(31)[:1]])
+    with pytest.raises(MissingPrerequisite, match="2 GPUs responded before the stress test, 1 during the test"):
         heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
 
 
 def test_missing_tool_is_reported() -> None:
     """Without DCGM the message names the command."""
-    with pytest.raises(Missing, match="dcgmi-missing: No such file or directory"):
+    with pytest.raises(MissingPrerequisite, match="dcgmi-missing: No such file or directory"):
         heat.measure(600, heat=["dcgmi-missing"], sample=lambda: rows(30))

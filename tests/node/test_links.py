@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import links, ports
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 
 WRITE = """#!/bin/sh
 # Stand-in of ib_write_bw: without a host as last argument it is the server.
@@ -103,7 +103,7 @@ def test_without_a_device_nothing_is_measured(tmp_path: Path, monkeypatch: pytes
     """A node without a fabric raises an error."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ports, "ports", lambda: {"ports": []})
-    with pytest.raises(Missing, match="no active RDMA port and no EFA domain"):
+    with pytest.raises(MissingPrerequisite, match="no active RDMA port and no EFA domain"):
         links.measure(quick)
 
 

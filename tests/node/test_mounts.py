@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.node import mounts
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 
 
 @pytest.fixture
@@ -113,5 +113,5 @@ def test_silent_server_is_reported_within_the_limit(
 def test_missing_list_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If findmnt fails, no mounts are reported."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Missing, match="findmnt"):
+    with pytest.raises(MissingPrerequisite, match="findmnt"):
         mounts.mounts()

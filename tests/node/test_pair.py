@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import nccl, pair
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 from gpuinfra.node.judge import judge
 from tests.node.healthy import GOOGLE, record
 from tests.node.test_nccl import libraries
@@ -89,7 +89,7 @@ def test_problems_between_two_nodes_fail_the_check(libraries: Path, tmp_path: Pa
 def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first node waits and then names the partner; it has not joined NCCL, so nothing hangs."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
-    shared = pair.Folder(tmp_path)
+    shared = pair.RendezvousFolder(tmp_path)
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     waited: list[float] = []
     with pytest.raises(pair.NoPartner, match="vm-1 did not arrive within 30 s"):
@@ -102,7 +102,7 @@ def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatc
 def test_id_is_transferred_completely(libraries: Path, tmp_path: Path) -> None:
     """All 128 bytes of NCCL's id are transferred, including zeros, and the ranks are consecutive."""
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
-    shared, found = pair.Folder(tmp_path), {}
+    shared, found = pair.RendezvousFolder(tmp_path), {}
 
     def go(place: int) -> None:
         found[place] = pair.meet(assignment(tmp_path, place), shared, fake, wait=lambda s: threading.Event().wait(0.01))
@@ -130,9 +130,9 @@ def test_id_is_transferred_completely(libraries: Path, tmp_path: Path) -> None:
 def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: bytes, reason: str) -> None:
     """The store's content comes from another machine and is validated."""
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
-    pair.Folder(tmp_path).put("vm-0", "r1-0.json", left)
-    with pytest.raises(Missing, match=reason):
-        pair.meet(assignment(tmp_path, 1), pair.Folder(tmp_path), fake, wait=lambda s: None)
+    pair.RendezvousFolder(tmp_path).put("vm-0", "r1-0.json", left)
+    with pytest.raises(MissingPrerequisite, match=reason):
+        pair.meet(assignment(tmp_path, 1), pair.RendezvousFolder(tmp_path), fake, wait=lambda s: None)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: by
 )
 def test_invalid_assignment_is_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     """The message names the invalid field, before anything is written or loaded."""
-    with pytest.raises(Missing, match=reason):
+    with pytest.raises(MissingPrerequisite, match=reason):
         pair.checked(assignment(tmp_path, 0) | changes)
 
 
@@ -176,7 +176,7 @@ def test_bucket_restricts_each_node_to_its_own_folder() -> None:
             return self.kept.get((bucket, key))
 
     node = {"evidence": {"bucket": "b", "prefix": "evidence/train/", "owner": "AROA"}}
-    store = pair.Bucket(node, Cloud())
+    store = pair.RendezvousBucket(node, Cloud())
     assert store.get("i-2", "r1-1.json") is None
     store.put("i-1", "r1-0.json", b"{}")
     assert store.get("i-1", "r1-0.json") == b"{}"

@@ -18,7 +18,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra_rehearsal.cloud.aws import operator as judge
 from gpuinfra_rehearsal.cloud.aws.policy import decide
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
@@ -90,7 +90,7 @@ def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
             before = Resource(one.type, one.region, one.id, named, {}) if old else None
             try:
                 operator.check_resource(cloud.store, operation, one.type, inputs, one.region, before)
-            except CloudError as error:
+            except ApiRejected as error:
                 yield error.message
 
 
@@ -463,7 +463,7 @@ def test_requests_of_the_handover_are_checked() -> None:
     operator.check(judge, judge.http("s3:GetObject", mine, "us-east-1"))
     assert operator.summary()["used"] == ["kms:Decrypt", "s3:GetObject"]
     with pytest.raises(
-        CloudError, match=r"is not authorized to perform: s3:GetObject on resource: arn:aws:s3:::payroll/x"
+        ApiRejected, match=r"is not authorized to perform: s3:GetObject on resource: arn:aws:s3:::payroll/x"
     ):
         operator.check(judge, judge.http("s3:GetObject", "arn:aws:s3:::payroll/x", "us-east-1"))
 

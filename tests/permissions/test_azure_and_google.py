@@ -17,7 +17,7 @@ from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
@@ -47,13 +47,13 @@ def _denied(stack: str, operator: Operator) -> Iterator[str]:
             held = Resource(one.type, "", one.id, one.inputs, {}) if operation != "create" else None
             try:
                 operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these models do not use the cloud
-            except CloudError as error:
+            except ApiRejected as error:
                 yield error.reported("doing")
     for token, arguments in recording.calls:
         if not token.startswith("gpuinfra:"):
             try:
                 operator.check_function(token, arguments, "")  # pyright: ignore[reportArgumentType]
-            except CloudError as error:
+            except ApiRejected as error:
                 yield error.reported("asking")
 
 
@@ -101,7 +101,7 @@ def test_the_role_covers_requests_of_the_program(
     documents = _permissions(stack).documents
     Operator(documents).check(model, requests)
     without = Operator(json.loads(json.dumps(list(documents)).replace(f'"{action}"', '"nothing"')))
-    with pytest.raises(CloudError, match=re.escape(action)):
+    with pytest.raises(ApiRejected, match=re.escape(action)):
         without.check(model, requests)
     assert without.summary()["refused"] == [action]
 

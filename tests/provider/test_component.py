@@ -11,7 +11,7 @@ import pytest
 from pulumi.output import UNKNOWN
 
 from gpuinfra.clouds.already_exists import already_exists_hook
-from gpuinfra.clouds.operation import Operation, current_operation
+from gpuinfra.clouds.operation import EngineOperation, current_operation
 from gpuinfra.provider import component
 from gpuinfra.provider.schema import OUTPUTS, TYPE
 from tests.clouds.recorder import Recording, record
@@ -137,11 +137,11 @@ def test_components_of_one_operation_share_their_hooks(monkeypatch: pytest.Monke
     monkeypatch.setattr(pulumi, "ErrorHook", Hook)
     monkeypatch.setattr("gpuinfra.clouds.operation.get_root_resource", lambda: None)
 
-    def hook(operation: Operation | None) -> object:
+    def hook(operation: EngineOperation | None) -> object:
         current_operation.set(operation)
         return already_exists_hook()
 
-    preview, update = Operation(), Operation()
+    preview, update = EngineOperation(), EngineOperation()
     hooks = [copy_context().run(hook, one) for one in (preview, preview, update, None)]
     assert hooks[0] is hooks[1]
     assert hooks[0] is not hooks[2]

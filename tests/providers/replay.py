@@ -14,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from gpuinfra_rehearsal.cloud import compare
-from gpuinfra_rehearsal.cloud.compare import Difference, Recorded
+from gpuinfra_rehearsal.cloud.compare import ProviderDifference, Recorded
 from gpuinfra_rehearsal.cloud.core import registry
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ class Explained:
     what: list[str]
     reason: str
 
-    def covers(self, one: Difference) -> bool:
+    def covers(self, one: ProviderDifference) -> bool:
         """Whether the difference is the one that is explained."""
         return all(
             any(fnmatch.fnmatchcase(getattr(one, field), pattern) for pattern in getattr(self, field))
@@ -52,7 +52,7 @@ class Result:
     """Exchanges that were replayed."""
     recorded: int
     """Recorded calls that they stand for."""
-    differences: Mapping[Difference, int]
+    differences: Mapping[ProviderDifference, int]
 
 
 def load(file: Path) -> dict[str, Any]:

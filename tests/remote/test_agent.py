@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.remote.agent import FABRIC_RESULT, HostAgent, Refused
+from gpuinfra.remote.agent import FABRIC_RESULT, AgentRefused, HostAgent
 
 
 class Host:
@@ -57,5 +57,5 @@ def test_a_host_without_the_service_is_updated(tmp_path: Path, monkeypatch: pyte
     host.agent._start(uploads=False)
     assert host.commands[-1] == "restart --no-block gpuinfra-bootstrap.service"
     host.codes["restart"] = 1
-    with pytest.raises(Refused, match="systemctl restart: no"):
+    with pytest.raises(AgentRefused, match="systemctl restart: no"):
         host.agent._start(uploads=False)

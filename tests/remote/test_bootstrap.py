@@ -18,9 +18,9 @@ import pytest
 from gpuinfra.bundle import Bundle, _json, node_program, pack
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun, Order
-from gpuinfra.remote.fleet import Fleet, FleetResult
+from gpuinfra.remote.fleet import FleetResult, HostFleet
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import Kind
+from gpuinfra.remote.problem import ProblemKind
 
 from .servers import Lab, needed
 
@@ -81,7 +81,7 @@ def machine(lab: Lab) -> Callable[[str], Host]:
 def run(lab: Lab, hosts: list[Host], what: Order, **options: Any) -> FleetResult[BootstrapResult]:
     """Bootstrap all hosts."""
     connector = lab.connector(*hosts, limits=Limits(connect_s=5, handshake_s=20))
-    return Fleet(
+    return HostFleet(
         hosts, Bootstrap(connector, {"gpu": what}, lambda host: "gpu", **options), on_stop=connector.close
     ).run()
 
@@ -107,7 +107,7 @@ def test_failed_step_is_reported_and_retried_by_the_next_run(lab: Lab, machine: 
     what = order(s10_one=GOOD, s30_driver=bad)
     outcome = run(lab, [host], what).outcomes[0]
     assert outcome.problem is not None
-    assert outcome.problem.kind is Kind.STEP
+    assert outcome.problem.kind is ProblemKind.STEP
     assert "30-driver: no space for the driver" in outcome.problem.reason
     (host.root / "fixed").touch()
     assert run(lab, [host], what).outcomes[0].value == BootstrapResult(steps=2, changed=2, already=False)
@@ -153,7 +153,7 @@ def test_host_that_installs_another_bundle_is_busy(lab: Lab, machine: Callable[[
         assert "did not finish within 1 s" in begun.problem.reason
         outcome = run(lab, [host], other).outcomes[0]
         assert outcome.problem is not None
-        assert outcome.problem.kind is Kind.BUSY
+        assert outcome.problem.kind is ProblemKind.BUSY
         assert not (host.root / "opt/gpuinfra" / other.bundle.sha256).exists()
     finally:
         (host.root / "go").touch()
@@ -176,7 +176,7 @@ def test_reboot_without_systemd_is_reported(lab: Lab, machine: Callable[[str], H
     reboot = '#!/bin/bash\nprintf "reboot\\tthe new kernel has to run\\n" >>"$GPUINFRA_REPORT"\nexit 194\n'
     outcome = run(lab, [host], order(s10_one=GOOD, s20_kernel=reboot)).outcomes[0]
     assert outcome.problem is not None
-    assert outcome.problem.kind is Kind.REBOOT
+    assert outcome.problem.kind is ProblemKind.REBOOT
     assert "the new kernel has to run" in outcome.problem.reason
 
 
@@ -188,7 +188,7 @@ def test_dry_run_changes_nothing(lab: Lab, machine: Callable[[str], Host]) -> No
         + GOOD
     )
     connector = lab.connector(host)
-    ended = Fleet([host], DryRun(connector, {"gpu": order(s30_driver=would)}, lambda host: "gpu")).run()
+    ended = HostFleet([host], DryRun(connector, {"gpu": order(s30_driver=would)}, lambda host: "gpu")).run()
     outcome = ended.outcomes[0]
     assert outcome.value is not None, outcome.problem
     assert outcome.value.lines == ("30-driver: would install the driver",)

@@ -17,7 +17,7 @@ from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.job import container_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.remote import container, job, supervisor
-from gpuinfra.remote.container import Container
+from gpuinfra.remote.container import JobContainer
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, declaration, lustre
 
@@ -54,7 +54,7 @@ def runs(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
             if on_output:
                 on_output(rank, chunk)
 
-        ordered = job.Job(command=command, gpus=8, container=Container(image="registry/image:1", mounts=("/",)))
+        ordered = job.Job(command=command, gpus=8, container=JobContainer(image="registry/image:1", mounts=("/",)))
         return job.run(
             lab.connector(*nodes, known=f"[127.0.0.1]:{port} {lab.public(key)}\n"), nodes, ordered, add
         ), output
@@ -113,7 +113,7 @@ def test_an_interrupt_ends_the_containers(
 def test_the_options_of_the_container() -> None:
     """The container shares the network, the memory and the existing devices with the node, and locks memory without a limit."""
     order = {
-        **Container(image="registry/image:1", mounts=("/shared",), token="1234").order(1, 8),
+        **JobContainer(image="registry/image:1", mounts=("/shared",), token="1234").order(1, 8),
         "devices": ["/dev/null", "/dev/missing"],
         "paths": ["/etc/passwd", "/missing"],
     }

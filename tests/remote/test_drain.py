@@ -16,7 +16,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.remote.drain import SCRIPT, JobStop, drain_all, not_stopped, stopped
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 JOB = 'name={name}; sh -c "sleep 1000; : $name-supervisor" & {id}=$!; '
@@ -68,7 +68,7 @@ class Nodes:
         """Connect to a node. The node `unreachable` fails."""
         self.all.wait()
         if host.name == "unreachable":
-            raise HostProblem(Kind.UNREACHABLE, "no route to host", "check the network")
+            raise HostProblem(ProblemKind.UNREACHABLE, "no route to host", "check the network")
         yield SimpleNamespace(run=lambda *_, **__: SimpleNamespace(exit=0, output=b"stopped=1 left=0\n"))
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.remote.connection import Limits
-from gpuinfra.remote.fleet import Fleet, Reschedule, back_off, by_kind
+from gpuinfra.remote.fleet import HostFleet, Reschedule, back_off, by_kind
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 from .servers import Lab, needed
 from .test_openssh import stalled_port
@@ -39,7 +39,7 @@ def test_task_is_called_until_it_returns_a_result() -> None:
         calls[host.name] += 1
         return f"{host.name} done" if calls[host.name] == 3 else Reschedule(0.001)
 
-    ended = Fleet(hosts(20), task, parallel=4).run()
+    ended = HostFleet(hosts(20), task, parallel=4).run()
     assert [outcome.value for outcome in ended.outcomes] == [f"h{number} done" for number in range(20)]
     assert set(calls.values()) == {3}
 
@@ -48,7 +48,12 @@ def test_only_transient_problems_are_retried(monkeypatch: pytest.MonkeyPatch) ->
     """An unreachable host is retried up to the limit; a refused host key or login is not retried."""
     monkeypatch.setattr("gpuinfra.remote.fleet.back_off", lambda tries: 0.001)
     calls: Counter[str] = Counter()
-    kinds = {"h0": Kind.UNREACHABLE, "h1": Kind.HOST_KEY_CHANGED, "h2": Kind.LOGIN, "h3": Kind.DROPPED}
+    kinds = {
+        "h0": ProblemKind.UNREACHABLE,
+        "h1": ProblemKind.HOST_KEY_CHANGED,
+        "h2": ProblemKind.LOGIN,
+        "h3": ProblemKind.DROPPED,
+    }
 
     def task(host: Host) -> str:
         calls[host.name] += 1
@@ -56,14 +61,14 @@ def test_only_transient_problems_are_retried(monkeypatch: pytest.MonkeyPatch) ->
             return "came back"
         raise HostProblem(kinds[host.name], "no", "fix")
 
-    ended = Fleet(hosts(4), task, tries=5).run()
+    ended = HostFleet(hosts(4), task, tries=5).run()
     assert calls == {"h0": 5, "h1": 1, "h2": 1, "h3": 4}
     assert ended.outcomes[3].value == "came back"
     problems = [outcome.problem for outcome in ended.outcomes if outcome.problem]
     assert {kind: len(group) for kind, group in by_kind(problems)} == {
-        Kind.UNREACHABLE: 1,
-        Kind.HOST_KEY_CHANGED: 1,
-        Kind.LOGIN: 1,
+        ProblemKind.UNREACHABLE: 1,
+        ProblemKind.HOST_KEY_CHANGED: 1,
+        ProblemKind.LOGIN: 1,
     }
 
 
@@ -75,10 +80,10 @@ def test_unexpected_error_of_one_host_does_not_stop_the_others() -> None:
             raise ZeroDivisionError("oops")
         return "done"
 
-    ended = Fleet(hosts(3), task).run()
+    ended = HostFleet(hosts(3), task).run()
     assert [outcome.value for outcome in ended.outcomes] == ["done", None, "done"]
     assert ended.outcomes[1].problem is not None
-    assert ended.outcomes[1].problem.kind is Kind.DEFECT
+    assert ended.outcomes[1].problem.kind is ProblemKind.DEFECT
 
 
 def test_back_off_is_exponential_with_a_limit_and_jitter() -> None:
@@ -148,7 +153,7 @@ def run_many(lab: Lab, count: int, parallel: int) -> None:
                 connector.close()
 
         nodes.insert(0, nodes.pop())
-        ended = Fleet(nodes, task, parallel=parallel, on_outcome=changed, tries=1).run()
+        ended = HostFleet(nodes, task, parallel=parallel, on_outcome=changed, tries=1).run()
     assert first.is_set()
     assert ended_at[-1] == "slow"
     assert {outcome.host.name: outcome.value for outcome in ended.outcomes if outcome.host.name != "slow"} == {
@@ -193,7 +198,7 @@ def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
         seen[stage.split(" ")[0]] += 1
 
     task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", on_stage=on_stage)
-    ended = Fleet(nodes, task, parallel=parallel, on_stop=connector.close).run()
+    ended = HostFleet(nodes, task, parallel=parallel, on_stop=connector.close).run()
     assert [outcome.problem for outcome in ended.outcomes if outcome.problem] == []
     assert seen["sending"] == count
     for host in nodes:
@@ -228,13 +233,13 @@ def test_each_host_is_verified_by_its_own_key(lab: Lab) -> None:
         with connector.connect(host) as connection:
             return connection.run("echo in").output.decode().strip()
 
-    ended = Fleet(nodes, task).run()
+    ended = HostFleet(nodes, task).run()
     assert [outcome.problem.kind if outcome.problem else outcome.value for outcome in ended.outcomes] == [
         "in",
         "in",
-        Kind.HOST_KEY_CHANGED,
+        ProblemKind.HOST_KEY_CHANGED,
         "in",
-        Kind.HOST_KEY_UNKNOWN,
+        ProblemKind.HOST_KEY_UNKNOWN,
         "in",
     ]
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 
 def blob(letter: bytes) -> bytes:
@@ -69,7 +69,7 @@ def test_revoked_key_is_refused(tmp_path: Path) -> None:
     file.write_text(f"gpu-1 {line(b'a')}\n@revoked * {line(b'a')}\n")
     with pytest.raises(HostProblem) as error:
         KnownHosts([file]).trust(HOST).check(blob(b"a"))
-    assert error.value.kind is Kind.HOST_KEY_REFUSED
+    assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
 
 
 def test_invalid_lines_are_reported_and_ignored(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_malformed_certificate_is_refused(tmp_path: Path) -> None:
     for rest in (b"", b"\0" * 300, b"\xff" * 300, blob(b"a") * 9):
         with pytest.raises(HostProblem) as error:
             KnownHosts([file]).trust(HOST).check(len(kind).to_bytes(4, "big") + kind + rest)
-        assert error.value.kind is Kind.HOST_KEY_REFUSED
+        assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
 
 
 def test_invalid_host_key_of_a_host_is_refused(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_certificate_that_its_authority_did_not_sign_is_refused(tmp_path: Path) 
     for forged in (certificate(attacker, claims=authority), good[:-1] + bytes([good[-1] ^ 1])):
         with pytest.raises(HostProblem, match="cannot be verified") as error:
             trust.check(forged)
-        assert error.value.kind is Kind.HOST_KEY_REFUSED
+        assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
     with pytest.raises(HostProblem, match="not trusted"):
         trust.check(certificate(attacker))
 
@@ -154,10 +154,10 @@ def test_key_of_the_handover_is_the_only_trusted_one(tmp_path: Path, names: str)
     trust.check(blob(b"b"))
     with pytest.raises(HostProblem) as error:
         trust.check(blob(b"a"))
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
     with pytest.raises(HostProblem) as error:
         trust.check(certificate(authority))
-    assert error.value.kind is Kind.HOST_KEY_UNKNOWN
+    assert error.value.kind is ProblemKind.HOST_KEY_UNKNOWN
 
 
 def test_known_types_are_preferred(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from gpuinfra.remote.connection import MAX_OUTPUT_BYTES, Limits
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 from .servers import Lab, needed
 
@@ -66,7 +66,7 @@ def test_host_key_from_the_handover_overrides_known_hosts(lab: Lab) -> None:
         assert connection.run("true").exit == 0
     with pytest.raises(HostProblem) as error, connector.connect(lab.host(port, host_keys=(lab.public(other),))):
         pass
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
 
 
 def test_unknown_key_is_refused_and_not_added(lab: Lab) -> None:
@@ -76,7 +76,7 @@ def test_unknown_key_is_refused_and_not_added(lab: Lab) -> None:
     connector = lab.connector(known="# nothing\n")
     with pytest.raises(HostProblem) as error, connector.connect(host):
         pass
-    assert error.value.kind is Kind.HOST_KEY_UNKNOWN
+    assert error.value.kind is ProblemKind.HOST_KEY_UNKNOWN
     shown = subprocess.check_output(["ssh-keygen", "-lf", f"{key}.pub"], text=True).split()[1]
     assert shown in error.value.reason
     assert (lab.folder / "known_hosts").read_text() == "# nothing\n"
@@ -89,7 +89,7 @@ def test_changed_key_is_refused_before_login(lab: Lab) -> None:
     connector = lab.connector(known=f"[127.0.0.1]:{port} {lab.public(before)}\n")
     with pytest.raises(HostProblem) as error, connector.connect(lab.host(port)):
         pass
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
     shown = [
         subprocess.check_output(["ssh-keygen", "-lf", f"{one}.pub"], text=True).split()[1] for one in (key, before)
     ]
@@ -183,7 +183,7 @@ def test_refused_login_lists_the_keys(lab: Lab) -> None:
     host = lab.host(lab.serve(key=key), identity=(stranger,), host_keys=(lab.public(key),))
     with pytest.raises(HostProblem) as error, lab.connector().connect(host):
         pass
-    assert error.value.kind is Kind.LOGIN
+    assert error.value.kind is ProblemKind.LOGIN
     assert str(stranger) in error.value.reason
     assert not error.value.kind.is_transient
 
@@ -204,7 +204,7 @@ def test_jump_host_connection_is_shared_and_both_keys_are_verified(lab: Lab) -> 
     ):
         pass
     connector.close()
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
     assert (lab.folder / "sshd-1.log").read_text().count("Accepted publickey") == 1
 
 
@@ -224,7 +224,7 @@ def test_chained_jump_hosts(lab: Lab) -> None:
     with pytest.raises(HostProblem) as error, connector.connect(node):
         pass
     connector.close()
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
     assert "node is behind second" in error.value.reason
 
 
@@ -297,7 +297,7 @@ def test_stalled_handshake_times_out(lab: Lab, banner: bytes) -> None:
         lab.connector(limits=Limits(handshake_s=1)).connect(lab.host(port)),
     ):
         pass
-    assert error.value.kind in (Kind.TIMEOUT, Kind.DROPPED)
+    assert error.value.kind in (ProblemKind.TIMEOUT, ProblemKind.DROPPED)
     assert error.value.kind.is_transient
     assert time.monotonic() - began < 200
 
@@ -306,7 +306,7 @@ def test_refused_connection_is_unreachable(lab: Lab) -> None:
     """The error names address and port."""
     with pytest.raises(HostProblem) as error, lab.connector().connect(lab.host(1)):
         pass
-    assert error.value.kind is Kind.UNREACHABLE
+    assert error.value.kind is ProblemKind.UNREACHABLE
     assert "127.0.0.1:1" in error.value.reason
 
 
@@ -316,7 +316,7 @@ def test_stalled_command_times_out(lab: Lab) -> None:
     host = lab.host(lab.serve(key=key), host_keys=(lab.public(key),))
     with lab.connector().connect(host) as connection, pytest.raises(HostProblem) as error:
         connection.run("sleep 30", limit_s=0.5)
-    assert error.value.kind is Kind.TIMEOUT
+    assert error.value.kind is ProblemKind.TIMEOUT
 
 
 def test_connection_dropped_during_a_command_is_a_failure(lab: Lab) -> None:
@@ -326,7 +326,7 @@ def test_connection_dropped_during_a_command_is_a_failure(lab: Lab) -> None:
     # The command kills its own sshd process, which the client cannot distinguish from a crash of the machine.
     with lab.connector().connect(host) as connection, pytest.raises(HostProblem) as error:
         connection.run("echo begun; kill -9 $PPID; sleep 1; echo ended")
-    assert error.value.kind is Kind.DROPPED
+    assert error.value.kind is ProblemKind.DROPPED
 
 
 def test_output_is_limited(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.clouds.azure.tunnel import placeholder_key
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.problem import HostProblem, ProblemKind
 from gpuinfra.remote.tunnels import hosts_of
 
 from .servers import Lab, needed
@@ -134,7 +134,7 @@ def test_aws_login_sends_a_new_key_and_opens_a_session(lab: Lab, play: Play, tmp
     assert paramiko.PKey.from_path(private).get_base64() == log.read_text().split()[1]
     with pytest.raises(HostProblem) as error, lab.connector().connect(of(lab, found, other)):
         pass
-    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is ProblemKind.HOST_KEY_CHANGED
     (tmp_path / "direct").mkdir()
     direct = hosts_of([node], cloud="aws", region="r", direct=True, folder=tmp_path / "direct").hosts[0]
     assert (direct.address, "--address") == ("10.0.0.9", direct.proxy_words()[-3])
@@ -232,7 +232,7 @@ def test_error_of_az_is_quoted(lab: Lab, play: Play) -> None:
     with pytest.raises(HostProblem) as error, lab.connector().connect(behind_bastion(lab, key)):
         pass
     assert "did not open a tunnel" in error.value.reason or "ResourceNotFound" in error.value.reason
-    assert error.value.kind is Kind.UNREACHABLE
+    assert error.value.kind is ProblemKind.UNREACHABLE
 
 
 def test_missing_az_is_reported_with_a_hint(lab: Lab, play: Play) -> None:

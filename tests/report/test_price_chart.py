@@ -9,22 +9,22 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.cost.compare import Row
+from gpuinfra.cost.compare import ComparisonRow
 from gpuinfra.report import price_chart
 from gpuinfra.report.plan_json import plan_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def way(name: str, month: float, usual: float | None) -> Row:
+def way(name: str, month: float, usual: float | None) -> ComparisonRow:
     """A purchase option; `usual` is the price of on-demand if the option is billed in full."""
-    return Row(
+    return ComparisonRow(
         way=name, usd_per_hour=month / 730, usd_per_month=month, billed_in_full=usual is not None,
         break_even_hours=730 * month / usual if usual else None, read=date(2026, 1, 1), source="a list", note="",
     )  # fmt: skip
 
 
-def drawn(*ways: Row) -> ElementTree.Element:
+def drawn(*ways: ComparisonRow) -> ElementTree.Element:
     """The image."""
     return ElementTree.fromstring(price_chart.chart(ways))
 

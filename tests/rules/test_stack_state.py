@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.base.findings import Level
 from gpuinfra.base.shipped import shipped
-from gpuinfra.region.clone import Request, clone
+from gpuinfra.region.clone import CloneRequest, clone
 from gpuinfra.rules.stack import check_stack
 from gpuinfra.spec import read_stack
 from tests.rules.cases import TODAY
@@ -118,7 +118,7 @@ def test_clone_warns_about_the_state_of_the_stack(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: lab\nruntime: python\nbackend: {url: 's3://state?region=us-east-2'}\n")
     path = tmp_path / "Pulumi.lab.yaml"
     path.write_text(STACK[: STACK.index("    recovery:")])
-    made = clone(read_stack(path), path.read_text(), Request(region="us-west-2"), TODAY)
+    made = clone(read_stack(path), path.read_text(), CloneRequest(region="us-west-2"), TODAY)
     assert made.ok
     (found,) = [one for one in made.findings if one.path == "backend.url"]
     assert "us-east-2" in found.message

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.engine.up import Failure
+from gpuinfra.engine.up import EngineFailure
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import ports_of
 from gpuinfra.handover.ports import GroupExpected, Member
@@ -58,7 +58,7 @@ def test_refused_group_is_a_shortage_only_without_capacity(stack: str) -> None:
     assert group_types(plan.cloud) == {GROUPS[stack]}
     capacity, quota = MESSAGES[stack]
     for message, final in ((capacity, False), (quota, True), ("The moon is full.", True)):
-        found = missing_nodes(plan, [], [Failure(urn=urn(stack, f"{plan.name}-{group.name}"), message=message)])
+        found = missing_nodes(plan, [], [EngineFailure(urn=urn(stack, f"{plan.name}-{group.name}"), message=message)])
         assert found is not None
         assert (found.pools, bool(found.final)) == ((plan.pools[0].name,), final), message
         assert found.shortages[0].group == group.name
@@ -67,14 +67,16 @@ def test_refused_group_is_a_shortage_only_without_capacity(stack: str) -> None:
 def test_other_error_of_the_engine_is_no_shortage() -> None:
     """If another resource fails too, the deployment did not fail for lack of capacity."""
     plan = plan_of("aws-p4d")
-    refused = Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)
-    other = Failure(urn=urn("aws-p4d", "train-scratch", "aws:fsx/lustreFileSystem:LustreFileSystem"), message="no")
-    stack = Failure(urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="update failed")
+    refused = EngineFailure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)
+    other = EngineFailure(
+        urn=urn("aws-p4d", "train-scratch", "aws:fsx/lustreFileSystem:LustreFileSystem"), message="no"
+    )
+    stack = EngineFailure(urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="update failed")
     assert missing_nodes(plan, [], [refused, other]) is None
-    assert missing_nodes(plan, [], [refused, stack, Failure(urn="", message="update failed")]) is not None
+    assert missing_nodes(plan, [], [refused, stack, EngineFailure(urn="", message="update failed")]) is not None
 
 
-READY = [Failure(urn=urn("aws-p4d", "train-ready", wire.TYPE), message="0 of 4 nodes verified", saved=True)]
+READY = [EngineFailure(urn=urn("aws-p4d", "train-ready", wire.TYPE), message="0 of 4 nodes verified", saved=True)]
 
 
 def handover(message: str = STOCK_OUT, *nodes: str) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def test_groups_with_nodes_from_before_the_run_are_found(
 ) -> None:
     """A pool that had nodes before the run and has nodes now cannot move, even if its group replaced them. A pool without nodes can."""
     plan = plan_of("aws-p4d")
-    failures = [Failure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)] if refused else READY
+    failures = [EngineFailure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)] if refused else READY
     resources = [in_state("train-gpu-spot-0"), in_state("train-other-0", "asg-2"), handover()]
     members.append(member("asg-2"))
     found = missing_nodes(plan, resources, failures, before)
@@ -190,7 +192,7 @@ def test_failure_that_is_not_about_a_resource_is_no_shortage() -> None:
     """A lock, or an error of the program, does not start a search, even if a group reports missing capacity."""
     plan = plan_of("aws-p4d")
     assert missing_nodes(plan, [handover()], []) is None
-    stack = Failure(
+    stack = EngineFailure(
         urn="urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", message="the stack is currently locked by 1 lock(s)"
     )
     assert missing_nodes(plan, [handover()], [stack]) is None

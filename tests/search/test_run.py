@@ -11,12 +11,12 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.base.naming import logical
-from gpuinfra.engine.locked import Locked
+from gpuinfra.engine.locked import StateLocked
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.node.journal import write_whole
 from gpuinfra.plan.make import make_plan
 from gpuinfra.remote import stack_journal
-from gpuinfra.search.journal import Journal
+from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.placements import check_editable, stack_for
 from gpuinfra.search.run import log, run
 from gpuinfra.spec import Lustre
@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> World:
 
 def go(world: World, *, again: bool = False, searches: bool = True) -> list[str]:
     """Run the search with its journal, and return the log of the attempts."""
-    journal = Journal(world.path, world.path.parent)
+    journal = SearchJournal(world.path, world.path.parent)
     try:
         if not again:
             journal.begin("find")
@@ -281,7 +281,7 @@ def test_search_can_be_killed_at_any_moment(
                 break
             except Killed:
                 pass
-        journal = Journal(one.path, folder)
+        journal = SearchJournal(one.path, folder)
         resumed = journal.unfinished
         journal.close()
         search(one, again=resumed)
@@ -303,14 +303,14 @@ def test_edited_file_is_not_continued(world: World, monkeypatch: pytest.MonkeyPa
 
 def test_journal_is_locked_and_checked(world: World) -> None:
     """A second run and a file that is not a journal are one error each."""
-    journal = Journal(world.path, world.path.parent)
+    journal = SearchJournal(world.path, world.path.parent)
     with pytest.raises(GpuinfraError, match="is running"):
-        Journal(world.path, world.path.parent)
+        SearchJournal(world.path, world.path.parent)
     journal.begin("find")
     journal.close()
     journal.path.write_text(json.dumps({"schema": "other"}))
     with pytest.raises(GpuinfraError, match="is not a journal of"):
-        Journal(world.path, world.path.parent)
+        SearchJournal(world.path, world.path.parent)
 
 
 def test_shared_values_are_an_error_before_anything_is_created(world: World) -> None:
@@ -400,14 +400,14 @@ def test_lock_of_another_run_ends_the_command(
         nonlocal count
         count += 1
         if count == attempt:
-            raise Locked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
+            raise StateLocked("find is locked by ci@runner (pid 7) since 2026-11-27T20:00:00Z; wait until the run ends")
         deploy(again)
 
     monkeypatch.setattr(world, "deploy", locked)
     world.refusals = {"use1-az4": STOCK_OUT}
-    with pytest.raises(Locked):
+    with pytest.raises(StateLocked):
         go(world)
-    journal = Journal(world.path, world.path.parent)
+    journal = SearchJournal(world.path, world.path.parent)
     assert journal.unfinished == (attempt == 2)
     journal.close()
     go(world, again=attempt == 2)

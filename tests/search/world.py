@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gpuinfra.base.naming import logical
 from gpuinfra.clouds.aws.handover.ports import REFUSALS
-from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.search.journal import Journal
+from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.outcome import MissingNodes, Resources, missing_nodes
 from gpuinfra.search.run import Search
 from gpuinfra.spec.load import read_stack, stack_in
@@ -93,7 +93,7 @@ class World:
         self.groups = wanted
         self.tick()
         failures = [
-            Failure(urn=urn, message=self.refusals[zone])
+            EngineFailure(urn=urn, message=self.refusals[zone])
             for urn, zone in wanted.items()
             if groups[urn].count and zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
         ]
@@ -120,12 +120,12 @@ class World:
         """Return the state."""
         return [{"urn": urn, "type": "aws:autoscaling/group:Group"} for urn in self.groups]
 
-    def missing_nodes(self, plan: Plan, resources: Resources, failures: Sequence[Failure]) -> MissingNodes | None:
+    def missing_nodes(self, plan: Plan, resources: Resources, failures: Sequence[EngineFailure]) -> MissingNodes | None:
         """Return why nodes are missing."""
         found = missing_nodes(plan, resources, failures)
         return found and replace(found, running=tuple(pool for pool in found.pools if pool in self.running))
 
-    def search(self, journal: Journal, *, searches: bool = True) -> Search:
+    def search(self, journal: SearchJournal, *, searches: bool = True) -> Search:
         """Return the search of this world, with the declared stack of the journal."""
         from gpuinfra.spec.document import parse
 

@@ -16,7 +16,7 @@ from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.plan.environment import environment
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.software import Lock, LockRequest, flavour, lock, tables
+from gpuinfra.software import LockRequest, SoftwareLock, flavour, lock, tables
 from gpuinfra.software.images import ImageRelease
 from gpuinfra.software.version import at_least, key
 
@@ -26,12 +26,12 @@ B300 = MACHINES["p6-b300.48xlarge"]
 VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
 
 
-def _lock(machine: MachineType = P4D, **requested: object) -> Lock:
+def _lock(machine: MachineType = P4D, **requested: object) -> SoftwareLock:
     base = {"cloud": SOFTWARE, "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
     return lock(machine, LockRequest(**{**base, **requested}))  # type: ignore[arg-type]
 
 
-def _environment(machine: MachineType, chosen: Lock, mirror_url: str | None = None) -> dict[str, str]:
+def _environment(machine: MachineType, chosen: SoftwareLock, mirror_url: str | None = None) -> dict[str, str]:
     return environment(
         PoolFacts(cloud="aws", machine=machine, software=SOFTWARE, lock=chosen, fabric=True, mirror_url=mirror_url)
     )

@@ -1,6 +1,6 @@
 """An A3 Mega cluster with Lustre, with each kind of capacity that Google Cloud sells for it."""
 
-from gpuinfra.spec import Budget, ClusterSpec, Flex, Gcp, Lustre, Pool, Reserved, Software, Spot
+from gpuinfra.spec import BudgetSpec, ClusterSpec, Flex, Gcp, Lustre, Pool, Reserved, Software, Spot
 
 CAPACITY = {
     "reserved": Reserved(id="train-reservation", count=8),
@@ -17,5 +17,5 @@ def a3mega(kind: str) -> ClusterSpec[Gcp]:
         pools=[Pool(name="gpu", machine="a3-megagpu-8g", capacity=CAPACITY[kind])],
         storage=[Lustre(mount="/scratch", capacity_gib=36000, throughput_mb_s_per_tib=500, bucket="auto")],
         software=Software(registry="us-central1-docker.pkg.dev/my-project/gpudirect"),
-        budget=Budget(limit_usd_per_month=500_000.0, recipients=("ops@example.com",)),
+        budget=BudgetSpec(limit_usd_per_month=500_000.0, recipients=("ops@example.com",)),
     )

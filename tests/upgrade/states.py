@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from gpuinfra_rehearsal.events import Progress
+from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, open_session
 
@@ -32,7 +32,7 @@ NOT_KEPT = ("created", "modified", "sourcePosition", "stackTrace")
 """Fields of a resource that differ on each machine and each run, and that no upgrade depends on."""
 
 
-def preview(export: Path, folder: Path) -> Progress:
+def preview(export: Path, folder: Path) -> RunProgress:
     """Import an export into a new backend and preview the present program against it."""
     rows = [_complete(row) for row in json.loads(export.read_text(encoding="utf-8"))]
     with open_session(Options(stack=export.stem, folder=folder, on=DAY), view_for(sys.stderr)) as session:

@@ -16,17 +16,17 @@ from gpuinfra.base.errors import DeploymentError, EnvironmentMissing
 from gpuinfra.cli import drift as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.engine import refresh
-from gpuinfra.engine.refresh import CloudChange, Property
+from gpuinfra.engine.refresh import CloudChange, DriftedProperty
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.node.checks import ALL
 from gpuinfra.verification import store
-from gpuinfra.verification.drift import INSTALLATION, Commands, Difference, of_cloud, of_nodes
+from gpuinfra.verification.drift import INSTALLATION, Difference, FixCommands, of_cloud, of_nodes
 from gpuinfra.verification.judged import judge_all
-from gpuinfra.verification.read import Absent, Evidence, Found
+from gpuinfra.verification.read import Absent, EvidenceDocument, FoundEvidence
 from tests.node.healthy import DRIVER, P4D
 from tests.verification.test_verification import documented
 
-COMMANDS = Commands(restore="pulumi up --refresh --stack s", on_node="gpuinfra ssh s {node} '{command}'")
+COMMANDS = FixCommands(restore="pulumi up --refresh --stack s", on_node="gpuinfra ssh s {node} '{command}'")
 HARDWARE = {"P1", "X1", "X2", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "F2", "F3", "F4", "F5"} | {
     *(f"G{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 13, 14)),
     *(f"N{n}" for n in (1, 2, 5, 6, 7, 8)),
@@ -44,17 +44,17 @@ EXPECTED = {
 RECORDED = {"cuda": "13.0.88", "dcgm": "1:4.5.2-1", "nccl": "2.28.9-1+cuda13.0"}
 
 
-def evidence(number: int, change: Callable[[dict[str, Any]], None] = lambda document: None) -> Evidence:
+def evidence(number: int, change: Callable[[dict[str, Any]], None] = lambda document: None) -> EvidenceDocument:
     """Evidence of a node with all versions of the lock, after a change."""
     document = copy.deepcopy(documented(f"i-{number:017}"))
     document["state"]["recorded"] |= RECORDED
     change(document)
-    return Evidence(where="a bucket", sha256="0", document=document, name=f"gpu-{number}")
+    return EvidenceDocument(where="a bucket", sha256="0", document=document, name=f"gpu-{number}")
 
 
-def differences(*nodes: Evidence, absent: tuple[Absent, ...] = ()) -> list[Difference]:
+def differences(*nodes: EvidenceDocument, absent: tuple[Absent, ...] = ()) -> list[Difference]:
     """The differences of these nodes."""
-    judged = judge_all(Found(newest=nodes, about=""), lambda one: EXPECTED)
+    judged = judge_all(FoundEvidence(newest=nodes, about=""), lambda one: EXPECTED)
     return list(of_nodes(judged, absent, COMMANDS))
 
 
@@ -119,9 +119,9 @@ def test_replaced_driver_is_a_difference_with_both_versions() -> None:
 
 def test_hardware_fault_is_not_drift() -> None:
     """A node with a broken GPU has no difference, because `verify` reports it."""
-    broken = Evidence(where="", sha256="", document=documented("i-1", "ecc-uncorrected"), name="gpu-1")
+    broken = EvidenceDocument(where="", sha256="", document=documented("i-1", "ecc-uncorrected"), name="gpu-1")
     broken.document["state"]["recorded"].update(RECORDED)
-    judged = judge_all(Found(newest=(broken,), about=""), lambda one: EXPECTED)
+    judged = judge_all(FoundEvidence(newest=(broken,), about=""), lambda one: EXPECTED)
     assert not judged[0].verified
     assert list(of_nodes(judged, (), COMMANDS)) == []
 
@@ -143,7 +143,10 @@ def test_node_without_evidence_is_a_difference(outcome: str, instance: str, fix:
 
 def test_cloud_differences_name_resource_property_and_values() -> None:
     """Each changed property and each deleted resource is one difference; skipped types have none."""
-    values = Property(path="tags.owner", recorded='"a"', found='"b"'), Property(path="acl", recorded='"x"', found=None)
+    values = (
+        DriftedProperty(path="tags.owner", recorded='"a"', found='"b"'),
+        DriftedProperty(path="acl", recorded='"x"', found=None),
+    )
     changes = [
         CloudChange(type="aws:s3/bucket:Bucket", name="data", id="b-1", deleted=False, properties=values),
         CloudChange(type="aws:kms/key:Key", name="key", id="k-1", deleted=True),
@@ -212,7 +215,7 @@ def test_exit_code_and_json_state_drift_and_what_could_not_be_read(
     def found(_: object) -> Any:
         if isinstance(nodes, Exception):
             raise nodes
-        return Found(newest=nodes, about=""), {one.instance_id: EXPECTED for one in nodes}
+        return FoundEvidence(newest=nodes, about=""), {one.instance_id: EXPECTED for one in nodes}
 
     monkeypatch.setattr(refresh, "preview_refresh", refreshed)
     monkeypatch.setattr(store, "found_of", found)

@@ -22,7 +22,7 @@ from gpuinfra.cli import GROUPS
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.xids import XIDS
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.reference.explain import Entry, known_checks, known_rules, known_steps, known_xid
+from gpuinfra.reference.explain import Explanation, known_checks, known_rules, known_steps, known_xid
 from gpuinfra.reference.fields import FieldHelp, all_fields
 from gpuinfra.report.document import report_schema
 from gpuinfra.report.tables import escaped
@@ -134,7 +134,7 @@ def field_lines(field: FieldHelp) -> Iterator[str]:
     yield ""
 
 
-def entry_lines(title: str, entry: Entry) -> Iterator[str]:
+def entry_lines(title: str, entry: Explanation) -> Iterator[str]:
     """Yield a section with the meaning as paragraphs and the other rows as a list."""
     yield from [f"## {title}", ""]
     (_, meaning), *rows = entry.rows

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
         Key,
         KeyArgs,
     )
-    from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.aws.components.buckets import ObjectLock, PrivateBucket, PrivateBucketArgs
     from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.policies import MountedBucket
     from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
-    from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
+    from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, ReplicationSource
     from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.aws.components.scope import Scope
@@ -50,7 +50,6 @@ __all__ = [
     "HomeDirectoriesArgs",
     "Key",
     "KeyArgs",
-    "Lock",
     "MountedBucket",
     "Network",
     "NetworkArgs",
@@ -60,18 +59,19 @@ __all__ = [
     "NodeRoleArgs",
     "NodesReady",
     "NodesReadyArgs",
+    "ObjectLock",
     "OpenZfsHomeDirectories",
     "OpenZfsHomeDirectoriesArgs",
     "PrivateBucket",
     "PrivateBucketArgs",
     "RegionClone",
     "RegionCloneArgs",
+    "ReplicationSource",
     "Scope",
     "SecurityGroups",
     "SecurityGroupsArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
-    "Source",
 ]
 
 __getattr__ = lazy_exports(__name__, __file__, __all__)

@@ -14,7 +14,7 @@ from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.plan.model import Plan
-from gpuinfra.plan.planned import Found, bucket_names, find_retained
+from gpuinfra.plan.planned import RetainedResource, bucket_names, find_retained
 
 if TYPE_CHECKING:
     import boto3
@@ -124,7 +124,7 @@ def buckets(plan: Plan, account: str, token: str) -> list[str]:
     )
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
     from gpuinfra.base.errors import EnvironmentMissing
 
@@ -141,7 +141,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
         ) from None
 
 
-def retained_in(account: Account, plan: Plan) -> Sequence[Found[Lookup]]:
+def retained_in(account: Account, plan: Plan) -> Sequence[RetainedResource[Lookup]]:
     """Return the retained resources of a plan that exist in the account."""
     return find_retained(resources(plan), account.find)
 

@@ -10,20 +10,20 @@ from gpuinfra.clouds.cloud import BuiltCloud
 if TYPE_CHECKING:
     from gpuinfra.catalog.public import PublicPrices
     from gpuinfra.clouds.build import ClusterBuilder
-    from gpuinfra.clouds.connections import Connection
+    from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
     from gpuinfra.clouds.offerings import Search
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.dns import CloudDns
     from gpuinfra.clouds.region.failover import Failback, Failover
-    from gpuinfra.clouds.region.readiness import Line, Question
+    from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
     from gpuinfra.clouds.region.second_region import SecondRegion
     from gpuinfra.clouds.timing import Timing
     from gpuinfra.clouds.vendor import Vendor
     from gpuinfra.handover.connect import CloudHandover
     from gpuinfra.plan.model import Plan
-    from gpuinfra.plan.planned import Found, ResourceKind
+    from gpuinfra.plan.planned import ResourceKind, RetainedResource
     from gpuinfra.plan.profile import CloudProfile
     from gpuinfra.spec.rule import Rule
 
@@ -69,7 +69,7 @@ class AwsCloud(BuiltCloud):
 
         return public_prices
 
-    def connections(self, plan: Plan) -> Iterable[Connection]:
+    def connections(self, plan: Plan) -> Iterable[Traffic]:
         from gpuinfra.clouds.aws.connections import connections
 
         return connections(plan)
@@ -107,7 +107,7 @@ class AwsCloud(BuiltCloud):
 
         return vendor
 
-    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[Found[Any]]:
+    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Any]]:
         from gpuinfra.clouds.aws.adopt import look
 
         return look(plan, token, profile)
@@ -136,7 +136,7 @@ class AwsCloud(BuiltCloud):
 
         return dns
 
-    def readiness(self, question: Question) -> Iterable[Line]:
+    def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine]:
         from gpuinfra.clouds.aws.region.readiness import look
 
         return look(question)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, OPENZFS_PORTS, WEB_PORTS
-from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Connection, declared
+from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Traffic, declared
 from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, Plan
 
 SERVICES = "AWS service endpoints"
 
 
-def connections(plan: Plan) -> Iterator[Connection]:
+def connections(plan: Plan) -> Iterator[Traffic]:
     """Yield the traffic. The site creates the security group of the nodes."""
     if "site" not in plan.layers or plan.network is None:
         return
-    yield Connection(source=NODES, target=NODES, protocol=ALL, both_ways=True)
+    yield Traffic(source=NODES, target=NODES, protocol=ALL, both_ways=True)
     web = INTERNET if plan.network.existing_id or plan.network.egress == "nat" else SERVICES
-    yield Connection(source=NODES, target=web, protocol="tcp", ports=tuple(str(port) for port in WEB_PORTS))
+    yield Traffic(source=NODES, target=web, protocol="tcp", ports=tuple(str(port) for port in WEB_PORTS))
     yield from declared(plan.network)
     efa = any(one.efa for one in plan.file_systems)
     for entry in plan.file_systems:
@@ -26,15 +26,15 @@ def connections(plan: Plan) -> Iterator[Connection]:
         yield from _file_system(existing, efa=existing.efa)
 
 
-def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan, *, efa: bool) -> Iterator[Connection]:
+def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan, *, efa: bool) -> Iterator[Traffic]:
     target = f"{entry.kind} {entry.mount}"
     if entry.kind == "home":
         ports = OPENZFS_PORTS if entry.service == "openzfs" else ((NFS_PORT, NFS_PORT),)
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=_spans(ports))
+        yield Traffic(source=NODES, target=target, protocol="tcp", ports=_spans(ports))
     elif entry.kind == "lustre" and efa:
-        yield Connection(source=NODES, target=target, protocol=ALL, both_ways=True)
+        yield Traffic(source=NODES, target=target, protocol=ALL, both_ways=True)
     elif entry.kind == "lustre":
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=_spans(LUSTRE_PORTS), both_ways=True)
+        yield Traffic(source=NODES, target=target, protocol="tcp", ports=_spans(LUSTRE_PORTS), both_ways=True)
 
 
 def _spans(ports: Iterable[tuple[int, int]]) -> tuple[str, ...]:

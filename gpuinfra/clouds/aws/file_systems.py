@@ -25,14 +25,14 @@ def log_group(cluster: str, purpose: str, token: str) -> str:
 def find(fsx: Any, identity: str) -> str | None:
     """Return the ID of the file system with this log group or this value of the tag `IDENTITY`, or None. `fsx` is a boto3 client."""
     for page in fsx.get_paginator("describe_file_systems").paginate():
-        for one in page["FileSystems"]:
-            if identity in _identities(one) and one.get("Lifecycle") not in _ENDED:
-                return str(one["FileSystemId"])
+        for file_system in page["FileSystems"]:
+            if identity in _identities(file_system) and file_system.get("Lifecycle") not in _ENDED:
+                return str(file_system["FileSystemId"])
     return None
 
 
-def _identities(one: Mapping[str, Any]) -> Iterator[str]:
-    log = (one.get("LustreConfiguration") or {}).get("LogConfiguration") or {}
+def _identities(file_system: Mapping[str, Any]) -> Iterator[str]:
+    log = (file_system.get("LustreConfiguration") or {}).get("LogConfiguration") or {}
     # FSx adds its log stream to the group's ARN: `...:log-group:/aws/fsx/NAME:log-stream:datarepo_fs-...`.
     yield str(log.get("Destination") or "").partition(":log-group:")[2].partition(":")[0]
-    yield from (str(tag["Value"]) for tag in one.get("Tags", ()) if tag["Key"] == IDENTITY)
+    yield from (str(tag["Value"]) for tag in file_system.get("Tags", ()) if tag["Key"] == IDENTITY)

@@ -10,7 +10,7 @@ from typing import Literal
 from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
-from gpuinfra.plan.planned import Instance, retained_subnets
+from gpuinfra.plan.planned import PlannedInstance, retained_subnets
 
 WEB_PORTS = (80, 443)
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
@@ -41,7 +41,7 @@ class Lookup:
     """The second Region, or `None` for the Region of the plan."""
 
 
-def by_purpose(kind: Found) -> Callable[[Instance], Lookup]:
+def by_purpose(kind: Found) -> Callable[[PlannedInstance], Lookup]:
     """Return a lookup by the purpose of the instance."""
     return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"], region=instance.values.get("region"))
 
@@ -51,7 +51,7 @@ def _has_access_logs(plan: Plan) -> bool:
     return any(trails(plan)) and plan.audit.existing_bucket is None
 
 
-def trails(plan: Plan) -> Iterator[Instance]:
+def trails(plan: Plan) -> Iterator[PlannedInstance]:
     """The audit trail."""
     return common.audit_trails("aws", plan, purpose="trail")
 
@@ -61,24 +61,24 @@ def trail_name(unique: str) -> str:
     return re.sub("-{2,}", "-", unique)
 
 
-def keys(plan: Plan) -> Iterator[Instance]:
+def keys(plan: Plan) -> Iterator[PlannedInstance]:
     """Customer managed keys for the audit trail and for data, and those in the second Region."""
     yield from common.keys("aws", plan)
     yield from common.second_keys("aws", plan, *(("logs", "data") if _has_access_logs(plan) else ("data",)))
 
 
-def second_regions(plan: Plan) -> Iterator[Instance]:
+def second_regions(plan: Plan) -> Iterator[PlannedInstance]:
     """The second Region, if the plan has one."""
     return common.second_regions("aws", plan)
 
 
-def replicas(plan: Plan) -> Iterator[Instance]:
+def replicas(plan: Plan) -> Iterator[PlannedInstance]:
     """Replicated buckets. Their replication is set up in the first Region."""
-    for one in common.replicas("aws", plan):
-        yield replace(one, values={"purpose": one.values["purpose"]})
+    for replica in common.replicas("aws", plan):
+        yield replace(replica, values={"purpose": replica.values["purpose"]})
 
 
-def image_copies(plan: Plan) -> Iterator[Instance]:
+def image_copies(plan: Plan) -> Iterator[PlannedInstance]:
     """Copies of images in the second Region."""
     for above in second_regions(plan):
         for image in plan.recovery.images if plan.recovery else ():
@@ -86,32 +86,32 @@ def image_copies(plan: Plan) -> Iterator[Instance]:
                 yield replace(above, values={**above.values, "image": image.ref})
 
 
-def lag_alarms(plan: Plan) -> Iterator[Instance]:
+def lag_alarms(plan: Plan) -> Iterator[PlannedInstance]:
     """Alarms on the replication lag of each bucket, in the second Region."""
     for above in replicas(plan):
         if plan.recovery:
             yield replace(above, values={**above.values, "region": plan.recovery.region})
 
 
-def failure_alarms(plan: Plan) -> Iterator[Instance]:
+def failure_alarms(plan: Plan) -> Iterator[PlannedInstance]:
     """Alarms on failed replications of each bucket, in the first Region."""
     for above in replicas(plan):
         yield replace(above, values={**above.values, "region": plan.region})
 
 
-def alerts(plan: Plan) -> Iterator[Instance]:
+def alerts(plan: Plan) -> Iterator[PlannedInstance]:
     """Topics of the alarms, in both Regions."""
     for above in second_regions(plan):
         for region in (plan.region, above.values["region"]):
             yield replace(above, values={"region": region})
 
 
-def alert_recipients(plan: Plan) -> Iterator[Instance]:
+def alert_recipients(plan: Plan) -> Iterator[PlannedInstance]:
     """Subscriptions of the recipients to the topics."""
     return common.alert_recipients(plan, alerts(plan))
 
 
-def buckets(plan: Plan) -> Iterator[Instance]:
+def buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Private buckets for access logs, audit records, evidence and file system data, and buckets that nodes mount."""
     for above in trails(plan):
         if _has_access_logs(plan):
@@ -124,12 +124,12 @@ def buckets(plan: Plan) -> Iterator[Instance]:
     yield from common.replica_buckets("aws", plan, lambda purpose, region: purpose)
 
 
-def locked_buckets(plan: Plan) -> Iterator[Instance]:
+def locked_buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Buckets with Object Lock."""
     return (one for one in buckets(plan) if one.values["purpose"] == "audit")
 
 
-def logged_buckets(plan: Plan) -> Iterator[Instance]:
+def logged_buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Buckets with access logging: all buckets except the log destination."""
     return (one for one in buckets(plan) if _has_access_logs(plan) and one.values["purpose"] != "access")
 
@@ -140,43 +140,43 @@ def _network(plan: Plan) -> NetworkPlan | None:
     return plan.network if created else None
 
 
-def networks(plan: Plan) -> Iterator[Instance]:
+def networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The VPC."""
     if _network(plan):
         above = common.inside("aws", common.top(plan), "Network", "network", purpose="flow")
         yield replace(above, data=bool(retained_subnets(plan)))
 
 
-def nat_networks(plan: Plan) -> Iterator[Instance]:
+def nat_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The VPC, if its nodes reach the internet through NAT gateways."""
     network = _network(plan)
     return networks(plan) if network and network.egress == "nat" else iter(())
 
 
-def endpoint_networks(plan: Plan) -> Iterator[Instance]:
+def endpoint_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The VPC, if it has interface endpoints."""
     network = _network(plan)
     return networks(plan) if network and network.interface_endpoints else iter(())
 
 
-def subnets(plan: Plan) -> Iterator[Instance]:
+def subnets(plan: Plan) -> Iterator[PlannedInstance]:
     """Subnets for nodes and for NAT gateways."""
     network = _network(plan)
     for instance in networks(plan):
-        for one in network.subnets if network else ():
-            tag = naming.logical(instance.component, one.name)
-            retained = one.name in retained_subnets(plan)
-            yield replace(instance, values={"subnet": one.name, "purpose": tag}, data=retained)
+        for subnet in network.subnets if network else ():
+            tag = naming.logical(instance.component, subnet.name)
+            retained = subnet.name in retained_subnets(plan)
+            yield replace(instance, values={"subnet": subnet.name, "purpose": tag}, data=retained)
 
 
-def nat_subnets(plan: Plan) -> Iterator[Instance]:
+def nat_subnets(plan: Plan) -> Iterator[PlannedInstance]:
     """Subnets for NAT gateways."""
     network = _network(plan)
     names = {one.name for one in network.subnets if one.role == "nat"} if network else set()
     return (one for one in subnets(plan) if one.values["subnet"] in names)
 
 
-def zones(plan: Plan) -> Iterator[Instance]:
+def zones(plan: Plan) -> Iterator[PlannedInstance]:
     """Zones with nodes. Each zone has a route table."""
     network = _network(plan)
     for instance in networks(plan):
@@ -185,54 +185,54 @@ def zones(plan: Plan) -> Iterator[Instance]:
             yield replace(instance, values={"index": index})
 
 
-def nat_zones(plan: Plan) -> Iterator[Instance]:
+def nat_zones(plan: Plan) -> Iterator[PlannedInstance]:
     """Zones whose nodes reach the internet through a NAT gateway."""
     return zones(plan) if any(nat_networks(plan)) else iter(())
 
 
-def gateway_endpoints(plan: Plan) -> Iterator[Instance]:
+def gateway_endpoints(plan: Plan) -> Iterator[PlannedInstance]:
     """Gateway endpoints, which are route table targets."""
     network = _network(plan)
     return _endpoints(plan, network.gateway_endpoints if network else ())
 
 
-def interface_endpoints(plan: Plan) -> Iterator[Instance]:
+def interface_endpoints(plan: Plan) -> Iterator[PlannedInstance]:
     """Interface endpoints, which have addresses in subnets."""
     network = _network(plan)
     return _endpoints(plan, network.interface_endpoints if network else ())
 
 
-def _endpoints(plan: Plan, services: tuple[str, ...]) -> Iterator[Instance]:
+def _endpoints(plan: Plan, services: tuple[str, ...]) -> Iterator[PlannedInstance]:
     for instance in networks(plan):
         for service in services:
             yield replace(instance, values={"service": service.replace(".", "-")})
 
 
-def security_groups(plan: Plan) -> Iterator[Instance]:
+def security_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The security groups of a site."""
     if "site" in plan.layers:
         above = common.inside("aws", common.top(plan), "SecurityGroups", "security", purpose="storage")
         yield replace(above, data=bool(retained_subnets(plan)))
 
 
-def storage_groups(plan: Plan) -> Iterator[Instance]:
+def storage_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The security group for the file servers of FSx."""
     return security_groups(plan) if any(_lustre(plan)) or any(openzfs(plan)) else iter(())
 
 
-def home_groups(plan: Plan) -> Iterator[Instance]:
+def home_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The security group for the mount targets of home directories on EFS."""
     return security_groups(plan) if any(homes(plan)) else iter(())
 
 
-def openzfs_rules(plan: Plan) -> Iterator[Instance]:
+def openzfs_rules(plan: Plan) -> Iterator[PlannedInstance]:
     """Rules for the ports of FSx for OpenZFS."""
     for instance in security_groups(plan) if any(openzfs(plan)) else ():
         for first, _ in OPENZFS_PORTS:
             yield replace(instance, values={"port": first})
 
 
-def peer_rules(plan: Plan) -> Iterator[Instance]:
+def peer_rules(plan: Plan) -> Iterator[PlannedInstance]:
     """Pairs of rules between security groups."""
     lustre = [one for one, _ in _lustre(plan)]
     spans = 0 if not lustre else 1 if any(one.efa for one in lustre) else 2
@@ -267,7 +267,7 @@ def declared_rules(network: NetworkPlan | None) -> Iterator[DeclaredRule]:
                 yield DeclaredRule(entry.protocol, int(first), int(last or first), cidr)
 
 
-def declared_ingress(plan: Plan) -> Iterator[Instance]:
+def declared_ingress(plan: Plan) -> Iterator[PlannedInstance]:
     """Rules for declared connections from other networks."""
     for instance in security_groups(plan):
         for rule in declared_rules(_network(plan)):
@@ -307,27 +307,27 @@ NFS_PORT = 2049
 def existing_rules(plan: Plan) -> tuple[ExistingRule, ...]:
     """Return the rules of the nodes' security group for existing file systems. File systems with the same security group share their rules."""
     found: list[ExistingRule] = []
-    for one in plan.existing_file_systems:
-        group = one.security_group or ""
-        if one.service == "openzfs":
+    for existing_file_system in plan.existing_file_systems:
+        group = existing_file_system.security_group or ""
+        if existing_file_system.service == "openzfs":
             found += [ExistingRule(group, "tcp", first, last, both_ways=False) for first, last in OPENZFS_PORTS]
-        elif one.kind == "home":
+        elif existing_file_system.kind == "home":
             found.append(ExistingRule(group, "tcp", NFS_PORT, NFS_PORT, both_ways=False))
-        elif one.efa:
+        elif existing_file_system.efa:
             found.append(ExistingRule(group, "-1", None, None, both_ways=True))
         else:
             found += [ExistingRule(group, "tcp", first, last, both_ways=True) for first, last in LUSTRE_PORTS]
     return tuple(dict.fromkeys(found))
 
 
-def existing_egress(plan: Plan) -> Iterator[Instance]:
+def existing_egress(plan: Plan) -> Iterator[PlannedInstance]:
     """Rules that let nodes reach existing file systems."""
     for instance in security_groups(plan):
         for rule in existing_rules(plan):
             yield replace(instance, values={"rule": rule.name})
 
 
-def existing_ingress(plan: Plan) -> Iterator[Instance]:
+def existing_ingress(plan: Plan) -> Iterator[PlannedInstance]:
     """Rules that let the servers of existing Lustre file systems reach the nodes."""
     for instance in security_groups(plan):
         for rule in existing_rules(plan):
@@ -335,45 +335,47 @@ def existing_ingress(plan: Plan) -> Iterator[Instance]:
                 yield replace(instance, values={"rule": rule.name})
 
 
-def web_ports(plan: Plan) -> Iterator[Instance]:
+def web_ports(plan: Plan) -> Iterator[PlannedInstance]:
     """Ports for node egress to the internet."""
     for instance in security_groups(plan):
         for port in WEB_PORTS:
             yield replace(instance, values={"port": port})
 
 
-def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
-    for one in plan.file_systems:
-        if one.kind == "lustre" and "site" in plan.layers:
-            why = one.lifetime_reason or common.DATA
-            above = common.inside("aws", common.top(plan), "SharedFilesystem", one.name, purpose=one.name, why=why)
-            yield one, replace(above, data=one.lifetime is Lifetime.KEPT)
+def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, PlannedInstance]]:
+    for file_system in plan.file_systems:
+        if file_system.kind == "lustre" and "site" in plan.layers:
+            why = file_system.lifetime_reason or common.DATA
+            above = common.inside(
+                "aws", common.top(plan), "SharedFilesystem", file_system.name, purpose=file_system.name, why=why
+            )
+            yield file_system, replace(above, data=file_system.lifetime is Lifetime.KEPT)
 
 
-def file_systems(plan: Plan) -> Iterator[Instance]:
+def file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     """Lustre file systems."""
     return (instance for _, instance in _lustre(plan))
 
 
-def homes(plan: Plan) -> Iterator[Instance]:
+def homes(plan: Plan) -> Iterator[PlannedInstance]:
     """EFS file systems for home directories."""
     return _homes(plan, "efs", "HomeDirectories")
 
 
-def openzfs(plan: Plan) -> Iterator[Instance]:
+def openzfs(plan: Plan) -> Iterator[PlannedInstance]:
     """FSx for OpenZFS file systems for home directories."""
-    for one in _homes(plan, "openzfs", "OpenZfsHomeDirectories"):
-        yield replace(one, data=True)
+    for home in _homes(plan, "openzfs", "OpenZfsHomeDirectories"):
+        yield replace(home, data=True)
 
 
-def _homes(plan: Plan, service: str, component: str) -> Iterator[Instance]:
-    for one in plan.file_systems:
-        if one.service == service and "site" in plan.layers:
-            why = one.lifetime_reason
-            yield common.inside("aws", common.top(plan), component, one.name, purpose=one.name, why=why)
+def _homes(plan: Plan, service: str, component: str) -> Iterator[PlannedInstance]:
+    for file_system in plan.file_systems:
+        if file_system.service == service and "site" in plan.layers:
+            why = file_system.lifetime_reason
+            yield common.inside("aws", common.top(plan), component, file_system.name, purpose=file_system.name, why=why)
 
 
-def mount_targets(plan: Plan) -> Iterator[Instance]:
+def mount_targets(plan: Plan) -> Iterator[PlannedInstance]:
     """Mount targets of home directories: one in each node subnet, because each zone requires its own."""
     for instance in homes(plan):
         for subnet in mount_subnets(plan):
@@ -385,15 +387,15 @@ def mount_subnets(plan: Plan) -> tuple[str, ...]:
     return tuple(one.name for one in plan.network.subnets if one.role == "nodes") if plan.network else ()
 
 
-def linked_file_systems(plan: Plan) -> Iterator[Instance]:
+def linked_file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     """File systems that are linked to a bucket."""
     return (instance for one, instance in _lustre(plan) if one.bucket is not None)
 
 
-def node_roles(plan: Plan) -> Iterator[Instance]:
+def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes, which the site or the cluster creates."""
     if "site" in plan.layers if plan.roles.node_role_in_site else _pools(plan):
-        yield Instance(component=node_component(plan))
+        yield PlannedInstance(component=node_component(plan))
 
 
 def node_component(plan: Plan) -> str:
@@ -401,7 +403,7 @@ def node_component(plan: Plan) -> str:
     return naming.logical(plan.name, "node")
 
 
-def node_policies(plan: Plan) -> Iterator[Instance]:
+def node_policies(plan: Plan) -> Iterator[PlannedInstance]:
     """Managed policies that the declaration attaches to the node role."""
     for instance in node_roles(plan):
         for arn in plan.roles.node_policies:
@@ -412,27 +414,27 @@ def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(plan.pools) if "cluster" in plan.layers else ()
 
 
-def pinned_pools(plan: Plan) -> Iterator[Instance]:
+def pinned_pools(plan: Plan) -> Iterator[PlannedInstance]:
     """Pools whose image is resolved from an SSM parameter or a name, and pinned."""
     for pool in _pools(plan):
         if pool.image.source != "id":
             token = naming.text_token(pool.image.ref)
-            yield Instance(component=naming.logical(plan.name, pool.name), values={"token": token})
+            yield PlannedInstance(component=naming.logical(plan.name, pool.name), values={"token": token})
 
 
-def placement_groups(plan: Plan) -> Iterator[Instance]:
+def placement_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """Placement groups that pools create."""
     for pool in _pools(plan):
         for index in range(len(created_placement_groups(pool))):
-            yield Instance(component=naming.logical(plan.name, pool.name), values={"index": index})
+            yield PlannedInstance(component=naming.logical(plan.name, pool.name), values={"index": index})
 
 
-def schedules(plan: Plan) -> Iterator[Instance]:
+def schedules(plan: Plan) -> Iterator[PlannedInstance]:
     """Scheduled actions of groups with a time window."""
     for pool in _pools(plan):
         for group in pool.groups:
             for action, _ in schedule(group):
-                yield Instance(component=naming.logical(plan.name, group.name), values={"action": action})
+                yield PlannedInstance(component=naming.logical(plan.name, group.name), values={"action": action})
 
 
 def schedule(group: Group) -> tuple[tuple[str, str], ...]:

@@ -65,16 +65,16 @@ def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering
 
 def _extensions(cloud: Preflight, wanted: Wanted, hours: int) -> Iterator[Offering]:
     with asked(READS[1]):
-        answer = cloud.client("ec2").describe_capacity_block_extension_offerings(
+        answer = cloud.client("ec2").describe_extensions(
             CapacityReservationId=wanted.reservation, CapacityBlockExtensionDurationHours=hours
         )
-    for one in answer["CapacityBlockExtensionOfferings"]:
-        ident = str(one["CapacityBlockExtensionOfferingId"])
+    for extension in answer["CapacityBlockExtensionOfferings"]:
+        ident = str(extension["CapacityBlockExtensionOfferingId"])
         command = (
             f"aws ec2 purchase-capacity-block-extension --capacity-block-extension-offering-id {quote(ident)} "
             f"--capacity-reservation-id {quote(wanted.reservation)} --region {cloud.region}"
         )
-        yield _offering(one, "extension", ident, "CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate", command)  # fmt: skip
+        yield _offering(extension, "extension", ident, "CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate", command)  # fmt: skip
 
 
 def _blocks(cloud: Preflight, wanted: Wanted, hours: int, after: datetime) -> Iterator[Offering]:
@@ -85,22 +85,22 @@ def _blocks(cloud: Preflight, wanted: Wanted, hours: int, after: datetime) -> It
             CapacityDurationHours=hours,
             StartDateRange=after.astimezone(UTC),
         )
-    for one in answer["CapacityBlockOfferings"]:
-        ident = str(one["CapacityBlockOfferingId"])
+    for block in answer["CapacityBlockOfferings"]:
+        ident = str(block["CapacityBlockOfferingId"])
         command = f"aws ec2 purchase-capacity-block --capacity-block-offering-id {quote(ident)} --instance-platform {PLATFORM} --region {cloud.region}"
-        yield _offering(one, "block", ident, "StartDate", "EndDate", command)
+        yield _offering(block, "block", ident, "StartDate", "EndDate", command)
 
 
-def _offering(one: Mapping[str, Any], kind: str, ident: str, start: str, end: str, command: str) -> Offering:
+def _offering(answer: Mapping[str, Any], kind: str, ident: str, start: str, end: str, command: str) -> Offering:
     return Offering(
         kind=kind,
         id=ident,
-        machine=str(one.get("InstanceType") or ""),
-        nodes=int(one.get("InstanceCount") or 0),
-        zone=str(one.get("AvailabilityZone") or ""),
-        starts=moment(one.get(start)),
-        ends=moment(one.get(end)),
-        price=str(one.get("UpfrontFee") or ""),
-        currency=str(one.get("CurrencyCode") or ""),
+        machine=str(answer.get("InstanceType") or ""),
+        nodes=int(answer.get("InstanceCount") or 0),
+        zone=str(answer.get("AvailabilityZone") or ""),
+        starts=moment(answer.get(start)),
+        ends=moment(answer.get(end)),
+        price=str(answer.get("UpfrontFee") or ""),
+        currency=str(answer.get("CurrencyCode") or ""),
         command=command,
     )

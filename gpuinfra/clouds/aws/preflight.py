@@ -21,8 +21,8 @@ from gpuinfra.clouds.aws.reservations import capacity, mismatches, moment
 from gpuinfra.clouds.aws.simulation import concrete, context, denial
 from gpuinfra.clouds.preflight import (
     Owner,
-    Question,
-    Row,
+    PreflightQuestion,
+    PreflightRow,
     bucket_rows,
     failed,
     no_credentials,
@@ -71,13 +71,15 @@ class Preflight:
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def identity(self) -> Iterator[Row]:
+    def identity(self) -> Iterator[PreflightRow]:
         """Return the account and the type of the identity, and where the credentials come from. Raises `Unanswered`."""
-        found = self.find_credentials()
+        credentials = self.find_credentials()
         with asked("sts:GetCallerIdentity"):
             caller = self.client("sts").get_caller_identity()
         self.account, self._arn = str(caller["Account"]), str(caller["Arn"])
-        yield ok("identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {found.method}")
+        yield ok(
+            "identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {credentials.method}"
+        )
 
     def find_credentials(self) -> Any:
         """Return the credentials of boto3. Sends no request to AWS, except to the metadata service of an instance. Raises `Unanswered`."""
@@ -85,12 +87,12 @@ class Preflight:
 
         try:
             self._session = _session(self.region, self._profile)
-            found = self._session.get_credentials()
+            credentials = self._session.get_credentials()
         except BotoCoreError as error:
             raise no_credentials(str(error), LOGIN) from None
-        if found is None:
+        if credentials is None:
             raise no_credentials("boto3 finds none in environment variables, profiles or the metadata service", LOGIN)
-        return found
+        return credentials
 
     def client(self, service: str) -> Any:
         """Return a client with the time limits of a preflight. Only the creation of clients needs a lock."""
@@ -105,33 +107,35 @@ class Preflight:
                 self._clients[service] = self._session.client(service, config=limits)
             return self._clients[service]
 
-    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[PreflightQuestion]:
         """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
-        yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
+        yield PreflightQuestion(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
         limits = Quotas(self.client, self.region)
         for code, needs in sorted(quota_needs(plan, _vcpus).items()):
-            yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: limits.vcpus(code, needs))
+            yield PreflightQuestion(
+                topic="quota", where=code, ask=lambda code=code, needs=needs: limits.vcpus(code, needs)
+            )
         for group, pool in _groups(plan):
             if group.kind != "block" and not any(_vcpus(pool, CapacityKind(group.kind))):
                 why = f"no quota code is known for {group.kind} nodes of {pool.machine}"
                 fix = f"aws service-quotas list-service-quotas --service-code ec2 --region {self.region}"
                 row = skipped("quota", group.name, why, fix)
-                yield Question(topic="quota", where=group.name, ask=lambda row=row: [row])
+                yield PreflightQuestion(topic="quota", where=group.name, ask=lambda row=row: [row])
         yield from limits.questions(plan)
         for machine, zone in sorted({(pool.machine, group.zone) for group, pool in _groups(plan)}):
             ask = lambda machine=machine, zone=zone: self.offering(machine, zone)  # noqa: E731
-            yield Question(topic="machine", where=f"{machine} in {zone}", ask=ask)
+            yield PreflightQuestion(topic="machine", where=f"{machine} in {zone}", ask=ask)
         for group, pool in _groups(plan):
             if group.reservation_id or group.reservation_group_arn:
                 ask = lambda group=group, pool=pool: self.reservation(group, pool.machine)  # noqa: E731
-                yield Question(topic="reservation", where=_target(group), ask=ask)
+                yield PreflightQuestion(topic="reservation", where=_target(group), ask=ask)
         for pool in {pool.image.ref: pool for pool in plan.pools}.values():
-            yield Question(topic="image", where=pool.image.ref, ask=lambda pool=pool: self.image(pool))
-        yield Question(topic="names", where="buckets", ask=lambda: self.names(plan, token()))
+            yield PreflightQuestion(topic="image", where=pool.image.ref, ask=lambda pool=pool: self.image(pool))
+        yield PreflightQuestion(topic="names", where="buckets", ask=lambda: self.names(plan, token()))
 
     # Permissions
 
-    def permissions(self, plan: Plan) -> Iterator[Row]:
+    def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
         """The identity has the permissions that `gpuinfra permissions` prints, according to the IAM policy simulator.
 
         The simulator evaluates identity policies, the permissions boundary and service control policies, but not resource policies:
@@ -145,13 +149,13 @@ class Preflight:
             return
         source = self._principal()
         simulated = list(statements(plan))
-        found = together([self._simulation(source, plan, one) for one in simulated], at_once=SIMULATIONS_AT_ONCE)
+        answers = together([self._simulation(source, plan, one) for one in simulated], at_once=SIMULATIONS_AT_ONCE)
         missing: dict[str, str] = {}
         total = {action for one in simulated for action in one["Action"]}
-        for one in found:
-            missing.update(one or {})
-        if late := found.count(None):
-            raise failed("iam:SimulatePrincipalPolicy", f"{late} of {len(found)} simulations returned no result")
+        for answer in answers:
+            missing.update(answer or {})
+        if late := answers.count(None):
+            raise failed("iam:SimulatePrincipalPolicy", f"{late} of {len(answers)} simulations returned no result")
         if not missing:
             yield ok("permissions", where, f"all {len(total)} actions are allowed")
             return
@@ -194,7 +198,7 @@ class Preflight:
 
         return simulate
 
-    def names(self, plan: Plan, token: str) -> Iterator[Row]:
+    def names(self, plan: Plan, token: str) -> Iterator[PreflightRow]:
         """The names of the buckets are free, or their buckets are in this account."""
         return bucket_rows(adopt.buckets(plan, self.account, token), self._owner)
 
@@ -218,7 +222,7 @@ class Preflight:
 
     # Capacity
 
-    def offering(self, machine: str, zone: str) -> Iterator[Row]:
+    def offering(self, machine: str, zone: str) -> Iterator[PreflightRow]:
         """The zone exists, is enabled for the account, and offers the machine type."""
         where = f"{machine} in {zone}"
         ec2 = self.client("ec2")
@@ -258,24 +262,24 @@ class Preflight:
             fix = f"`gpuinfra catalog {machine}` lists regions; `gpuinfra clone STACK --region REGION` writes a declaration for a different region"
             yield problem("machine", where, what, "a region that offers the machine type", fix)
 
-    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+    def reservation(self, group: Group, machine: str) -> Iterator[PreflightRow]:
         """The reservation or Capacity Block exists, matches the nodes, is active in time and has free instances."""
         from botocore.exceptions import ClientError
 
         where = _target(group)
         ids = [group.reservation_id] if group.reservation_id else self._members(str(group.reservation_group_arn))
         listing = f"aws ec2 describe-capacity-reservations --region {self.region}"
-        found: list[dict[str, Any]] = []
+        reservations: list[dict[str, Any]] = []
         with asked("ec2:DescribeCapacityReservations"):
             try:
                 if ids:
-                    found = self.client("ec2").describe_capacity_reservations(CapacityReservationIds=ids)[
+                    reservations = self.client("ec2").describe_capacity_reservations(CapacityReservationIds=ids)[
                         "CapacityReservations"
                     ]
             except ClientError as error:
                 if not code_of(error).startswith("InvalidCapacityReservationId"):
                     raise
-        if not found:
+        if not reservations:
             what = f"no such reservation in account {self.account} in {self.region}"
             yield problem(
                 "reservation",
@@ -286,16 +290,16 @@ class Preflight:
             )
             return
         fitting = []
-        for one in found:
-            reasons = list(mismatches(one, group, machine))
+        for reservation in reservations:
+            reasons = list(mismatches(reservation, group, machine))
             if not reasons:
-                fitting.append(one)
-            elif len(found) == 1:
+                fitting.append(reservation)
+            elif len(reservations) == 1:
                 for what, needed, fix in reasons:
                     yield problem("reservation", where, what, needed, fix)
         if not fitting:
-            if len(found) > 1:
-                what = f"none of the {len(found)} reservations fits"
+            if len(reservations) > 1:
+                what = f"none of the {len(reservations)} reservations fits"
                 yield problem(
                     "reservation", where, what, f"{machine} in {group.zone}", f"`{listing}` lists the reservations"
                 )
@@ -310,32 +314,32 @@ class Preflight:
 
     # Images
 
-    def image(self, pool: PoolPlan) -> Iterator[Row]:
+    def image(self, pool: PoolPlan) -> Iterator[PreflightRow]:
         """The image exists, fits the machine type and the disk, and is not deprecated."""
         image, where = pool.image, pool.image.ref
-        found = self._found_image(image)
-        if found is None:
+        release = self._found_image(image)
+        if release is None:
             needed, fix = "an existing image", "set `image` in the stack file; `gpuinfra images STACK` lists releases"
             yield problem("image", where, f"not found in {self.region}", needed, fix)
             return
-        about = f"{found['ImageId']} {found.get('Name', '')}".strip()
-        made = moment(found.get("CreationDate"))
+        about = f"{release['ImageId']} {release.get('Name', '')}".strip()
+        made = moment(release.get("CreationDate"))
         age = f", {(datetime.now(UTC) - made).days} days old" if made else ""
-        if found.get("State") != "available":
+        if release.get("State") != "available":
             yield problem(
                 "image",
                 where,
-                f"{about} is {found.get('State')}",
+                f"{about} is {release.get('State')}",
                 "an available image",
                 "set `image` in the stack file",
             )
-        elif found.get("Architecture") not in (None, image.arch):
-            what = f"{about} is for {found['Architecture']}"
+        elif release.get("Architecture") not in (None, image.arch):
+            what = f"{about} is for {release['Architecture']}"
             yield problem("image", where, what, f"an image for {image.arch}", "set `image` in the stack file")
-        elif (least := _root_gib(found)) > pool.disk.size_gib:
+        elif (least := _root_gib(release)) > pool.disk.size_gib:
             fix = f"set `disk.size_gib` of pool {pool.name} to {least}"
             yield problem("image", where, f"{about} has a root volume of {least} GiB", f"a disk of {least} GiB", fix)
-        elif (end := moment(found.get("DeprecationTime"))) and end < datetime.now(UTC):
+        elif (end := moment(release.get("DeprecationTime"))) and end < datetime.now(UTC):
             what = f"{about}{age}, deprecated since {end:%Y-%m-%d}"
             yield warning(
                 "image",

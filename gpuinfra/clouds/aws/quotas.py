@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinfra.clouds.aws.api_errors import asked, code_of
 from gpuinfra.clouds.aws.region.recovery import quota_request
-from gpuinfra.clouds.preflight import Question, Row, Unanswered, failed, quota_row
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, Unanswered, failed, quota_row
 from gpuinfra.plan.model import FileSystemPlan, Plan
 
 ACTIONS = (
@@ -49,7 +49,7 @@ class Quotas:
         """`client` returns the boto3 client of a service."""
         self.client, self.region = client, region
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
+    def questions(self, plan: Plan) -> Iterator[PreflightQuestion]:
         """Yield one question for each kind of file system that the stack creates."""
         needs: dict[tuple[str, ...], list[FileSystemPlan]] = {}
         for entry in plan.file_systems:
@@ -57,9 +57,9 @@ class Quotas:
                 needs.setdefault(tuple(codes), []).append(entry)
         for entries in needs.values():
             where = ", ".join(entry.name for entry in entries)
-            yield Question(topic="quota", where=where, ask=lambda entries=entries: self.file_systems(entries))
+            yield PreflightQuestion(topic="quota", where=where, ask=lambda entries=entries: self.file_systems(entries))
 
-    def file_systems(self, entries: list[FileSystemPlan]) -> Iterator[Row]:
+    def file_systems(self, entries: list[FileSystemPlan]) -> Iterator[PreflightRow]:
         """The quotas cover file systems of one kind. A file system of the stack that exists already is part of the usage."""
         codes, service = _codes(entries[0]), _service(entries[0])
         need = sum(map(_needed, entries), Counter[str]())
@@ -90,7 +90,7 @@ class Quotas:
             pages = self.client("fsx").get_paginator("describe_file_systems").paginate()
             return sum(_amounts(codes, (one for page in pages for one in page["FileSystems"])), Counter[str]())
 
-    def vcpus(self, code: str, needs: Mapping[str, int]) -> Iterator[Row]:
+    def vcpus(self, code: str, needs: Mapping[str, int]) -> Iterator[PreflightRow]:
         """The quota covers the vCPUs of all nodes. `needs` maps a kind of capacity to its vCPUs.
 
         EC2 quotas count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
@@ -171,9 +171,9 @@ def _needed(entry: FileSystemPlan) -> Counter[str]:
 
 def _amounts(codes: Mapping[str, str], file_systems: Iterable[Mapping[str, Any]]) -> Iterator[Counter[str]]:
     """Yield what each file system uses of these quotas."""
-    for one in file_systems:
-        kind = str((one.get("LustreConfiguration") or {}).get("DeploymentType"))
-        counted = OPENZFS if one.get("FileSystemType") == "OPENZFS" else LUSTRE.get(kind)
+    for file_system in file_systems:
+        kind = str((file_system.get("LustreConfiguration") or {}).get("DeploymentType"))
+        counted = OPENZFS if file_system.get("FileSystemType") == "OPENZFS" else LUSTRE.get(kind)
         if counted == codes:
-            throughput = (one.get("OpenZFSConfiguration") or {}).get("ThroughputCapacity")
-            yield Counter({SYSTEMS: 1, GIB: int(one.get("StorageCapacity") or 0), MB_S: int(throughput or 0)})
+            throughput = (file_system.get("OpenZFSConfiguration") or {}).get("ThroughputCapacity")
+            yield Counter({SYSTEMS: 1, GIB: int(file_system.get("StorageCapacity") or 0), MB_S: int(throughput or 0)})

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
 
-from gpuinfra.clouds.preflight import Row, ok, problem, warning
+from gpuinfra.clouds.preflight import PreflightRow, ok, problem, warning
 from gpuinfra.plan.model import Group
 
 EXPIRES_SOON = timedelta(days=7)
@@ -18,26 +18,26 @@ COMING = frozenset({"pending", "scheduled", "payment-pending", "assessing", "del
 """States of a reservation that is not usable yet. The other states, except `active`, are final."""
 
 
-def mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[tuple[str, str, str]]:
+def mismatches(reservation: Mapping[str, Any], group: Group, machine: str) -> Iterator[tuple[str, str, str]]:
     """Yield what was found, what is needed and the fix, if nodes of a group cannot start in a reservation."""
-    if one["InstanceType"] != machine:
+    if reservation["InstanceType"] != machine:
         yield (
-            f"is for {one['InstanceType']}",
+            f"is for {reservation['InstanceType']}",
             f"a reservation of {machine}",
-            f"set `machine` to {one['InstanceType']}, or `id` to a different reservation",
+            f"set `machine` to {reservation['InstanceType']}, or `id` to a different reservation",
         )
-    zones = (one.get("AvailabilityZoneId"), one.get("AvailabilityZone"))
+    zones = (reservation.get("AvailabilityZoneId"), reservation.get("AvailabilityZone"))
     if zones[0] and group.zone not in zones:
         yield f"is in {zones[0]}", f"a reservation in {group.zone}", f"set `zone` in the stack file to {zones[0]}"
-    if (one.get("ReservationType") == "capacity-block") != (group.kind == "block"):
+    if (reservation.get("ReservationType") == "capacity-block") != (group.kind == "block"):
         kinds = {"capacity-block": "a Capacity Block", "default": "a capacity reservation"}
-        found = kinds.get(str(one.get("ReservationType")), kinds["default"])
+        found = kinds.get(str(reservation.get("ReservationType")), kinds["default"])
         yield (
             f"is {found}",
             f"capacity of kind {group.kind}",
             f"set `kind` to {'reserved' if group.kind == 'block' else 'block'}",
         )
-    state = str(one["State"])
+    state = str(reservation["State"])
     if state not in COMING and state != "active":
         yield (
             f"is {state}",
@@ -45,13 +45,13 @@ def mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[t
             "buy or create another reservation, and set `id` in the stack file",
         )
     elif state in COMING and not group.starts_at:
-        start = moment(one.get("StartDate"))
+        start = moment(reservation.get("StartDate"))
         when = f" and starts at {start:%Y-%m-%d %H:%M} UTC" if start else ""
         at = f"set `starts_at` in the stack file to {start:%Y-%m-%dT%H:%M:%SZ}, or " if start else ""
         yield f"is {state}{when}", "an active reservation", f"{at}run the command again when it is active"
     if group.starts_at or group.ends_at:
-        yield from _window(one, group)
-    placement = str(one.get("PlacementGroupArn") or "").rpartition("/")[2]
+        yield from _window(reservation, group)
+    placement = str(reservation.get("PlacementGroupArn") or "").rpartition("/")[2]
     if placement and group.placement_group != placement:
         yield (
             f"is in placement group {placement}",
@@ -60,8 +60,8 @@ def mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[t
         )
 
 
-def _window(one: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, str]]:
-    opens, closes = moment(one.get("StartDate")), moment(one.get("EndDate"))
+def _window(reservation: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, str]]:
+    opens, closes = moment(reservation.get("StartDate")), moment(reservation.get("EndDate"))
     starts, ends = moment(group.starts_at), moment(group.ends_at)
     if opens and starts and starts < opens:
         at = f"{opens:%Y-%m-%dT%H:%M:%SZ}"
@@ -71,7 +71,7 @@ def _window(one: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, st
         yield f"ends at {at}, before the nodes stop", f"an end at {at}", f"set `ends_at` in the stack file to {at}"
 
 
-def capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: str) -> Iterator[Row]:
+def capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: str) -> Iterator[PreflightRow]:
     """Yield the row about the number of instances and the end of reservations that fit."""
     total = sum(int(one.get("TotalInstanceCount", 0)) for one in fitting)
     free = sum(int(one.get("AvailableInstanceCount", 0)) for one in fitting)

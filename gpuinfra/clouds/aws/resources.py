@@ -22,7 +22,7 @@ from gpuinfra.plan.planned import (
     REMOVED,
     Actions,
     PlannedResource,
-    Price,
+    PriceRule,
     ResourceKind,
     by_usage,
     priced,
@@ -117,7 +117,7 @@ TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-
     _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
-BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed per day beyond the account's free budgets"), Actions(
+BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, PriceRule(item=None, reason="billed per day beyond the account's free budgets"), Actions(
     # One action covers all changes to a budget. Tags have separate actions.
     "budgets:ModifyBudget budgets:TagResource?tags",
     "budgets:ViewBudget budgets:ListTagsForResource",
@@ -403,7 +403,7 @@ SCHEDULE = ResourceKind("aws:autoscaling/schedule:Schedule", "{component}-{actio
     "autoscaling:DeleteScheduledAction",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, PriceRule(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         SharedFilesystem,
         SharedFilesystemArgs,
     )
-    from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
+    from gpuinfra.clouds.azure.components.stores import EncryptionKey, ImmutabilityLock, PrivateStore, PrivateStoreArgs
 
 __all__ = [
     "AuditTrail",
@@ -57,9 +57,9 @@ __all__ = [
     "FoundationArgs",
     "HomeDirectories",
     "HomeDirectoriesArgs",
+    "ImmutabilityLock",
     "Key",
     "KeyArgs",
-    "Lock",
     "MountedContainer",
     "NetAppHomeDirectories",
     "NetAppHomeDirectoriesArgs",

@@ -17,7 +17,7 @@ from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.instances import Lookup
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.plan.model import Plan
-from gpuinfra.plan.planned import Found, find_retained
+from gpuinfra.plan.planned import RetainedResource, find_retained
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """Environment variable that selects the subscription. The Azure provider also reads it."""
@@ -124,18 +124,18 @@ def global_names(plan: Plan) -> list[Lookup]:
     return [one.lookup for one in resources(plan) if one.lookup and one.lookup.kind in ("account", "vault")]
 
 
-def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:
+def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[RetainedResource[Lookup]]:
     """Return the retained resources of the plan that exist in the subscription."""
     return find_retained(resources(plan), subscription.find)
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of the plan with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
     if profile:
         raise UsageError(
             "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"
         )
-    from gpuinfra.clouds.azure.rest import Refused, Rest
+    from gpuinfra.clouds.azure.rest import AzureRefused, Rest
     from gpuinfra.handover.ports import PortUnavailable
 
     rest = Rest()
@@ -143,7 +143,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
     def ask(path: str, api: str) -> Mapping[str, Any] | None:
         try:
             return rest.arm(path, api)
-        except Refused as problem:
+        except AzureRefused as problem:
             if problem.status == 404:
                 return None
             raise

@@ -26,7 +26,7 @@ _MOST_PAGES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Container:
+class BlobContainer:
     """A container and its account."""
 
     url: str
@@ -76,9 +76,9 @@ def blobs(rest: Rest, base: str) -> Iterator[Blob]:
     raise DeploymentError(f"the list of blobs in {base} has too many pages")
 
 
-def _blob(found: Xml.Element) -> Blob:
-    name, text = found.find("Name"), found.findtext("Name") or ""
-    held = {one.tag: one.text or "" for one in found.find("Properties") or ()}
+def _blob(element: Xml.Element) -> Blob:
+    name, text = element.find("Name"), element.findtext("Name") or ""
+    held = {one.tag: one.text or "" for one in element.find("Properties") or ()}
     return Blob(
         # Azure encodes names with characters that XML does not allow.
         name=unquote(text) if name is not None and name.get("Encoded") == "true" else text,
@@ -87,6 +87,6 @@ def _blob(found: Xml.Element) -> Blob:
         md5=held.get("Content-MD5", ""),
         modified=parsedate_to_datetime(held["Last-Modified"]).astimezone(UTC),
         kind=held.get("BlobType", ""),
-        replication={one.tag.removeprefix(_STATUS): one.text or "" for one in found.find("OrMetadata") or ()},
-        metadata={one.tag.lower(): one.text or "" for one in found.find("Metadata") or ()},
+        replication={one.tag.removeprefix(_STATUS): one.text or "" for one in element.find("OrMetadata") or ()},
+        metadata={one.tag.lower(): one.text or "" for one in element.find("Metadata") or ()},
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Connection, declared
+from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Traffic, declared
 from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, Plan
 
 LUSTRE_PORTS = ("988", "1019-1023")
@@ -25,29 +25,29 @@ WEB_PORTS = ("80", "443")
 ENDPOINTS, BASTION = "private endpoints", "Bastion"
 
 
-def connections(plan: Plan) -> Iterator[Connection]:
+def connections(plan: Plan) -> Iterator[Traffic]:
     """Yield the traffic. The site creates the security group of the nodes."""
     network = plan.network
     if "site" not in plan.layers or network is None:
         return
     roles = {subnet.role for subnet in network.subnets}
-    yield Connection(source=NODES, target=NODES, protocol=ALL, both_ways=True)
+    yield Traffic(source=NODES, target=NODES, protocol=ALL, both_ways=True)
     if network.egress == "nat":
-        yield Connection(source=NODES, target=INTERNET, protocol="tcp", ports=WEB_PORTS)
+        yield Traffic(source=NODES, target=INTERNET, protocol="tcp", ports=WEB_PORTS)
     if "endpoints" in roles or network.interface_endpoints:
-        yield Connection(source=NODES, target=ENDPOINTS, protocol="tcp", ports=HTTPS)
+        yield Traffic(source=NODES, target=ENDPOINTS, protocol="tcp", ports=HTTPS)
     if "bastion" in roles:
-        yield Connection(source=BASTION, target=NODES, protocol="tcp", ports=SSH)
+        yield Traffic(source=BASTION, target=NODES, protocol="tcp", ports=SSH)
     yield from declared(network)
     for entry in (*plan.file_systems, *plan.existing_file_systems):
         yield from _file_system(entry)
 
 
-def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan) -> Iterator[Connection]:
+def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan) -> Iterator[Traffic]:
     target = f"{entry.kind} {entry.mount}"
     if entry.kind == "lustre":
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=LUSTRE_PORTS, both_ways=True)
+        yield Traffic(source=NODES, target=target, protocol="tcp", ports=LUSTRE_PORTS, both_ways=True)
     elif entry.kind == "home":
-        yield Connection(
+        yield Traffic(
             source=NODES, target=target, protocol="tcp", ports=NETAPP_PORTS if entry.service == "netapp" else NFS
         )

@@ -10,7 +10,7 @@ from gpuinfra.base import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.azure import names
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Subnet
-from gpuinfra.plan.planned import Instance, retained_subnets
+from gpuinfra.plan.planned import PlannedInstance, retained_subnets
 
 EVIDENCE_CONTAINER = "evidence"
 BUNDLES = "bootstrap"
@@ -65,15 +65,18 @@ class Lookup:
     """Region of a resource in the second region, or empty for the plan's region."""
 
 
-def foundations(plan: Plan) -> Iterator[Instance]:
+def foundations(plan: Plan) -> Iterator[PlannedInstance]:
     """The foundation."""
     return common.foundations("azure", plan, layer="foundation")
 
 
-def second_regions(plan: Plan) -> Iterator[Instance]:
+def second_regions(plan: Plan) -> Iterator[PlannedInstance]:
     """The second region, if the plan has one. Its resource group has the region in its name."""
-    for one in common.second_regions("azure", plan):
-        yield replace(one, values={**one.values, "layer": in_region("recovery", one.values["region"])})
+    for second_region in common.second_regions("azure", plan):
+        yield replace(
+            second_region,
+            values={**second_region.values, "layer": in_region("recovery", second_region.values["region"])},
+        )
 
 
 def in_region(purpose: str, region: str) -> str:
@@ -81,12 +84,12 @@ def in_region(purpose: str, region: str) -> str:
     return naming.logical(purpose, region)
 
 
-def replicas(plan: Plan) -> Iterator[Instance]:
+def replicas(plan: Plan) -> Iterator[PlannedInstance]:
     """Replicated containers."""
     return common.replicas("azure", plan)
 
 
-def alerted(plan: Plan) -> Iterator[Instance]:
+def alerted(plan: Plan) -> Iterator[PlannedInstance]:
     """The recipients of replication alerts. A single action group contains all of them."""
     if plan.recovery and plan.recovery.recipients:
         yield from second_regions(plan)
@@ -97,18 +100,18 @@ def replica_container(purpose: str) -> str:
     return EVIDENCE_CONTAINER if purpose == "evidence" else DATA_CONTAINER
 
 
-def vaults(plan: Plan) -> Iterator[Instance]:
+def vaults(plan: Plan) -> Iterator[PlannedInstance]:
     """The key vaults of the foundation and of the second region."""
     for above in (*foundations(plan), *second_regions(plan)):
         yield common.inside("azure", above, "Vault", "vault")
 
 
-def audited_vaults(plan: Plan) -> Iterator[Instance]:
+def audited_vaults(plan: Plan) -> Iterator[PlannedInstance]:
     """The key vaults, if requests to them are logged."""
     return vaults(plan) if plan.audit.trail else iter(())
 
 
-def keys(plan: Plan) -> Iterator[Instance]:
+def keys(plan: Plan) -> Iterator[PlannedInstance]:
     """Customer-managed keys for audit records and for data, and the key of the second region."""
     for above in foundations(plan):
         if _has_records(plan):
@@ -118,7 +121,7 @@ def keys(plan: Plan) -> Iterator[Instance]:
         yield common.inside("azure", above, "Key", "key-data", purpose="data")
 
 
-def trails(plan: Plan) -> Iterator[Instance]:
+def trails(plan: Plan) -> Iterator[PlannedInstance]:
     """The audit trail."""
     if plan.audit.trail:
         for above in foundations(plan):
@@ -130,19 +133,19 @@ def _has_records(plan: Plan) -> bool:
     return plan.audit.trail and plan.audit.existing_bucket is None
 
 
-def evidence_stores(plan: Plan) -> Iterator[Instance]:
+def evidence_stores(plan: Plan) -> Iterator[PlannedInstance]:
     """The container for evidence and bundles."""
     return common.evidence("azure", plan, layer="foundation")
 
 
-def operators(plan: Plan) -> Iterator[Instance]:
+def operators(plan: Plan) -> Iterator[PlannedInstance]:
     """Principals that can read evidence and upload bundles."""
     for above in evidence_stores(plan):
         for index in range(max(1, len(plan.evidence.operators))):
             yield replace(above, values={"index": index})
 
 
-def stores(plan: Plan) -> Iterator[Instance]:
+def stores(plan: Plan) -> Iterator[PlannedInstance]:
     """Storage accounts for audit records, evidence, flow logs, file system data and mounted containers, and the accounts of the replicas."""
     if _has_records(plan):
         for above in trails(plan):
@@ -170,27 +173,27 @@ def _own_mounts(plan: Plan) -> Iterator[FileSystemPlan]:
     return (one for one in plan.file_systems if one.kind == "object" and one.bucket == "auto")
 
 
-def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
+def _store(above: PlannedInstance, part: str, purpose: str, why: str) -> PlannedInstance:
     return common.inside("azure", above, "PrivateStore", part, purpose=purpose, why=why)
 
 
-def logged_stores(plan: Plan) -> Iterator[Instance]:
+def logged_stores(plan: Plan) -> Iterator[PlannedInstance]:
     """Storage accounts to which requests are logged: all accounts except the flow log account."""
     logged = "foundation" in plan.layers and plan.audit.trail and plan.audit.data_events
     return (one for one in stores(plan) if logged and one.values["purpose"] != "flow")
 
 
-def containers(plan: Plan) -> Iterator[Instance]:
+def containers(plan: Plan) -> Iterator[PlannedInstance]:
     """Containers of storage accounts. Azure creates the container for flow logs."""
-    for one in stores(plan):
-        purpose = one.values["purpose"]
+    for store in stores(plan):
+        purpose = store.values["purpose"]
         own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
-        replica = (one.values["container"],) if "container" in one.values else None
+        replica = (store.values["container"],) if "container" in store.values else None
         for container in replica or own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
-            yield replace(one, values={**one.values, "part": container})
+            yield replace(store, values={**store.values, "part": container})
 
 
-def locked_containers(plan: Plan) -> Iterator[Instance]:
+def locked_containers(plan: Plan) -> Iterator[PlannedInstance]:
     """Containers with an immutability policy."""
     return (one for one in containers(plan) if one.values["part"] == ACTIVITY_CONTAINER)
 
@@ -201,13 +204,13 @@ def uses_nat_gateway(subnet: Subnet, plan: NetworkPlan) -> bool:
     return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
 
 
-def sites(plan: Plan) -> Iterator[Instance]:
+def sites(plan: Plan) -> Iterator[PlannedInstance]:
     """The site."""
     if "site" in plan.layers and plan.network:
         yield common.top(plan, layer="site")
 
 
-def networks(plan: Plan) -> Iterator[Instance]:
+def networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The virtual network, if this stack creates one."""
     if plan.network and plan.network.existing_id is None:
         for above in sites(plan):
@@ -215,24 +218,26 @@ def networks(plan: Plan) -> Iterator[Instance]:
             yield replace(network, data=bool(retained_subnets(plan)))
 
 
-def subnets(plan: Plan) -> Iterator[Instance]:
+def subnets(plan: Plan) -> Iterator[PlannedInstance]:
     """Subnets for nodes, file systems, private endpoints and Bastion."""
     for above in networks(plan):
-        for one in plan.network.subnets if plan.network else ():
-            yield replace(above, values={**above.values, "part": one.name}, data=one.name in retained_subnets(plan))
+        for subnet in plan.network.subnets if plan.network else ():
+            yield replace(
+                above, values={**above.values, "part": subnet.name}, data=subnet.name in retained_subnets(plan)
+            )
 
 
-def nat_gateways(plan: Plan) -> Iterator[Instance]:
+def nat_gateways(plan: Plan) -> Iterator[PlannedInstance]:
     """The NAT gateway. The subnet of a retained file system depends on it."""
     return _nat(plan, "nat-gateway")
 
 
-def nat_addresses(plan: Plan) -> Iterator[Instance]:
+def nat_addresses(plan: Plan) -> Iterator[PlannedInstance]:
     """The public address of the NAT gateway."""
     return _nat(plan, "nat-address")
 
 
-def _nat(plan: Plan, name: str) -> Iterator[Instance]:
+def _nat(plan: Plan, name: str) -> Iterator[PlannedInstance]:
     for above in networks(plan):
         if plan.network and any(uses_nat_gateway(subnet, plan.network) for subnet in plan.network.subnets):
             data = retains_nat_gateway(plan.network, retained_subnets(plan))
@@ -244,37 +249,37 @@ def retains_nat_gateway(network: NetworkPlan, retained: frozenset[str]) -> bool:
     return any(one.name in retained and uses_nat_gateway(one, network) for one in network.subnets)
 
 
-def bastions(plan: Plan) -> Iterator[Instance]:
+def bastions(plan: Plan) -> Iterator[PlannedInstance]:
     """The Bastion host."""
     return (one for one in subnets(plan) if one.values["part"] == BASTION_SUBNET)
 
 
-def security_groups(plan: Plan) -> Iterator[Instance]:
+def security_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """Network security groups for nodes, private endpoints and Bastion."""
     for role in ("nodes", "endpoints", "bastion"):
         if role == "nodes" or (plan.network and any(one.role == role for one in plan.network.subnets)):
             yield from _security_group(plan, role)
 
 
-def member_groups(plan: Plan) -> Iterator[Instance]:
+def member_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The application security group of the nodes' interfaces in an existing network. The network's address ranges are unknown."""
     if plan.network and plan.network.existing_id is not None:
         for above in sites(plan):
             yield common.inside("azure", above, "SecurityGroups", "security")
 
 
-def storage_security_groups(plan: Plan) -> Iterator[Instance]:
+def storage_security_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The network security group for file systems."""
     if any(_lustre(plan)) and plan.network:
-        for one in _security_group(plan, "storage"):
-            yield replace(one, data=retains_storage_group(plan))
+        for group in _security_group(plan, "storage"):
+            yield replace(group, data=retains_storage_group(plan))
 
 
-def netapp_groups(plan: Plan) -> Iterator[Instance]:
+def netapp_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The network security group for the subnet of Azure NetApp Files, in a network of this stack."""
     if any(netapp(plan)) and any(networks(plan)):
-        for one in _security_group(plan, NETAPP):
-            yield replace(one, data=bool(retained_subnets(plan)))
+        for group in _security_group(plan, NETAPP):
+            yield replace(group, data=bool(retained_subnets(plan)))
 
 
 def retains_storage_group(plan: Plan) -> bool:
@@ -283,54 +288,56 @@ def retains_storage_group(plan: Plan) -> bool:
     return retained and plan.network is not None and plan.network.existing_id is None
 
 
-def _security_group(plan: Plan, role: str) -> Iterator[Instance]:
+def _security_group(plan: Plan, role: str) -> Iterator[PlannedInstance]:
     for above in sites(plan):
         yield common.inside("azure", above, "SecurityGroups", "security", purpose=role)
 
 
-def dns_zones(plan: Plan) -> Iterator[Instance]:
+def dns_zones(plan: Plan) -> Iterator[PlannedInstance]:
     """Private DNS zones that this stack creates."""
-    for one in _endpoints(plan):
-        if plan.network and DNS_ZONES[one.values["purpose"]] not in plan.network.dns_zones:
-            yield one
+    for endpoint in _endpoints(plan):
+        if plan.network and DNS_ZONES[endpoint.values["purpose"]] not in plan.network.dns_zones:
+            yield endpoint
 
 
-def _endpoints(plan: Plan) -> Iterator[Instance]:
+def _endpoints(plan: Plan) -> Iterator[PlannedInstance]:
     for above in sites(plan):
         for service in plan.network.interface_endpoints if plan.network else ():
             yield common.inside("azure", above, "Endpoints", "endpoints", purpose=service)
 
 
-def private_endpoints(plan: Plan) -> Iterator[Instance]:
+def private_endpoints(plan: Plan) -> Iterator[PlannedInstance]:
     """Private endpoints for the site, for file system data and for mounted containers."""
-    for one in _endpoints(plan):
-        yield Instance(component=naming.logical(one.component, one.values["purpose"]))
+    for instance in _endpoints(plan):
+        yield PlannedInstance(component=naming.logical(instance.component, instance.values["purpose"]))
     for file_system, above in _lustre(plan):
         if not plan.network or "blob" not in plan.network.interface_endpoints:
             continue
         if file_system.bucket == "auto" or file_system.private_endpoint:
-            yield Instance(component=naming.logical(above.component, "data"))
+            yield PlannedInstance(component=naming.logical(above.component, "data"))
     mounted = [one for one in plan.file_systems if one.kind == "object" and one.private_endpoint]
-    for one in (*_own_mounts(plan), *mounted):
+    for instance in (*_own_mounts(plan), *mounted):
         for above in sites(plan):
             if plan.network and "blob" in plan.network.interface_endpoints:
-                yield Instance(component=naming.logical(above.component, one.name))
+                yield PlannedInstance(component=naming.logical(above.component, instance.name))
 
 
-def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
-    for one in plan.file_systems:
-        for above in sites(plan) if one.kind == "lustre" else ():
-            why = one.lifetime_reason or common.DATA
-            instance = common.inside("azure", above, "SharedFilesystem", one.name, purpose=one.name, why=why)
-            yield one, replace(instance, data=one.lifetime is Lifetime.KEPT)
+def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, PlannedInstance]]:
+    for file_system in plan.file_systems:
+        for above in sites(plan) if file_system.kind == "lustre" else ():
+            why = file_system.lifetime_reason or common.DATA
+            instance = common.inside(
+                "azure", above, "SharedFilesystem", file_system.name, purpose=file_system.name, why=why
+            )
+            yield file_system, replace(instance, data=file_system.lifetime is Lifetime.KEPT)
 
 
-def file_systems(plan: Plan) -> Iterator[Instance]:
+def file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     """Lustre file systems."""
     return (instance for _, instance in _lustre(plan))
 
 
-def homes(plan: Plan) -> Iterator[Instance]:
+def homes(plan: Plan) -> Iterator[PlannedInstance]:
     """The storage account of the home directories on Azure Files, which contains a share for each of them."""
     if shares := of_service(plan, "files"):
         for above in sites(plan):
@@ -342,7 +349,7 @@ def of_service(plan: Plan, service: str) -> tuple[FileSystemPlan, ...]:
     return tuple(one for one in plan.file_systems if one.service == service)
 
 
-def netapp(plan: Plan) -> Iterator[Instance]:
+def netapp(plan: Plan) -> Iterator[PlannedInstance]:
     """The NetApp account of the home directories, which contains a capacity pool and a volume for each of them."""
     if volumes := of_service(plan, "netapp"):
         for above in sites(plan):
@@ -350,57 +357,57 @@ def netapp(plan: Plan) -> Iterator[Instance]:
             yield common.inside("azure", above, "NetAppHomeDirectories", NETAPP, purpose=NETAPP, why=why)
 
 
-def netapp_volumes(plan: Plan) -> Iterator[Instance]:
+def netapp_volumes(plan: Plan) -> Iterator[PlannedInstance]:
     """Capacity pools and volumes for home directories."""
     for above in netapp(plan):
-        for one in of_service(plan, "netapp"):
-            yield replace(above, values={**above.values, "part": one.name})
+        for instance in of_service(plan, "netapp"):
+            yield replace(above, values={**above.values, "part": instance.name})
 
 
-def netapp_snapshots(plan: Plan) -> Iterator[Instance]:
+def netapp_snapshots(plan: Plan) -> Iterator[PlannedInstance]:
     """Snapshot policies of volumes with daily snapshots."""
     kept = {one.name for one in of_service(plan, "netapp") if one.snapshot_days}
     return (one for one in netapp_volumes(plan) if one.values["part"] in kept)
 
 
-def home_shares(plan: Plan) -> Iterator[Instance]:
+def home_shares(plan: Plan) -> Iterator[PlannedInstance]:
     """File shares for home directories."""
     for above in homes(plan):
-        for one in of_service(plan, "files"):
-            yield replace(above, values={**above.values, "part": names.share(one.name)})
+        for instance in of_service(plan, "files"):
+            yield replace(above, values={**above.values, "part": names.share(instance.name)})
 
 
-def existing_data(plan: Plan) -> Iterator[Instance]:
+def existing_data(plan: Plan) -> Iterator[PlannedInstance]:
     """File systems that import from an existing container. Their import log requires a second container."""
     return (instance for one, instance in _lustre(plan) if one.bucket not in (None, "auto"))
 
 
-def importers(plan: Plan) -> Iterator[Instance]:
+def importers(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles of the importing service: one for the account and one for its blobs."""
     for one, instance in _lustre(plan):
         for at in ("account", "blobs") if one.bucket is not None and one.importer_id is not None else ():
             yield replace(instance, values={"at": at})
 
 
-def clusters(plan: Plan) -> Iterator[Instance]:
+def clusters(plan: Plan) -> Iterator[PlannedInstance]:
     """The cluster, if it has nodes."""
     if "cluster" in plan.layers and plan.pools:
         yield common.top(plan, layer="nodes")
 
 
-def node_roles(plan: Plan) -> Iterator[Instance]:
+def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes."""
     for above in clusters(plan):
         yield common.inside("azure", above, "NodeRole", "node")
 
 
-def declared_roles(plan: Plan) -> Iterator[Instance]:
+def declared_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles that the declaration assigns to the identity of the nodes."""
     return common.declared_roles(plan, node_roles(plan))
 
 
-def mounts(plan: Plan) -> Iterator[Instance]:
+def mounts(plan: Plan) -> Iterator[PlannedInstance]:
     """The containers that nodes mount."""
     for above in node_roles(plan):
-        for one in plan.mounted_buckets:
-            yield replace(above, component=naming.logical(above.component, one.name))
+        for mounted_bucket in plan.mounted_buckets:
+            yield replace(above, component=naming.logical(above.component, mounted_bucket.name))

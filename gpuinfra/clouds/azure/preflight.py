@@ -17,11 +17,11 @@ from typing import Any
 from gpuinfra.clouds.azure import adopt, quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
-from gpuinfra.clouds.azure.rest import NoToken, Refused, Rest
+from gpuinfra.clouds.azure.rest import AzureRefused, NoToken, Rest
 from gpuinfra.clouds.preflight import (
     Owner,
-    Question,
-    Row,
+    PreflightQuestion,
+    PreflightRow,
     denied,
     failed,
     names_rows,
@@ -91,19 +91,19 @@ class Preflight:
         # Without a handler, azure-identity prints each failed kind of credentials.
         logging.getLogger("azure").addHandler(logging.NullHandler())
 
-    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[PreflightQuestion]:
         """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
         subscription = f"subscription {self.subscription}"
 
-        def question(topic: str, where: str, rows: Iterator[Row]) -> Question:
+        def question(topic: str, where: str, rows: Iterator[PreflightRow]) -> PreflightQuestion:
             # A generator sends its requests when the question's thread iterates over it.
-            return Question(topic=topic, where=where, ask=lambda: rows)
+            return PreflightQuestion(topic=topic, where=where, ask=lambda: rows)
 
         yield question("permissions", subscription, self.permissions(plan))
         yield question("registration", subscription, self.providers(plan))
         yield from Quotas(self.every, self.subscription, self.region).questions(plan)
         where = "storage accounts and key vaults"
-        yield Question(topic="names", where=where, ask=lambda: self.names(plan, token(), where))
+        yield PreflightQuestion(topic="names", where=where, ask=lambda: self.names(plan, token(), where))
         if not plan.pools:
             return
         yield question("registration", ENCRYPTION, self.feature(*ENCRYPTION.split("/")))
@@ -114,7 +114,7 @@ class Preflight:
                 if group.reservation_id:
                     yield question("reservation", group.name, self.reservation(group, pool.machine))
 
-    def identity(self) -> Iterator[Row]:
+    def identity(self) -> Iterator[PreflightRow]:
         """Return the subscription and the type of the identity."""
         kind = self.find_credentials()
         with asked("Microsoft.Resources/subscriptions/read"):
@@ -146,7 +146,7 @@ class Preflight:
         with asked(action):
             try:
                 return self.rest.arm(path, api, query)
-            except Refused as error:
+            except AzureRefused as error:
                 if error.status != 404:
                     raise
                 return None
@@ -158,7 +158,7 @@ class Preflight:
 
     # Permissions and registrations
 
-    def permissions(self, plan: Plan) -> Iterator[Row]:
+    def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
         """The identity has the actions that `gpuinfra permissions` prints, at subscription scope.
 
         The request lists the actions of all role assignments of the caller; it does not include deny assignments.
@@ -180,7 +180,7 @@ class Preflight:
         )
         yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
 
-    def providers(self, plan: Plan) -> Iterator[Row]:
+    def providers(self, plan: Plan) -> Iterator[PreflightRow]:
         """The resource providers of the stack are registered. The Pulumi provider does not register them."""
         namespaces = sorted({need.action.partition("/")[0] for need in needed_permissions(plan).needs})
         path = f"/subscriptions/{self.subscription}/providers"
@@ -198,7 +198,7 @@ class Preflight:
         else:
             yield ok("registration", where, f"all {len(namespaces)} resource providers are registered")
 
-    def feature(self, namespace: str, name: str) -> Iterator[Row]:
+    def feature(self, namespace: str, name: str) -> Iterator[PreflightRow]:
         """A feature of a resource provider is registered."""
         path = f"/subscriptions/{self.subscription}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
         found = self.get("Microsoft.Features/providers/features/read", path, "2021-07-01")
@@ -214,7 +214,7 @@ class Preflight:
         else:
             yield problem("registration", where, state, "the state Registered", register)
 
-    def names(self, plan: Plan, token: str, where: str) -> Iterator[Row]:
+    def names(self, plan: Plan, token: str, where: str) -> Iterator[PreflightRow]:
         """The names of storage accounts and key vaults are free, or their resources are in this subscription.
 
         https://learn.microsoft.com/rest/api/storagerp/storage-accounts/check-name-availability and
@@ -242,7 +242,7 @@ class Preflight:
 
     # Capacity
 
-    def sizes(self, plan: Plan) -> Iterator[Row]:
+    def sizes(self, plan: Plan) -> Iterator[PreflightRow]:
         """The size is available to this subscription in the region and the zone."""
         path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/skus"
         query = {"$filter": f"location eq '{self.region}'"}
@@ -251,7 +251,7 @@ class Preflight:
         for machine, zone in dict.fromkeys((pool.machine, group.zone) for pool in plan.pools for group in pool.groups):
             yield self._size(skus.get(machine.lower()), machine, zone)
 
-    def _size(self, sku: Mapping[str, Any] | None, machine: str, zone: str) -> Row:
+    def _size(self, sku: Mapping[str, Any] | None, machine: str, zone: str) -> PreflightRow:
         where = f"{machine} in {self.region}" + (f", zone {zone}" if zone.isdigit() else "")
         other = f"`az vm list-skus --resource-type virtualMachines --size {machine} --all --output table` lists regions"
         if sku is None:
@@ -280,7 +280,7 @@ class Preflight:
             return problem("machine", where, f"not offered in zone {zone}", "a zone that offers the size", fix)
         return ok("machine", where, f"offered in zones {', '.join(left)}" if left else "offered without zones")
 
-    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+    def reservation(self, group: Group, machine: str) -> Iterator[PreflightRow]:
         """The capacity reservation group exists and has free reserved VMs of the size in the zone."""
         path = str(group.reservation_id)
         action = "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"
@@ -288,7 +288,7 @@ class Preflight:
         with asked(action):
             try:
                 listed = list(self.rest.pages(f"{path}/capacityReservations", COMPUTE))
-            except Refused as error:
+            except AzureRefused as error:
                 if error.status != 404:
                     raise
                 fix = "`az capacity reservation group list --output table` lists groups; set `id` in the stack file"
@@ -332,7 +332,7 @@ class Preflight:
 
     # Images
 
-    def image(self, pool: PoolPlan) -> Iterator[Row]:
+    def image(self, pool: PoolPlan) -> Iterator[PreflightRow]:
         """The image exists in the region, fits the machine type, and is not deprecated."""
         ref, fix = pool.image.ref, "set `image` in the stack file; `gpuinfra images STACK` lists releases"
         if pool.image.source != "urn":
@@ -409,7 +409,7 @@ def asked(action: str) -> Iterator[None]:
     """Convert Azure errors to `Unanswered`. The caller handles other error codes first."""
     try:
         yield
-    except Refused as error:
+    except AzureRefused as error:
         if error.status == 401:
             raise rejected(str(error), LOGIN) from None
         if error.status == 403:

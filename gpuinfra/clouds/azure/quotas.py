@@ -15,7 +15,7 @@ from typing import Any
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.azure.region.second_region import SECOND_REGION
-from gpuinfra.clouds.preflight import Question, Row, failed, quota_needs, quota_row
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, failed, quota_needs, quota_row
 from gpuinfra.clouds.region.second_region import Quota
 from gpuinfra.plan.model import Plan, PoolPlan
 
@@ -42,17 +42,17 @@ class Quotas:
     def __init__(self, every: Every, subscription: str, region: str) -> None:
         self.every, self.subscription, self.region = every, subscription, region
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
+    def questions(self, plan: Plan) -> Iterator[PreflightQuestion]:
         """Yield one question for each service with quotas that the plan uses."""
         if plan.pools:
-            yield Question(topic="quota", where=self.region, ask=lambda: self.vcpus(plan))
+            yield PreflightQuestion(topic="quota", where=self.region, ask=lambda: self.vcpus(plan))
         if lustre := [one for one in plan.file_systems if one.kind == "lustre"]:
-            yield Question(topic="quota", where=LUSTRE_QUOTA, ask=lambda: self.lustre(len(lustre)))
+            yield PreflightQuestion(topic="quota", where=LUSTRE_QUOTA, ask=lambda: self.lustre(len(lustre)))
         if pools := [one for one in plan.file_systems if one.service == "netapp"]:
             tib = sum(-(-one.capacity_gib // GIB_PER_TIB) for one in pools)
-            yield Question(topic="quota", where=NETAPP_QUOTA, ask=lambda: self.netapp(tib))
+            yield PreflightQuestion(topic="quota", where=NETAPP_QUOTA, ask=lambda: self.netapp(tib))
 
-    def vcpus(self, plan: Plan) -> Iterator[Row]:
+    def vcpus(self, plan: Plan) -> Iterator[PreflightRow]:
         """The quotas of the families, of all dedicated vCPUs in the region, and of all spot vCPUs cover the nodes.
 
         A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, retrieved 2026-11-20.
@@ -72,19 +72,19 @@ class Quotas:
                 unit="vCPUs",
             )
 
-    def lustre(self, count: int) -> Iterator[Row]:
+    def lustre(self, count: int) -> Iterator[PreflightRow]:
         """The quota covers the file systems of Azure Managed Lustre."""
         listed = self.every(ACTIONS[1], self._path("Microsoft.StorageCache"), STORAGE_CACHE)
         found = _named(listed, LUSTRE_QUOTA, "Microsoft.StorageCache")
         yield self._row(LUSTRE_QUOTA, found, count, "file systems", "Azure Managed Lustre")
 
-    def netapp(self, tib: int) -> Iterator[Row]:
+    def netapp(self, tib: int) -> Iterator[PreflightRow]:
         """The regional capacity quota covers the capacity pools of Azure NetApp Files."""
         listed = self.every(ACTIONS[2], self._path("Microsoft.NetApp"), NETAPP)
         found = _named(listed, NETAPP_QUOTA, "Microsoft.NetApp").get("properties") or {}
         yield self._row(NETAPP_QUOTA, found, tib, "TiB", "Azure NetApp Files")
 
-    def _row(self, name: str, found: Mapping[str, Any], total: int, unit: str, service: str) -> Row:
+    def _row(self, name: str, found: Mapping[str, Any], total: int, unit: str, service: str) -> PreflightRow:
         return quota_row(
             f"{name} in {self.region}",
             int(found.get("limit") or 0),

@@ -23,9 +23,9 @@ from gpuinfra.plan.planned import (
     OBJECTS,
     REMOVED,
     Actions,
-    Instance,
+    PlannedInstance,
     PlannedResource,
-    Price,
+    PriceRule,
     ResourceKind,
     priced,
     priced_each,
@@ -82,7 +82,7 @@ def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
     return Actions(write, f"{kind}/read", write, f"{kind}/delete" if delete else "")
 
 
-def find(kind: Kind) -> Callable[[Instance], Lookup]:
+def find(kind: Kind) -> Callable[[PlannedInstance], Lookup]:
     """Return a lookup by the layer, purpose and part of the instance."""
     return lambda one: Lookup(
         kind=kind,
@@ -252,7 +252,7 @@ SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{compon
     " Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, PriceRule(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -44,7 +44,7 @@ class Credential(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class RestAnswer:
     """A response with any status."""
 
     status: int
@@ -52,7 +52,7 @@ class Answer:
     body: bytes
 
 
-class Refused(PortUnavailable):
+class AzureRefused(PortUnavailable):
     """Azure returned an error. `code` is the error code from Azure."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -104,8 +104,8 @@ class Rest:
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
         return self._arm(url, post)
 
-    def arm_change(self, method: str, path: str, api: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """Send one request that changes or reads `path`, and return the response with its headers. Raises `Refused` for an error."""
+    def arm_change(self, method: str, path: str, api: str, body: Mapping[str, Any] | None = None) -> RestAnswer:
+        """Send one request that changes or reads `path`, and return the response with its headers. Raises `AzureRefused` for an error."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api})}"
         headers = {"Authorization": f"Bearer {self._token(self._scope)}", "Content-Type": "application/json"}
         return raise_for(self._managed(method, url, headers, None if body is None else json.dumps(body).encode()))
@@ -136,7 +136,7 @@ class Rest:
         # A few older list operations return a bare list.
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
 
-    def _managed(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _managed(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> RestAnswer:
         """Send one request to Azure Resource Manager, and repeat it while it is throttled.
 
         Azure does not process a throttled request, and states in `Retry-After` when to send it again:
@@ -166,7 +166,7 @@ class Rest:
 
     def blob(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
-    ) -> Answer:
+    ) -> RestAnswer:
         """Send one request to a blob or container. Return the response with any status."""
         token = self._token(STORAGE_SCOPE)
         return self._send(
@@ -232,7 +232,7 @@ class Rest:
                 raise NoToken(str(error)) from None
         return str(given.token)
 
-    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> RestAnswer:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
             raise PortUnavailable(
@@ -241,9 +241,9 @@ class Rest:
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:
             with _OPENER.open(request, timeout=self._timeout_s) as answer:
-                return Answer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
+                return RestAnswer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
         except urllib.error.HTTPError as error:
-            return Answer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
+            return RestAnswer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
         except OSError as error:
             raise NotReached(f"{parts.netloc} cannot be reached: {reason_of(error)}") from None
 
@@ -258,7 +258,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-def _refused(answer: Answer) -> Refused:
+def _refused(answer: RestAnswer) -> AzureRefused:
     """Parse an error from Azure: JSON with `error.code` from ARM, or a header and XML from blob storage."""
     code = _header(answer, "x-ms-error-code")
     text = answer.body[:4096].decode("utf-8", "replace")
@@ -268,15 +268,15 @@ def _refused(answer: Answer) -> Refused:
         code, message = str(error.get("code") or code), str(error.get("message") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    return Refused(answer.status, code or f"HTTP {answer.status}", message)
+    return AzureRefused(answer.status, code or f"HTTP {answer.status}", message)
 
 
-def _header(answer: Answer, name: str) -> str:
+def _header(answer: RestAnswer, name: str) -> str:
     return next((value for key, value in answer.headers.items() if key.lower() == name), "")
 
 
-def raise_for(answer: Answer) -> Answer:
-    """Return the response. Raises `Refused` if it is an error."""
+def raise_for(answer: RestAnswer) -> RestAnswer:
+    """Return the response. Raises `AzureRefused` if it is an error."""
     if answer.status >= 300:
         raise _refused(answer)
     return answer

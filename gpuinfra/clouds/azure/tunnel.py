@@ -87,9 +87,9 @@ def _keys(profile: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _bastion(resources: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
     """Return the parts of the resource ID of the stack's first Bastion host."""
-    for one in resources:
-        if _is(one, "network", "BastionHost"):
-            parts = str(one.get("id") or "").strip("/").split("/")
+    for resource in resources:
+        if _is(resource, "network", "BastionHost"):
+            parts = str(resource.get("id") or "").strip("/").split("/")
             names = dict(zip(parts[::2], parts[1::2], strict=False))
             if names.get("bastionHosts"):
                 return names

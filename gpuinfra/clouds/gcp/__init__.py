@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Foundation,
         FoundationArgs,
     )
-    from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs, RetentionLock
     from gpuinfra.clouds.gcp.components.firewall import (
         FirewallRules,
         FirewallRulesArgs,
@@ -53,7 +53,6 @@ __all__ = [
     "FoundationArgs",
     "Key",
     "KeyArgs",
-    "Lock",
     "MountedBucket",
     "Network",
     "NetworkArgs",
@@ -73,6 +72,7 @@ __all__ = [
     "RdmaNetworkArgs",
     "RegionClone",
     "RegionCloneArgs",
+    "RetentionLock",
     "Scope",
     "Services",
     "ServicesArgs",

@@ -19,7 +19,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.plan.model import Plan
-from gpuinfra.plan.planned import Found, bucket_names, find_retained
+from gpuinfra.plan.planned import RetainedResource, bucket_names, find_retained
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 SERVICE = "servicenetworking.googleapis.com"
@@ -92,7 +92,7 @@ def buckets(plan: Plan, project: str, token: str) -> list[str]:
     return bucket_names(resources(plan), lambda one: names.bucket(plan.name, one.purpose, project, token))
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of the stack in the project, using the credentials from the environment."""
     if profile:
         raise UsageError("--profile applies to AWS only; on Google Cloud, set application default credentials")
@@ -109,7 +109,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
     return retained_in(Project(lambda url: _get(session, url), project, plan, token), plan)
 
 
-def retained_in(project: Project, plan: Plan) -> Sequence[Found[Lookup]]:
+def retained_in(project: Project, plan: Plan) -> Sequence[RetainedResource[Lookup]]:
     """Return the retained resources of the stack that exist in the project."""
     return find_retained(resources(plan), project.find)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Missing(Exception):
+class NotFound(Exception):
     """The requested resource does not exist."""
 
 

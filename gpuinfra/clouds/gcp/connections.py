@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuinfra.clouds.connections import INTERNET, NODES, Connection, declared
+from gpuinfra.clouds.connections import INTERNET, NODES, Traffic, declared
 from gpuinfra.clouds.gcp.instances import lustre_ranges, node_health
 from gpuinfra.clouds.gcp.profile import FILE_SYSTEM_PORTS
 from gpuinfra.node.health import PORT
@@ -16,7 +16,7 @@ BETWEEN_NODES = "tcp, udp, icmp"
 APIS = "Google APIs"
 
 
-def connections(plan: Plan) -> Iterator[Connection]:
+def connections(plan: Plan) -> Iterator[Traffic]:
     """Yield the traffic. The site creates the rules of its network, and a cluster adds rules to an existing network."""
     network = plan.network
     if network is not None and network.existing_id is None and "site" in plan.layers:
@@ -24,28 +24,26 @@ def connections(plan: Plan) -> Iterator[Connection]:
     if "cluster" not in plan.layers:
         return
     if network is not None and network.existing_id is not None:
-        yield Connection(source=NODES, target=NODES, protocol=BETWEEN_NODES, both_ways=True)
+        yield Traffic(source=NODES, target=NODES, protocol=BETWEEN_NODES, both_ways=True)
         for source in lustre_ranges(plan):
-            yield Connection(source=source, target=NODES, protocol="tcp", ports=tuple(FILE_SYSTEM_PORTS["lustre"]))
+            yield Traffic(source=source, target=NODES, protocol="tcp", ports=tuple(FILE_SYSTEM_PORTS["lustre"]))
     if any(node_health(plan)):
         for source in PROBERS:
-            yield Connection(source=source, target=NODES, protocol="tcp", ports=(str(PORT),))
+            yield Traffic(source=source, target=NODES, protocol="tcp", ports=(str(PORT),))
 
 
-def _of_site(plan: Plan, network: NetworkPlan) -> Iterator[Connection]:
-    yield Connection(source=NODES, target=NODES, protocol=BETWEEN_NODES, both_ways=True)
+def _of_site(plan: Plan, network: NetworkPlan) -> Iterator[Traffic]:
+    yield Traffic(source=NODES, target=NODES, protocol=BETWEEN_NODES, both_ways=True)
     if network.egress == "nat":
-        yield Connection(source=NODES, target=INTERNET, protocol="tcp", ports=("80", "443"))
+        yield Traffic(source=NODES, target=INTERNET, protocol="tcp", ports=("80", "443"))
     else:
-        yield Connection(source=NODES, target=APIS, protocol="tcp", ports=("443",))
+        yield Traffic(source=NODES, target=APIS, protocol="tcp", ports=("443",))
     yield from declared(network)
     for entry in plan.file_systems if network.service_range else ():
         yield from _file_system(entry)
 
 
-def _file_system(entry: FileSystemPlan) -> Iterator[Connection]:
+def _file_system(entry: FileSystemPlan) -> Iterator[Traffic]:
     if ports := FILE_SYSTEM_PORTS.get(entry.kind):
         target = f"{entry.kind} {entry.mount}"
-        yield Connection(
-            source=NODES, target=target, protocol="tcp", ports=tuple(ports), both_ways=entry.kind == "lustre"
-        )
+        yield Traffic(source=NODES, target=target, protocol="tcp", ports=tuple(ports), both_ways=entry.kind == "lustre")

@@ -15,7 +15,7 @@ from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
 from gpuinfra.clouds.gcp.region.recovery import APIS as REPLICATION_APIS
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
-from gpuinfra.plan.planned import Instance
+from gpuinfra.plan.planned import PlannedInstance
 
 ZONAL_NETWORKS = frozenset({"roce"})
 """Networks that belong to one zone and that the cluster therefore creates. Each interface has its own subnet."""
@@ -48,10 +48,10 @@ class Lookup:
     """Region of a resource in the second region, or empty for the plan's region."""
 
 
-def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
+def find(kind: Found, part: str = "") -> Callable[[PlannedInstance], Lookup]:
     """Return a lookup by the purpose of the instance, or by the logical name of a part of the component."""
 
-    def lookup(instance: Instance) -> Lookup:
+    def lookup(instance: PlannedInstance) -> Lookup:
         purpose = naming.logical(instance.component, part) if part else instance.values["purpose"]
         zone, region = instance.values.get("zone", ""), instance.values.get("region", "")
         return Lookup(kind=kind, purpose=purpose, zone=zone, region=region)
@@ -106,62 +106,62 @@ def retains_network(plan: Plan) -> bool:
     return any(main_networks(plan)) and any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
 
 
-def services(plan: Plan) -> Iterator[Instance]:
+def services(plan: Plan) -> Iterator[PlannedInstance]:
     """APIs to enable in the project."""
     for api in apis(plan):
-        yield Instance(component=naming.logical(plan.name, "services"), values={"api": api})
+        yield PlannedInstance(component=naming.logical(plan.name, "services"), values={"api": api})
 
 
-def audit_trails(plan: Plan) -> Iterator[Instance]:
+def audit_trails(plan: Plan) -> Iterator[PlannedInstance]:
     """The audit trail."""
     return common.audit_trails("gcp", plan, purpose="audit")
 
 
-def recipients(plan: Plan) -> Iterator[Instance]:
+def recipients(plan: Plan) -> Iterator[PlannedInstance]:
     """Recipients of budget emails."""
     for instance in common.budgets(plan):
         for index in range(len(plan.budget.recipients) if plan.budget else 0):
             yield replace(instance, values={"index": index})
 
 
-def keys(plan: Plan) -> Iterator[Instance]:
+def keys(plan: Plan) -> Iterator[PlannedInstance]:
     """Customer-managed keys for the audit trail and for data, and the key of the second region."""
     yield from common.keys("gcp", plan)
     yield from common.second_keys("gcp", plan, "data")
 
 
-def second_regions(plan: Plan) -> Iterator[Instance]:
+def second_regions(plan: Plan) -> Iterator[PlannedInstance]:
     """The second region, if the plan has one."""
     return common.second_regions("gcp", plan)
 
 
-def replicas(plan: Plan) -> Iterator[Instance]:
+def replicas(plan: Plan) -> Iterator[PlannedInstance]:
     """Replicated buckets."""
     return common.replicas("gcp", plan)
 
 
-def replication_roles(plan: Plan) -> Iterator[Instance]:
+def replication_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles of the services that perform the replication."""
     for above in second_regions(plan):
         for access in (*PROJECT_ACCESS, *BUCKET_ACCESS):
             yield replace(above, values={"access": access})
 
 
-def replication_grants(plan: Plan) -> Iterator[Instance]:
+def replication_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants of these roles on the project."""
     for above in second_regions(plan):
         for access in PROJECT_ACCESS:
             yield replace(above, values={"access": access})
 
 
-def replica_grants(plan: Plan) -> Iterator[Instance]:
+def replica_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants of these roles on the buckets."""
     for above in replicas(plan):
         for access in BUCKET_ACCESS:
             yield replace(above, values={"purpose": above.values["purpose"], "access": access})
 
 
-def alert_recipients(plan: Plan) -> Iterator[Instance]:
+def alert_recipients(plan: Plan) -> Iterator[PlannedInstance]:
     """Recipients of replication alerts."""
     return common.alert_recipients(plan, second_regions(plan))
 
@@ -171,7 +171,7 @@ def replica_purpose(purpose: str, region: str) -> str:
     return naming.logical(purpose, region)
 
 
-def key_users(plan: Plan) -> Iterator[Instance]:
+def key_users(plan: Plan) -> Iterator[PlannedInstance]:
     """Services that encrypt with a key."""
     for instance in keys(plan):
         first = "logging" if instance.values["purpose"] == "audit" else "compute"
@@ -180,14 +180,14 @@ def key_users(plan: Plan) -> Iterator[Instance]:
             yield replace(instance, values={"user": user})
 
 
-def evidence_readers(plan: Plan) -> Iterator[Instance]:
+def evidence_readers(plan: Plan) -> Iterator[PlannedInstance]:
     """Operators who can read evidence."""
     for above in common.evidence("gcp", plan):
         for index in range(len(plan.evidence.operators)):
-            yield Instance(component=above.component, values={"index": index})
+            yield PlannedInstance(component=above.component, values={"index": index})
 
 
-def buckets(plan: Plan) -> Iterator[Instance]:
+def buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Private buckets for audit records, evidence and file system data, buckets that nodes mount, and replicas."""
     yield from common.buckets("gcp", plan, _file_systems(plan))
     yield from common.replica_buckets("gcp", plan, replica_purpose)
@@ -197,11 +197,11 @@ def _network(plan: Plan) -> NetworkPlan | None:
     return plan.network if "site" in plan.layers else None
 
 
-def _network_component(plan: Plan) -> Instance:
+def _network_component(plan: Plan) -> PlannedInstance:
     return common.inside("gcp", common.top(plan), "Network", "network", purpose="flow")
 
 
-def main_networks(plan: Plan) -> Iterator[Instance]:
+def main_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The network of the first node interface, if this stack creates one."""
     network = _network(plan)
     if network and network.existing_id is None:
@@ -209,19 +209,19 @@ def main_networks(plan: Plan) -> Iterator[Instance]:
         yield replace(_network_component(plan), data=retains)
 
 
-def peered_networks(plan: Plan) -> Iterator[Instance]:
+def peered_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The main network, if it has a peering for file systems."""
     network = _network(plan)
     return main_networks(plan) if network and network.service_range else iter(())
 
 
-def nat_networks(plan: Plan) -> Iterator[Instance]:
+def nat_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """The main network, if its nodes reach the internet through Cloud NAT."""
     network = _network(plan)
     return main_networks(plan) if network and network.egress == "nat" else iter(())
 
 
-def private_domains(plan: Plan) -> Iterator[Instance]:
+def private_domains(plan: Plan) -> Iterator[PlannedInstance]:
     """Domains of Google APIs, if nodes have no internet access."""
     network = _network(plan)
     if network and network.egress == "endpoints":
@@ -230,21 +230,21 @@ def private_domains(plan: Plan) -> Iterator[Instance]:
                 yield replace(instance, values={"domain": domain.replace(".", "-")})
 
 
-def private_records(plan: Plan) -> Iterator[Instance]:
+def private_records(plan: Plan) -> Iterator[PlannedInstance]:
     """DNS records of these domains: the domain and a wildcard."""
     for instance in private_domains(plan):
         for record in ("apex", "wildcard"):
             yield replace(instance, values={**instance.values, "record": record})
 
 
-def data_networks(plan: Plan) -> Iterator[Instance]:
+def data_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """Networks of additional node interfaces."""
     network = _network(plan)
     for extra in network.extra if network else ():
         yield replace(_network_component(plan), values={"network": extra.name})
 
 
-def subnets(plan: Plan) -> Iterator[Instance]:
+def subnets(plan: Plan) -> Iterator[PlannedInstance]:
     """Subnets of the main network and of the data networks."""
     network = _network(plan)
     for subnet in network.subnets if network else ():
@@ -252,15 +252,15 @@ def subnets(plan: Plan) -> Iterator[Instance]:
             yield replace(_network_component(plan), values={"subnet": subnet.name})
 
 
-def firewall_rules(plan: Plan) -> Iterator[Instance]:
+def firewall_rules(plan: Plan) -> Iterator[PlannedInstance]:
     """Rules of the main network, and the single rule of each data network."""
     for data in data_networks(plan):
         name = naming.logical(data.component, data.values["network"], "firewall")
-        yield Instance(component=name, values={"rule": "allow-internal-ingress"})
+        yield PlannedInstance(component=name, values={"rule": "allow-internal-ingress"})
     network = _network(plan)
     for main in main_networks(plan):
         for rule in _main_rules(plan, network) if network else ():
-            yield Instance(component=naming.logical(main.component, "firewall"), values={"rule": rule})
+            yield PlannedInstance(component=naming.logical(main.component, "firewall"), values={"rule": rule})
 
 
 def _main_rules(plan: Plan, network: NetworkPlan) -> Iterator[str]:
@@ -276,10 +276,10 @@ def _main_rules(plan: Plan, network: NetworkPlan) -> Iterator[str]:
             yield "allow-file-systems-ingress"
 
 
-def existing_networks(plan: Plan) -> Iterator[Instance]:
+def existing_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """Existing networks in which a cluster adds a rule for its nodes."""
     if _pools(plan) and plan.network and plan.network.existing_id is not None:
-        yield Instance(component=naming.logical(plan.name, "node-firewall"))
+        yield PlannedInstance(component=naming.logical(plan.name, "node-firewall"))
 
 
 def lustre_ranges(plan: Plan) -> tuple[str, ...]:
@@ -288,108 +288,108 @@ def lustre_ranges(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(range for range in found if range))
 
 
-def existing_lustre_networks(plan: Plan) -> Iterator[Instance]:
+def existing_lustre_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """Existing networks in which a cluster adds a rule for existing Lustre file systems."""
     return existing_networks(plan) if lustre_ranges(plan) else iter(())
 
 
-def rdma_networks(plan: Plan) -> Iterator[Instance]:
+def rdma_networks(plan: Plan) -> Iterator[PlannedInstance]:
     """RDMA networks of the cluster."""
     for network in plan.own_networks if _pools(plan) else ():
-        yield Instance(component=naming.logical(plan.name, network.name))
+        yield PlannedInstance(component=naming.logical(plan.name, network.name))
 
 
-def rdma_subnets(plan: Plan) -> Iterator[Instance]:
+def rdma_subnets(plan: Plan) -> Iterator[PlannedInstance]:
     """Subnets of RDMA networks, one per rail."""
     for network, instance in zip(plan.own_networks, rdma_networks(plan), strict=False):
         for index in range(len(network.subnets)):
             yield replace(instance, values={"index": index})
 
 
-def _file_systems(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
-    for one in plan.file_systems:
-        if one.kind in ("lustre", "home") and "site" in plan.layers:
-            why, name = one.lifetime_reason or common.DATA, naming.logical(plan.name, one.name)
-            values = {"purpose": name, "zone": one.zone or "", "why": why}
-            above = common.inside("gcp", common.top(plan), "SharedFilesystem", one.name, **values)
-            yield one, replace(above, data=one.lifetime is Lifetime.KEPT)
+def _file_systems(plan: Plan) -> Iterator[tuple[FileSystemPlan, PlannedInstance]]:
+    for file_system in plan.file_systems:
+        if file_system.kind in ("lustre", "home") and "site" in plan.layers:
+            why, name = file_system.lifetime_reason or common.DATA, naming.logical(plan.name, file_system.name)
+            values = {"purpose": name, "zone": file_system.zone or "", "why": why}
+            above = common.inside("gcp", common.top(plan), "SharedFilesystem", file_system.name, **values)
+            yield file_system, replace(above, data=file_system.lifetime is Lifetime.KEPT)
 
 
-def file_systems(plan: Plan) -> Iterator[Instance]:
+def file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     """File systems, Lustre and Filestore."""
     return (instance for _, instance in _file_systems(plan))
 
 
-def lustre(plan: Plan) -> Iterator[Instance]:
+def lustre(plan: Plan) -> Iterator[PlannedInstance]:
     """Managed Lustre."""
     return (instance for one, instance in _file_systems(plan) if one.kind == "lustre")
 
 
-def filestores(plan: Plan) -> Iterator[Instance]:
+def filestores(plan: Plan) -> Iterator[PlannedInstance]:
     """Filestore."""
     return (instance for one, instance in _file_systems(plan) if one.kind == "home")
 
 
-def bucket_grants(plan: Plan) -> Iterator[Instance]:
+def bucket_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for Managed Lustre on its import and export bucket."""
     for one, instance in _file_systems(plan):
         for access in ("objects", "bucket") if one.bucket is not None else ():
             yield replace(instance, values={"access": access})
 
 
-def node_roles(plan: Plan) -> Iterator[Instance]:
+def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes."""
     if _pools(plan):
-        yield Instance(component=naming.logical(plan.name, "node"))
+        yield PlannedInstance(component=naming.logical(plan.name, "node"))
 
 
-def declared_roles(plan: Plan) -> Iterator[Instance]:
+def declared_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles that the declaration assigns to the identity of the nodes."""
     return common.declared_roles(plan, node_roles(plan))
 
 
-def node_health(plan: Plan) -> Iterator[Instance]:
+def node_health(plan: Plan) -> Iterator[PlannedInstance]:
     """The health check of groups that replace their nodes in rolling updates."""
     if any(group.kind != "flex" for pool in _pools(plan) for group in pool.groups):
-        yield Instance(component=naming.logical(plan.name, "node-health"))
+        yield PlannedInstance(component=naming.logical(plan.name, "node-health"))
 
 
-def image_readers(plan: Plan) -> Iterator[Instance]:
+def image_readers(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes, if it pulls images from Artifact Registry."""
     return node_roles(plan) if repository(plan.registry or "") else iter(())
 
 
-def node_grants(plan: Plan) -> Iterator[Instance]:
+def node_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for the nodes on the evidence bucket."""
     for instance in node_roles(plan):
         for grant in (*NODE_GRANTS, *((FABRIC_GRANT,) if plan.fabric_folder else ())):
             yield replace(instance, values={"grant": grant})
 
 
-def mounted_buckets(plan: Plan) -> Iterator[Instance]:
+def mounted_buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for the nodes on the buckets that they mount."""
     for instance in node_roles(plan):
-        for one in plan.mounted_buckets:
-            yield replace(instance, values={"mount": one.name})
+        for mounted_bucket in plan.mounted_buckets:
+            yield replace(instance, values={"mount": mounted_bucket.name})
 
 
 def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(plan.pools) if "cluster" in plan.layers else ()
 
 
-def placement_policies(plan: Plan) -> Iterator[Instance]:
+def placement_policies(plan: Plan) -> Iterator[PlannedInstance]:
     """Placement policies that pools create."""
     for pool in _pools(plan):
         for policy in created_placement_policies(pool):
-            yield Instance(component=naming.logical(plan.name, policy))
+            yield PlannedInstance(component=naming.logical(plan.name, policy))
 
 
-def queued_groups(plan: Plan) -> Iterator[Instance]:
+def queued_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """Groups that request their nodes with flex-start."""
     for pool in _pools(plan):
         for group in pool.groups:
             if is_queued(group):
-                yield Instance(component=naming.logical(plan.name, group.name))
+                yield PlannedInstance(component=naming.logical(plan.name, group.name))
 
 
 def is_queued(group: Group) -> bool:

@@ -14,15 +14,15 @@ from typing import Any
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.gcp import adopt, instances, quotas
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
-from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
+from gpuinfra.clouds.gcp.api_errors import Invalid, NotFound
 from gpuinfra.clouds.gcp.permissions import BILLING
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
 from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
     Denied,
     Owner,
-    Question,
-    Row,
+    PreflightQuestion,
+    PreflightRow,
     bucket_rows,
     denied,
     failed,
@@ -104,9 +104,9 @@ class Preflight:
         self.region = region
         self._project = str(config.get("gcp:project") or "")
 
-    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[Question]:
+    def questions(self, plan: Plan, token: Callable[[], str]) -> Iterator[PreflightQuestion]:
         """Yield the questions about a plan. The caller asks `identity` first. `token` returns the stack's `naming.stack_token`, or raises `Unanswered`."""
-        asked: list[tuple[str, str, Callable[[], Iterable[Row]]]] = [
+        asked: list[tuple[str, str, Callable[[], Iterable[PreflightRow]]]] = [
             ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
             ("api", f"project {self.project}", functools.partial(self.apis, plan)),
             ("names", "buckets", lambda: self.names(plan, token())),
@@ -123,9 +123,9 @@ class Preflight:
         for ref, pool in {pool.image.ref: pool for pool in plan.pools}.items():
             asked.append(("image", ref, functools.partial(self.image, pool)))
         for topic, where, ask in asked:
-            yield Question(topic=topic, where=where, ask=ask)
+            yield PreflightQuestion(topic=topic, where=where, ask=ask)
 
-    def identity(self) -> Iterator[Row]:
+    def identity(self) -> Iterator[PreflightRow]:
         """Return the type of the identity, and the project."""
         kind = self.login()
         if self.project:
@@ -158,7 +158,7 @@ class Preflight:
             raise no_credentials(str(error), LOGIN) from None
 
     def get(self, api: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request and return the response. With a body, the request is a POST. Raises `Unanswered`, `Missing` or `Invalid`."""
+        """Send a request and return the response. With a body, the request is a POST. Raises `Unanswered`, `NotFound` or `Invalid`."""
         import requests
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import AuthorizedSession
@@ -201,14 +201,14 @@ class Preflight:
             named = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", message)
             return denied(named[1] if named else f"to read from {action}", message)
         if status == 404:
-            return Missing(message)
+            return NotFound(message)
         if status == 400:
             return Invalid(message)
         return failed(action, message)
 
     # Permissions and APIs
 
-    def permissions(self, plan: Plan) -> Iterator[Row]:
+    def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
         """The identity has the permissions on the project that `gpuinfra permissions` prints."""
         names = [need.action for need in needed_permissions(plan).needs]
         wanted = [one for one in names if not one.startswith(BILLING)]
@@ -247,11 +247,11 @@ class Preflight:
                     raise failed("cloudresourcemanager.googleapis.com", str(error)) from None
                 left.remove(named)
                 untested.append(named)
-            except Missing as error:
+            except NotFound as error:
                 raise failed("cloudresourcemanager.googleapis.com", str(error)) from None
         return [], untested
 
-    def apis(self, plan: Plan) -> Iterator[Row]:
+    def apis(self, plan: Plan) -> Iterator[PreflightRow]:
         """The APIs that a program calls before it can enable others are enabled. The stack enables the others."""
         first = FIRST if plan.budget else FIRST - {"cloudbilling"}
         names = [f"{api}.googleapis.com" for api in sorted({*first, *instances.apis(plan)})]
@@ -260,7 +260,7 @@ class Preflight:
             listed = (
                 self.get("serviceusage", f"v1/projects/{self.project}/services:batchGet?{query}").get("services") or ()
             )
-        except (Missing, Invalid) as error:
+        except (NotFound, Invalid) as error:
             raise failed("serviceusage.googleapis.com", str(error)) from None
         enabled = {str(one.get("name")).rpartition("/")[2] for one in listed if one.get("state") == "ENABLED"}
         absent = [name for name in names if name not in enabled]
@@ -275,7 +275,7 @@ class Preflight:
         else:
             yield ok("api", where, f"{what}; `pulumi up` enables these APIs, or run `{fix}`")
 
-    def names(self, plan: Plan, token: str) -> Iterator[Row]:
+    def names(self, plan: Plan, token: str) -> Iterator[PreflightRow]:
         """The names of the buckets are free, or their buckets are in this project."""
         return bucket_rows(adopt.buckets(plan, self.project, token), self._owner)
 
@@ -283,7 +283,7 @@ class Preflight:
         """Return who has a bucket. https://docs.cloud.google.com/storage/docs/json_api/v1/buckets/get, retrieved 2026-11-27."""
         try:
             self.get("storage", f"storage/v1/b/{bucket}?fields=name")
-        except Missing:
+        except NotFound:
             return Owner.UNUSED
         except Invalid as error:
             raise failed("storage.googleapis.com", str(error)) from None
@@ -293,18 +293,18 @@ class Preflight:
 
     # Capacity and images
 
-    def machine(self, machine: str, zone: str) -> Iterator[Row]:
+    def machine(self, machine: str, zone: str) -> Iterator[PreflightRow]:
         """The zone offers the machine type."""
         where = f"{machine} in {zone}"
         try:
             self.get("compute", f"projects/{self.project}/zones/{zone}/machineTypes/{machine}")
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
-        except Missing:
+        except NotFound:
             path = f"projects/{self.project}/aggregated/machineTypes?filter=name%3D{machine}&returnPartialSuccess=true"
             try:
                 listed = self.get("compute", path).get("items") or {}
-            except (Missing, Invalid) as error:
+            except (NotFound, Invalid) as error:
                 raise failed("compute.googleapis.com", str(error)) from None
             zones = sorted(name.removeprefix("zones/") for name, one in listed.items() if one.get("machineTypes"))
             near = [one for one in zones if one.startswith(f"{self.region}-")] or zones
@@ -317,7 +317,7 @@ class Preflight:
         else:
             yield ok("machine", where, "offered")
 
-    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+    def reservation(self, group: Group, machine: str) -> Iterator[PreflightRow]:
         """The reservation exists, is ready, matches the nodes, and has free instances."""
         ident = str(group.reservation_id)
         where = f"{group.name}: {ident}"
@@ -328,7 +328,7 @@ class Preflight:
             found = self.get("compute", f"projects/{project}/zones/{group.zone}/reservations/{name}")
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
-        except Missing:
+        except NotFound:
             if group.starts_at and not group.count:
                 # Compute Engine creates the reservation of a future reservation at its start
                 # (docs.cloud.google.com/compute/docs/instances/create-single-project-future-reservations, retrieved 2026-11-26).
@@ -386,7 +386,7 @@ class Preflight:
         else:
             yield ok("reservation", where, f"{have}, {group.max_count} needed")
 
-    def image(self, pool: PoolPlan) -> Iterator[Row]:
+    def image(self, pool: PoolPlan) -> Iterator[PreflightRow]:
         """The image exists, is ready, fits the machine type and the disk, and is not deprecated."""
         ref, fix = pool.image.ref, "set `image` in the stack file; `gpuinfra images STACK` lists releases"
         path = _newest(ref) if pool.image.source == "family" else ref
@@ -395,7 +395,7 @@ class Preflight:
             found = self.get("compute", path)
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
-        except Missing:
+        except NotFound:
             yield problem("image", ref, "not found", "an existing image", fix)
             return
         made = found.get("creationTimestamp")
@@ -428,7 +428,7 @@ class Preflight:
             found = self.get("compute", _newest(family.latest))
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
-        except Missing:
+        except NotFound:
             return None
         return f"projects/{family.latest.partition('/')[0]}/global/images/{found['name']}"
 

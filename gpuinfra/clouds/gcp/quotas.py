@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
+from gpuinfra.clouds.gcp.api_errors import Invalid, NotFound
 from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.gcp.region.recovery import quota_preference, quota_request
-from gpuinfra.clouds.preflight import Question, Row, failed, quota_needs, quota_row, skipped
+from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, failed, quota_needs, quota_row, skipped
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 ACTIONS = ("compute.regions.get", "cloudquotas.quotas.get")
@@ -38,21 +38,21 @@ class Quotas:
         """`get` sends a request to an API and returns the response."""
         self.get, self.project, self.region = get, project, region
 
-    def questions(self, plan: Plan) -> Iterator[Question]:
+    def questions(self, plan: Plan) -> Iterator[PreflightQuestion]:
         """Yield one question for each quota that the plan uses."""
         for name, needs in sorted(quota_needs(plan, of_node).items()):
-            yield Question(topic="quota", where=name, ask=functools.partial(self.nodes, name, needs))
+            yield PreflightQuestion(topic="quota", where=name, ask=functools.partial(self.nodes, name, needs))
         homes = [one for one in plan.file_systems if one.service == "filestore"]
         if homes:
-            yield Question(topic="quota", where=FILESTORE, ask=functools.partial(self.filestore, homes))
+            yield PreflightQuestion(topic="quota", where=FILESTORE, ask=functools.partial(self.filestore, homes))
         lustre = [one for one in plan.file_systems if one.kind == "lustre"]
         existing = plan.network.existing_id if plan.network else None
         network = str(existing or "").rpartition("/")[2]
         for zone in sorted({str(one.zone) for one in lustre}):
             gib = sum(one.capacity_gib for one in lustre if one.zone == zone)
-            yield Question(topic="quota", where=zone, ask=functools.partial(self.lustre, zone, network, gib))
+            yield PreflightQuestion(topic="quota", where=zone, ask=functools.partial(self.lustre, zone, network, gib))
 
-    def nodes(self, name: str, needs: Mapping[str, int]) -> Iterator[Row]:
+    def nodes(self, name: str, needs: Mapping[str, int]) -> Iterator[PreflightRow]:
         """The quota covers all nodes. `needs` maps a kind of capacity to GPUs, or to vCPUs for machine types without GPUs.
 
         Older families have a regional metric that includes the usage. Newer families have a quota per family without usage.
@@ -79,7 +79,7 @@ class Quotas:
             added=total - needs.get("reserved", 0),
         )
 
-    def filestore(self, homes: list[FileSystemPlan]) -> Iterator[Row]:
+    def filestore(self, homes: list[FileSystemPlan]) -> Iterator[PreflightRow]:
         """The quota covers the zonal Filestore instances below 10 TiB. No public source names the quota of larger instances."""
         service = "file.googleapis.com"
         if large := [one.name for one in homes if one.capacity_gib >= LARGE_ZONAL_GIB]:
@@ -90,16 +90,16 @@ class Quotas:
             place = {"region": self.region}
             yield self._storage(service, FILESTORE, self.region, place, total)
 
-    def lustre(self, zone: str, network: str, total: int) -> Iterator[Row]:
+    def lustre(self, zone: str, network: str, total: int) -> Iterator[PreflightRow]:
         """The quota covers the Managed Lustre instances in a zone. `network` is the name of an existing network, or empty."""
         known = {"zone": zone, "network_name": network}
         yield self._storage("lustre.googleapis.com", LUSTRE, zone, known, total)
 
-    def _storage(self, service: str, quota_id: str, place: str, known: Mapping[str, str], total: int) -> Row:
-        dimensions = {key: value for key, value in known.items() if value}
+    def _storage(self, service: str, quota_id: str, place: str, limits: Mapping[str, str], total: int) -> PreflightRow:
+        dimensions = {key: value for key, value in limits.items() if value}
         return quota_row(
             f"{service}/{quota_id} in {place}",
-            self._limit(service, quota_id, place, known),
+            self._limit(service, quota_id, place, limits),
             None,
             total,
             lambda total: quota_preference(service, quota_id, total, dimensions, self.project),
@@ -110,25 +110,25 @@ class Quotas:
     def _by_metric(self, metric: str) -> tuple[float, float]:
         try:
             quotas = self.get("compute", f"projects/{self.project}/regions/{self.region}").get("quotas") or ()
-        except (Missing, Invalid) as error:
+        except (NotFound, Invalid) as error:
             raise failed("compute.googleapis.com", str(error)) from None
         found = next((one for one in quotas if one.get("metric") == metric), None)
         if found is None:
             raise failed("compute.googleapis.com", f"the region has no metric {metric}")
         return float(found.get("limit") or 0), float(found.get("usage") or 0)
 
-    def _limit(self, service: str, quota_id: str, place: str, known: Mapping[str, str]) -> float:
+    def _limit(self, service: str, quota_id: str, place: str, limits: Mapping[str, str]) -> float:
         """Return the limit for a region or zone and these dimensions. The most specific entry applies. A missing entry or value means a limit of 0."""
         path = f"v1/projects/{self.project}/locations/global/services/{service}/quotaInfos/{quota_id}"
         try:
             entries = self.get("cloudquotas", path).get("dimensionsInfos") or ()
-        except (Missing, Invalid) as error:
+        except (NotFound, Invalid) as error:
             raise failed("cloudquotas.googleapis.com", str(error)) from None
         fitting = []
         for entry in entries:
             dimensions = entry.get("dimensions") or {}
             places = entry.get("applicableLocations") or [place]
-            if place in places and all(known.get(key, value) == value for key, value in dimensions.items()):
+            if place in places and all(limits.get(key, value) == value for key, value in dimensions.items()):
                 value = str((entry.get("details") or {}).get("value") or 0)
                 fitting.append((len(dimensions), math.inf if value == UNLIMITED else float(value)))
         return max(fitting, default=(0, 0.0), key=lambda one: one[0])[1]

@@ -20,7 +20,7 @@ from gpuinfra.plan.planned import (
     REMOVED,
     Actions,
     PlannedResource,
-    Price,
+    PriceRule,
     ResourceKind,
     priced,
     priced_each,
@@ -221,7 +221,7 @@ RESIZE_REQUEST = ResourceKind("gcp:compute/resizeRequest:ResizeRequest", "{compo
     f"compute.instanceGroupManagers.update {_ZONE}",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", planned.nodes_ready, REMOVED, PriceRule(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.clouds.region.readiness import FAIL, OK, WARN, Line, Question, Unread, asked
+from gpuinfra.clouds.region.readiness import FAIL, OK, WARN, ReadinessLine, ReadinessQuestion, Unread, asked
 from gpuinfra.plan.recovery_model import NamesPlan
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def moved(
     return found
 
 
-def lines(question: Question, dns: Dns) -> Iterator[Line]:
+def lines(question: ReadinessQuestion, dns: Dns) -> Iterator[ReadinessLine]:
     """Return the lines of `gpuinfra ready` about the names: the zone contains them and can be changed without the stack's own region,
     and they point to this region."""
     names = question.recovery.names
@@ -187,7 +187,7 @@ def lines(question: Question, dns: Dns) -> Iterator[Line]:
         yield from asked("names", names.domain, lambda: list(_lines(question, dns, names)))
 
 
-def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
+def _lines(question: ReadinessQuestion, dns: Dns, names: NamesPlan) -> Iterator[ReadinessLine]:
     wanted: tuple[NameRecord, ...] = ()
     missing, home = False, None
     try:
@@ -199,31 +199,31 @@ def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
             verdicts = question.verdicts()
             missing = nodes_missing(verdicts)
             wanted = (*_login(names, verdicts), *mounts)
-        found = dns.values(names.zone, [one.key for one in wanted]) if wanted else {}
+        current = dns.values(names.zone, [one.key for one in wanted]) if wanted else {}
     except (Unreachable, DeploymentError) as problem:
         raise Unread(str(problem)) from None
     if zone is None:
-        yield Line(
+        yield ReadinessLine(
             topic="names", name=names.domain, state=FAIL, reason=f"the zone {names.zone} does not exist", fix=EDIT
         )
         return
     if not _contains(zone, names.domain):
         reason = f"is not in the zone {names.zone}, whose domain is {zone}"
-        yield Line(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
+        yield ReadinessLine(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
         return
     if home == question.region:
         reason = f"is in {home}, so the records cannot be changed while {home} does not respond"
-        yield Line(topic="names", name=names.zone, state=WARN, reason=reason, fix=MOVE)
+        yield ReadinessLine(topic="names", name=names.zone, state=WARN, reason=reason, fix=MOVE)
     if missing:
         reason = f"no node in {question.region} is verified, so the name cannot point to a node"
-        yield Line(topic="names", name=names.login, state=WARN, reason=reason, fix=NAMES_FIX)
-    for one in wanted:
-        values = found.get(one.key)
-        if values == one.values:
-            yield Line(topic="names", name=one.name, state=OK, reason=f"points to {question.region}")
+        yield ReadinessLine(topic="names", name=names.login, state=WARN, reason=reason, fix=NAMES_FIX)
+    for record in wanted:
+        values = current.get(record.key)
+        if values == record.values:
+            yield ReadinessLine(topic="names", name=record.name, state=OK, reason=f"points to {question.region}")
             continue
-        reason = f"points to {' '.join(values)}, not to {' '.join(one.values)}" if values else "does not exist"
-        yield Line(topic="names", name=one.name, state=WARN, reason=reason, fix=NAMES_FIX)
+        reason = f"points to {' '.join(values)}, not to {' '.join(record.values)}" if values else "does not exist"
+        yield ReadinessLine(topic="names", name=record.name, state=WARN, reason=reason, fix=NAMES_FIX)
 
 
 def _contains(zone: str, domain: str) -> bool:

@@ -20,7 +20,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class BucketPair:
     """A bucket in the first region and its replica."""
 
     source: str
@@ -57,7 +57,7 @@ class Failover(Protocol):
         """Return the node groups in a stack's state."""
         ...
 
-    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+    def pairs(self, resources: Iterable[Resource]) -> tuple[BucketPair, ...]:
         """Return the replicated buckets in a stack's state."""
         ...
 
@@ -65,7 +65,7 @@ class Failover(Protocol):
         """Return the file systems in a stack's state that import from a bucket."""
         ...
 
-    def answers(self, pair: Pair) -> None:
+    def answers(self, pair: BucketPair) -> None:
         """Raise `Unreachable` if the second region does not respond."""
         ...
 
@@ -77,11 +77,11 @@ class Failover(Protocol):
         """Return the number of nodes in a group, including nodes that are being terminated."""
         ...
 
-    def not_replicated(self, pair: Pair) -> list[str]:
+    def not_replicated(self, pair: BucketPair) -> list[str]:
         """Return the sorted keys of the objects whose newest version is not in the replica."""
         ...
 
-    def stop_replication(self, pair: Pair) -> None:
+    def stop_replication(self, pair: BucketPair) -> None:
         """Disable the replication of a bucket, so that nothing is written to its replica after the failover."""
         ...
 
@@ -98,7 +98,7 @@ class Failover(Protocol):
 class ReadOnlyReplicas(Protocol):
     """Requests to a cloud whose replicas are read-only while the second region has a replication policy."""
 
-    def open_replica(self, pair: Pair) -> None:
+    def open_replica(self, pair: BucketPair) -> None:
         """Allow the second region to write to a replica. Sends requests to the second region only."""
         ...
 
@@ -117,7 +117,7 @@ class Copy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conflict:
+class ObjectConflict:
     """An object whose version in the first region is not an earlier version of the one in the replica."""
 
     key: str
@@ -126,9 +126,9 @@ class Conflict:
     """The copy to make if the conflict is ignored. None if the version in the first region is the later one, which stays current."""
 
 
-def changed_in_both(key: str, copy: Copy | None) -> Conflict:
+def changed_in_both(key: str, copy: Copy | None) -> ObjectConflict:
     """Return the conflict about an object that both regions changed. `copy` is None if the version in the first region is the later one."""
-    return Conflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
+    return ObjectConflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Comparison:
     """How a bucket in the first region differs from its replica."""
 
     copies: tuple[Copy, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[ObjectConflict, ...]
     deleted: int
     """Number of objects that were deleted in the replica and exist in the first region."""
 
@@ -144,11 +144,11 @@ class Comparison:
 class Failback(Failover, Protocol):
     """Requests to one cloud for a failback. Regions are named as in the failover."""
 
-    def compare(self, pair: Pair) -> Comparison:
+    def compare(self, pair: BucketPair) -> Comparison:
         """Compare a bucket in the first region with its replica."""
         ...
 
-    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
         ...
 
@@ -163,7 +163,7 @@ class Failback(Failover, Protocol):
 class DisabledReplication(Protocol):
     """Requests to a cloud where a failover disables the replication and keeps its configuration."""
 
-    def start_replication(self, pair: Pair) -> None:
+    def start_replication(self, pair: BucketPair) -> None:
         """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
         ...
 

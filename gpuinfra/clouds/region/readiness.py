@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.clouds.preflight import Row, State
+from gpuinfra.clouds.preflight import PreflightRow, RowState
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Unread(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ReadinessLine:
     """One property that the second region must have."""
 
     topic: str
@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ReadinessQuestion:
     """The second region of a deployed stack."""
 
     region: str
@@ -75,26 +75,26 @@ class Question:
         return [one for one in self.resources if one.get("type") == token]
 
 
-def of_preflight(rows: Iterable[Row]) -> Iterator[Line]:
+def of_preflight(rows: Iterable[PreflightRow]) -> Iterator[ReadinessLine]:
     """Return the lines for rows of `preflight`. Without an identity, the only line is the reason why the cloud cannot be read."""
     for row in rows:
         reason = f"{row.found}; needed: {row.needed}" if row.needed else row.found
-        if row.topic == "identity" and row.state is not State.OK:
-            yield Line(topic="login", name=row.where, state=UNREAD, reason=reason, fix=row.fix)
+        if row.topic == "identity" and row.state is not RowState.OK:
+            yield ReadinessLine(topic="login", name=row.where, state=UNREAD, reason=reason, fix=row.fix)
         elif row.topic in PREFLIGHT:
             state = _STATES[row.state] if row.answered else UNREAD
-            yield Line(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
+            yield ReadinessLine(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
 
 
-_STATES = {State.OK: OK, State.WARN: WARN, State.ERROR: FAIL, State.SKIPPED: SKIPPED}
+_STATES = {RowState.OK: OK, RowState.WARN: WARN, RowState.ERROR: FAIL, RowState.SKIPPED: SKIPPED}
 
 
-def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:
+def asked(topic: str, name: str, answers: Callable[[], Iterable[ReadinessLine]]) -> Iterator[ReadinessLine]:
     """Return the lines for a question, or one line with the reason if the cloud does not respond."""
     try:
         yield from list(answers())
     except Unread as problem:
-        yield Line(
+        yield ReadinessLine(
             topic=topic,
             name=name,
             state=UNREAD,
@@ -103,56 +103,56 @@ def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Itera
         )
 
 
-class Replicated(Protocol):
+class ReplicatedStore(Protocol):
     """A bucket or container and its replica. Each method returns lines, or raises `Unread`."""
 
-    def replication(self) -> Iterable[Line]: ...
+    def replication(self) -> Iterable[ReadinessLine]: ...
 
-    def exists(self) -> Iterable[Line]: ...
+    def exists(self) -> Iterable[ReadinessLine]: ...
 
-    def lag(self) -> Iterable[Line]: ...
+    def lag(self) -> Iterable[ReadinessLine]: ...
 
 
-def of_pair(source: str, replica: str, pair: Replicated) -> Iterator[Line]:
+def of_pair(source: str, replica: str, pair: ReplicatedStore) -> Iterator[ReadinessLine]:
     """Return the lines for a replication, its replica and its lag."""
     yield from asked("replication", source, pair.replication)
     yield from asked("replica", replica, pair.exists)
     yield from asked("lag", source, pair.lag)
 
 
-def lag(question: Question, name: str, seconds: float | None, fix: str, shown: str = "") -> Line:
+def lag(question: ReadinessQuestion, name: str, seconds: float | None, fix: str, shown: str = "") -> ReadinessLine:
     """Evaluate the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the cloud's terms."""
     if seconds is None:
-        return Line(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
+        return ReadinessLine(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
     shown = shown or (f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s")
     if seconds > question.rpo_minutes * 60:
         reason = f"the replica is {shown} behind, but recovery.rpo_minutes is {question.rpo_minutes}"
-        return Line(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)
+        return ReadinessLine(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)
     if seconds > question.recovery.alert_after_s:
         reason = f"the replica is {shown} behind, more than the {question.recovery.alert_after_s / 60:.0f} minutes in the plan"
-        return Line(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
-    return Line(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
+        return ReadinessLine(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
+    return ReadinessLine(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
 
 
-def state(question: Question, location: str | None) -> Line:
+def state(question: ReadinessQuestion, location: str | None) -> ReadinessLine:
     """Evaluate the location of the bucket that contains the Pulumi state. The location is None if the bucket does not exist."""
     name, url = question.backend
     if location is None:
         raise Unread(f"the bucket of the state backend {url} was not found")
     if location == question.region:
         reason = f"is in {location}, so a failover cannot read the state when this region fails"
-        return Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE)
-    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+        return ReadinessLine(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE)
+    return ReadinessLine(topic="state", name=name, state=OK, reason=f"is in {location}")
 
 
-def secrets(question: Question, name: str, location: str) -> Line:
+def secrets(question: ReadinessQuestion, name: str, location: str) -> ReadinessLine:
     """Evaluate the location of a key that encrypts the secrets of a stack. `name` ends with the name of the stack: `secretsprovider of train`."""
     if location == question.region:
         reason = f"is in {location}, so a failover cannot decrypt the secrets when this region fails"
-        return Line(
+        return ReadinessLine(
             topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE.replace("STACK", name.rpartition(" of ")[2])
         )
-    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+    return ReadinessLine(topic="state", name=name, state=OK, reason=f"is in {location}")
 
 
 CHANGE = "with a key in another region as URL: pulumi stack change-secrets-provider --stack STACK URL"
@@ -166,35 +166,35 @@ MOVE = (
 (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
 
 
-def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
+def deployed(question: ReadinessQuestion, replicated: int, keys: int) -> Iterator[ReadinessLine]:
     """Compare the numbers of replicated buckets and second-region keys in the state with the plan."""
     wanted, second = len(question.recovery.replicas), question.recovery.region
     if replicated < wanted:
         reason = f"the state contains replication to {second} for {replicated} of {wanted} buckets"
-        yield Line(topic="replication", name="stack", state=FAIL, reason=reason)
+        yield ReadinessLine(topic="replication", name="stack", state=FAIL, reason=reason)
     if not keys:
-        yield Line(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")
+        yield ReadinessLine(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")
 
 
-def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Line:
+def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> ReadinessLine:
     """Evaluate whether the replica contains a bundle."""
     if exists:
-        return Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+        return ReadinessLine(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
     reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
-    return Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
+    return ReadinessLine(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
 
 
-def role(name: str, reason: str, *, exists: bool) -> Line:
+def role(name: str, reason: str, *, exists: bool) -> ReadinessLine:
     """Evaluate whether a role exists. `reason` describes the consequence if it does not."""
-    return Line(topic="role", name=name, state=OK if exists else FAIL, reason="exists" if exists else reason)
+    return ReadinessLine(topic="role", name=name, state=OK if exists else FAIL, reason="exists" if exists else reason)
 
 
-def key(name: str, state: str | None, fix: str) -> Line:
+def key(name: str, state: str | None, fix: str) -> ReadinessLine:
     """Evaluate the state of a key, given in the cloud's terms. The state is None if the key does not exist."""
     if state is None:
-        return Line(topic="key", name=name, state=FAIL, reason="the key does not exist")
+        return ReadinessLine(topic="key", name=name, state=FAIL, reason="the key does not exist")
     if state.upper() == "ENABLED":
-        return Line(topic="key", name=name, state=OK, reason="is enabled")
-    return Line(
+        return ReadinessLine(topic="key", name=name, state=OK, reason="is enabled")
+    return ReadinessLine(
         topic="key", name=name, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
     )

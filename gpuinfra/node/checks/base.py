@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Expectation, Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from ..table import Row, Table, absent, failure
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..table import GpuRow, GpuTable, absent, failure
 from .conditions import Condition
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Check:
         """Turn tool output into a value to judge. Raises `Unreadable` if the output cannot be parsed."""
         raise NotImplementedError
 
-    def judge(self, found: Any, machine: Machine) -> Outcome:
+    def judge(self, found: Any, machine: Machine) -> CheckOutcome:
         """Compare the value with the values for a healthy machine."""
         raise NotImplementedError
 
 
-def gpu_rows(answers: Answers) -> Table:
+def gpu_rows(answers: Answers) -> GpuTable:
     """Return the table of all GPUs. Raises `Unreadable` if it is empty."""
     table = answers.csv("nvidia-smi-csv")
     if not table.rows:
@@ -80,7 +80,7 @@ def gpu_rows(answers: Answers) -> Table:
     return table
 
 
-def all_gpu_rows(answers: Answers, machine: Machine) -> Table:
+def all_gpu_rows(answers: Answers, machine: Machine) -> GpuTable:
     """Return the table of all GPUs. Raises `Unreadable` if it does not list every GPU in the machine."""
     table = gpu_rows(answers)
     if len(table.rows) != machine.gpus:
@@ -93,7 +93,7 @@ class GpuTableCheck(Check):
 
     probes = ("nvidia-smi-csv",)
 
-    def parse(self, answers: Answers, machine: Machine) -> Table:
+    def parse(self, answers: Answers, machine: Machine) -> GpuTable:
         return all_gpu_rows(answers, machine)
 
 
@@ -117,12 +117,12 @@ def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
 
 
 def by_gpu(
-    found: list[tuple[Row, Any, str | None]],
+    found: list[tuple[GpuRow, Any, str | None]],
     expected: Any,
     unit: str | None = None,
     hint: str | None = None,
     cause: Cause | None = None,
-) -> Outcome:
+) -> CheckOutcome:
     """Return an outcome that names the GPUs with a problem, from (row, value, problem or None)."""
     if not found:
         raise Unreadable("no GPU answered")
@@ -137,7 +137,7 @@ def judged(
     unit: str | None = None,
     hint: str | None = None,
     cause: Cause | None = None,
-) -> Outcome:
+) -> CheckOutcome:
     """Return a pass if there are no problems, otherwise a failure with the problems as the reason."""
     return failed(found, expected, listed(problems), unit, hint, cause) if problems else passed(found, expected, unit)
 
@@ -169,7 +169,7 @@ def listed(items: list[str], most: int = 8, limit: int = 160) -> str:
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
 
 
-def needed(row: Row, column: str) -> int:
+def needed(row: GpuRow, column: str) -> int:
     """Return an integer that the GPU must report."""
     value = row.number(column)
     if value is None:
@@ -177,7 +177,7 @@ def needed(row: Row, column: str) -> int:
     return int(value)
 
 
-def word(row: Row, column: str) -> str:
+def word(row: GpuRow, column: str) -> str:
     """Return a cell, which can contain `[N/A]` but not an error token."""
     cell = row.get(column)
     if failure(cell):
@@ -185,13 +185,13 @@ def word(row: Row, column: str) -> str:
     return cell
 
 
-def mode(row: Row, feature: str, wanted: str) -> tuple[tuple[str, str], bool]:
+def mode(row: GpuRow, feature: str, wanted: str) -> tuple[tuple[str, str], bool]:
     """Return the current and the pending mode of `ecc` or `mig`, and whether both have the required value. A missing feature counts as disabled."""
     modes = (word(row, feature + ".mode.current"), word(row, feature + ".mode.pending"))
     return modes, modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(one) for one in modes))
 
 
-def clock_reasons(row: Row) -> int:
+def clock_reasons(row: GpuRow) -> int:
     """Return the bitmask of clock event reasons. 0x1 means that the GPU is idle."""
     cell = row.get("clocks_event_reasons.active")
     if not re.match(r"^0x[0-9a-fA-F]{1,16}$", cell):

@@ -10,9 +10,9 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..cause import Action
-from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, Result, results, test_name
+from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, DcgmStatus, results, test_name
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, is_number, judged, result_of, strongest
 from .conditions import burn_in, gpus, mig
 
@@ -26,7 +26,7 @@ def level(expectation: Mapping[str, Any]) -> int:
     return requested if isinstance(requested, int) and not isinstance(requested, bool) and requested in PROBES else 1
 
 
-def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
+def _outcome(code: int, found: list[DcgmStatus], level: int, gpus: int) -> CheckOutcome:
     """Judge one run. It passes if each test of the level passed on each GPU, no other test failed, and the exit code is 0."""
     run = [one for one in found if one.status.lower() not in ("skip", "not run", "notrun")]
     if not run:
@@ -64,7 +64,7 @@ def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
     return judged(len(wrong), 0, wrong, "tests", cause=strongest(causes))
 
 
-def _skipped(name: str, found: list[Result]) -> str:
+def _skipped(name: str, found: list[DcgmStatus]) -> str:
     skipped = any(test_name(one.test) == name and one.status.lower() == "skip" for one in found)
     return ": it was skipped, so its plugin package may be missing" if skipped else ""
 
@@ -81,11 +81,11 @@ class Diagnostics(Check):
     hint = "read the test's warning in the output of dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
     source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, retrieved 2026-11"
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[DcgmStatus]]:
         answer = answers.raw("dcgm")
         return answer.exit, results(answer.stdout)
 
-    def judge(self, found: tuple[int, list[Result]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[int, list[DcgmStatus]], machine: Machine) -> CheckOutcome:
         return _outcome(*found, 1, machine.gpus)
 
 
@@ -107,11 +107,11 @@ class BurnIn(Check):
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         return (PROBES[max(2, level(expectation))],)
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[DcgmStatus]]:
         answer = answers.raw(PROBES.get(max(2, machine.burn_in), PROBES[2]))
         return answer.exit, results(answer.stdout)
 
-    def judge(self, found: tuple[int, list[Result]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[int, list[DcgmStatus]], machine: Machine) -> CheckOutcome:
         requested = machine.burn_in
         if requested not in LEVELS or requested < 2:
             raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % requested)
@@ -136,7 +136,7 @@ class SteadyHeat(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return result_of(answers, "heat", "gpuinfra.heat/1", "the output of the stress test", "gpus")
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         gpus = found["gpus"]
         if len(gpus) != machine.gpus:
             return failed(len(gpus), machine.gpus, "%d of %d GPUs were measured" % (len(gpus), machine.gpus), "GPUs")

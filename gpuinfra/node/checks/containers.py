@@ -10,7 +10,7 @@ from typing import Any
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, json_object, listed
 from .conditions import enroot, gpus, gpus_or_docker, guarded_metadata
 
@@ -70,7 +70,7 @@ class ContainerRuntime(Check):
                 found["containerd"] = " and ".join(ways)
         return found
 
-    def judge(self, found: dict[str, str], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, str], machine: Machine) -> CheckOutcome:
         declared = "docker" in machine.containers
         if declared and "docker" not in found:
             return failed("none", "docker", "the declaration lists docker, but it is not installed")
@@ -80,7 +80,7 @@ class ContainerRuntime(Check):
             shown = "docker: %s" % (found["docker"] or "nothing")
             return failed(shown, "runtime nvidia", "docker has no nvidia runtime, which docker run --gpus uses")
         if not found:
-            return Outcome(
+            return CheckOutcome(
                 "pass", "none", "a runtime that provides GPUs, or none", reason="no container runtime is installed"
             )
         shown = ["%s: %s" % (name, ways or "nothing") for name, ways in sorted(found.items())]
@@ -104,7 +104,7 @@ class CdiDevices(Check):
         # The count goes to stderr as a log line; the names go to stdout, one per line.
         return [line.strip() for line in answers.lines("cdi") if line.strip().startswith("nvidia.com/gpu=")]
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         names = {name.split("=", 1)[1] for name in found}
         cut = machine.mig_profiles if machine.mig else []
         # A MIG instance is named with its GPU: 0:1.
@@ -133,10 +133,10 @@ class ContainersKeepGpus(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any] | None:
         return docker(answers)
 
-    def judge(self, found: dict[str, Any] | None, machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any] | None, machine: Machine) -> CheckOutcome:
         wanted = "CDI, or cgroup driver cgroupfs"
         if found is None:
-            return Outcome("pass", "none", wanted, reason="Docker is not installed")
+            return CheckOutcome("pass", "none", wanted, reason="Docker is not installed")
         driver = found.get("CgroupDriver")
         if driver not in ("systemd", "cgroupfs", "none"):
             raise Unreadable("docker info reports no known cgroup driver")
@@ -172,7 +172,7 @@ class Enroot(Check):
             raise Unreadable("enroot-nsenter printed no user namespace: %s" % shortened(made.stdout.strip(), 60))
         return version, ""
 
-    def judge(self, found: tuple[str, str], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, str], machine: Machine) -> CheckOutcome:
         version, problem = found
         if problem:
             why = "an unprivileged user cannot start a container: %s" % problem
@@ -209,7 +209,7 @@ class ContainersKeptFromMetadata(Check):
                 dropping = re.match(r"^\s*type filter hook forward priority ", line) is not None
         return found
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = machine.metadata_guarded
         open_ = [address for address in wanted if address not in found]
         if open_ or not wanted:

@@ -7,8 +7,8 @@ from typing import Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
-from ..table import Table
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
+from ..table import GpuTable
 from .base import Check, GpuTableCheck, all_same, by_gpu, listed, on_some
 from .conditions import gpus
 from .platform import loaded_modules
@@ -41,7 +41,7 @@ class KernelModule(Check):
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         return loaded_driver(answers)
 
-    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, bool], machine: Machine) -> CheckOutcome:
         version, is_open = found
         if not version:
             return failed(
@@ -87,7 +87,7 @@ class DriverVersion(Check):
             )
         return versions
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = machine.version("driver")
         if wanted is None:
             if not found:
@@ -144,7 +144,9 @@ class ModuleKept(Check):
             raise Unreadable("modinfo neither describes the nvidia module nor reports that it is missing")
         return answers.text("uname").strip(), loaded_driver(answers)[0], builds, fields
 
-    def judge(self, found: tuple[str, str, list[tuple[str, str, str]], dict[str, str]], machine: Machine) -> Outcome:
+    def judge(
+        self, found: tuple[str, str, list[tuple[str, str, str]], dict[str, str]], machine: Machine
+    ) -> CheckOutcome:
         kernel, loaded, builds, module = found
         pinned = machine.version("driver") or loaded
         file = module.get("filename", "")
@@ -198,7 +200,7 @@ class DriverAfterReboot(Check):
         installed_in = recorded.get("driver_boot") if isinstance(recorded, Mapping) else None
         return boot, loaded_driver(answers)[0], installed_in
 
-    def judge(self, found: tuple[str, str, object], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, str, object], machine: Machine) -> CheckOutcome:
         boot, loaded, installed_in = found
         recorded = machine.version("driver")
         if loaded != recorded:
@@ -239,7 +241,7 @@ class DriverLibrary(Check):
                 places.append(found.group(1))
         return places
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = "the driver's own"
         if not found:
             return failed(None, wanted, "the loader finds no libcuda.so.1")
@@ -269,7 +271,7 @@ class Holds(Check):
         # The name of a package for a foreign architecture has the architecture as a suffix.
         return [name.partition(":")[0] for name in names], answers.text("uname").strip()
 
-    def judge(self, found: tuple[list[str], str], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[str], str], machine: Machine) -> CheckOutcome:
         names, kernel = found
         wanted = {
             "driver": r"(?:nvidia-open|cuda-drivers)(?:-\d+)?|nvidia-(?:driver|dkms)-\d+(?:-server)?(?:-open)?|"
@@ -297,7 +299,7 @@ class Persistence(GpuTableCheck):
     )
     source = "NVIDIA/nvidia-persistenced: init/systemd/nvidia-persistenced.service.template; Azure/azhpc-images: configure_nvidia_persistence.sh"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         modes = [(row, row.get("persistence_mode")) for row in found.rows]
         return by_gpu(
             [(row, mode, None if mode == "Enabled" else "persistence mode is %s" % mode) for row, mode in modes],
@@ -321,7 +323,7 @@ class DriverModules(Check):
     def parse(self, answers: Answers, machine: Machine) -> frozenset[str]:
         return loaded_modules(answers)
 
-    def judge(self, found: frozenset[str], machine: Machine) -> Outcome:
+    def judge(self, found: frozenset[str], machine: Machine) -> CheckOutcome:
         wanted = ["nvidia", "nvidia_uvm"]
         missing = [module for module in wanted if module not in found]
         if missing:

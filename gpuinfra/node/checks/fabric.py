@@ -7,8 +7,8 @@ import re
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
-from ..table import Table, absent
+from ..outcome import Broken, CheckOutcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
+from ..table import GpuTable, absent
 from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, judged, listed, on_some
 from .conditions import ampere, before_blackwell, gpus, mig, nvlinks, nvswitch
 from .driver import loaded_driver, unit_state
@@ -64,7 +64,7 @@ class FabricManager(Check):
             )
         return state, match.group(1), loaded_driver(answers)[0]
 
-    def judge(self, found: tuple[str, str, str], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, str, str], machine: Machine) -> CheckOutcome:
         if not machine.nvswitch:
             return skipped("the machine has no NVSwitch")
         state, version, driver = found
@@ -91,7 +91,7 @@ class FabricState(GpuTableCheck):
     )
     source = "nvidia-ml-py 13.615.71: pynvml.py, fabric state; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen = []
         for row in found.rows:
             state, status = row.get("fabric.state"), row.get("fabric.status")
@@ -147,7 +147,7 @@ class NvlinkActive(Check):
                 raise Unreadable("cannot parse a line of nvidia-smi nvlink -s: %s" % shortened(text, 80))
         return {gpu: list(links.values()) for gpu, links in gpus.items()}
 
-    def judge(self, found: dict[int, list[float | None]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[int, list[float | None]], machine: Machine) -> CheckOutcome:
         links, rate = machine.nvlinks_per_gpu, machine.nvlink_gb_s
         if links == 0:
             return skipped("the machine has no NVLink")
@@ -207,7 +207,7 @@ class NvlinkErrors(Check):
                 unknown[text] = None
         return gpus, counted, list(unknown)
 
-    def judge(self, found: tuple[set[int], list[str], list[str]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[set[int], list[str], list[str]], machine: Machine) -> CheckOutcome:
         gpus, counted, unknown = found
         if len(gpus) != machine.gpus:
             why = "%d of %d GPUs report link counters" % (len(gpus), machine.gpus)
@@ -260,7 +260,7 @@ class Topology(Check):
             raise Unreadable("nvidia-smi topo -m printed %d rows under %d GPU columns" % (len(rows), len(header)))
         return pairs
 
-    def judge(self, found: dict[tuple[int, int], str], machine: Machine) -> Outcome:
+    def judge(self, found: dict[tuple[int, int], str], machine: Machine) -> CheckOutcome:
         wanted = "NV%d" % machine.nvlinks_per_gpu
         wrong = [
             "GPU %d and GPU %d: %s" % (a, b, cell) for (a, b), cell in sorted(found.items()) if a < b and cell != wanted
@@ -302,7 +302,7 @@ class SubnetManager(Check):
         states = [row.get("fabric.state") for row in all_gpu_rows(answers, machine).rows]
         return bool(lines), "ib_umad" in loaded_modules(answers), states
 
-    def judge(self, found: tuple[bool, bool, list[str]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[bool, bool, list[str]], machine: Machine) -> CheckOutcome:
         running, loaded, states = found
         shown = "nvlsm %s, ib_umad %s, fabric %s" % (
             "running" if running else "not running",

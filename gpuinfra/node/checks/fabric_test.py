@@ -8,7 +8,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, json_object
 from .conditions import fabric_test
 from .speed import PairReduce
@@ -65,7 +65,7 @@ class FabricTest(Check):
             raise Unreadable("the result of the fabric test has an unknown format")
         return found
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         state, reason = TestState(found["state"]), shortened(str(found.get("reason") or ""), 400)
         if state is TestState.WAITING:
             return warned(state.value, "good", reason or "the node has no partner yet", cause=Cause.UNTESTED)
@@ -94,7 +94,7 @@ class FabricTest(Check):
         return passed(outcome.found, outcome.expected, outcome.unit)
 
 
-def _measured(record: object, machine: Machine) -> Outcome:
+def _measured(record: object, machine: Machine) -> CheckOutcome:
     """Judge the raw output of one all-reduce as check B3 does."""
     if not isinstance(record, Mapping):
         raise Unreadable("the result of the fabric test contains no measurement")

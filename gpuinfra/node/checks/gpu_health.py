@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, shortened, warned
-from ..table import Table, absent, denied, failure
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, shortened, warned
+from ..table import GpuTable, absent, denied, failure
 from .base import (
     Check,
     GpuTableCheck,
@@ -32,7 +32,7 @@ class EccMode(GpuTableCheck):
     hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
     source = "imbue-ai/cluster-health"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         wanted = "Enabled" if machine.ecc else "Disabled"
         seen = []
         for row in found.rows:
@@ -55,7 +55,7 @@ class EccErrors(GpuTableCheck):
     )
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; GoogleCloudPlatform/cluster-toolkit: docs/CHS-Slurm.md"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen, cause = [], None
         for row in found.rows:
             volatile = row.number("ecc.errors.uncorrected.volatile.total")
@@ -84,7 +84,7 @@ class RemappedRows(GpuTableCheck):
     hint = "if a remapping is pending, drain the node and reset the GPU; if a remapping failed, the spare rows are used up: replace the node"
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen, cause = [], None
         for row in found.rows:
             pending, broken = word(row, "remapped_rows.pending"), word(row, "remapped_rows.failure")
@@ -115,7 +115,7 @@ class Throttling(GpuTableCheck):
         "hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
     )
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen, warm = [], []
         for row in found.rows:
             bits = clock_reasons(row)
@@ -144,7 +144,7 @@ class Temperature(GpuTableCheck):
         "newer GPUs report how many degrees remain"
     )
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen = []
         # Older GPUs report no limit or no memory temperature; if one GPU of a node reports it, all must.
         shown = [name for name in _SOME_SHOW if any(row.number(name) is not None for row in found.rows)]
@@ -182,7 +182,7 @@ class PowerLimit(GpuTableCheck):
     hint = "run nvidia-smi -pl <default> for that GPU, and find out what lowered the limit"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen, defaults = [], []
         for row in found.rows:
             limit, default = row.number("power.limit"), row.number("power.default_limit")
@@ -203,7 +203,7 @@ class RecoveryAction(GpuTableCheck):
     hint = "drain the node, then take the action that the driver requests"
     source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen, hints, causes = [], [], []
         for row in found.rows:
             action = row.get("gpu_recovery_action")
@@ -253,7 +253,7 @@ class InfoRom(GpuTableCheck):
     hint = "replace the node: an infoROM cannot be repaired"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         seen = []
         for row in found.rows:
             word = row.get("inforom.checksum_validation")
@@ -292,5 +292,5 @@ class ErrorTokens(Check):
                     bad.append("%s: %s is %s" % (gpu.label, path, shortened(text, 60)))
         return bad
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         return judged(len(found), 0, found, "cells")

@@ -9,8 +9,8 @@ from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
 from ..mig import instances
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
-from ..table import Table, label
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from ..table import GpuTable, label
 from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, clock_reasons, judged, listed, mode, needed
 from .conditions import gpus, mig
 from .platform import pci_gpus
@@ -48,7 +48,7 @@ class GpuCount(Check):
         seen = {_address(gpu.pci) for gpu in log.gpus}
         return len(uuids), [address for address, _ in pci_gpus(answers) if _address(address) not in seen]
 
-    def judge(self, found: tuple[int, list[str]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[int, list[str]], machine: Machine) -> CheckOutcome:
         count, unseen = found
         if count == machine.gpus and not unseen:
             return passed(count, machine.gpus, "GPUs")
@@ -68,7 +68,7 @@ class GpuModel(GpuTableCheck):
     hint = "replace the node: a GPU that is a different model or has less memory slows down or breaks every job on the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         name, memory = machine.gpu_name, machine.gpu_memory_mib
         expected = "%s, %d MiB" % (name, memory)
         seen = []
@@ -97,7 +97,7 @@ class PcieLink(GpuTableCheck):
     hint = "drain the node, reboot it once and compare again; if the link is still narrow or slow, replace the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14); stas00/ml-engineering"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         gen, width = machine.pcie_gen, machine.pcie_width
         seen, resting = [], 0
         for row in found.rows:
@@ -116,7 +116,7 @@ class PcieLink(GpuTableCheck):
             seen.append((row, "gen %d x%d" % (now_gen, now_width), ", ".join(wrong) or None))
         outcome = by_gpu(seen, "gen %d x%d" % (gen, width))
         if outcome.outcome == "pass" and resting:
-            return Outcome(
+            return CheckOutcome(
                 "pass",
                 outcome.found,
                 outcome.expected,
@@ -135,7 +135,7 @@ class MigMode(GpuTableCheck):
     hint = "run nvidia-smi -mig 1 if the pool uses MIG, or nvidia-smi -mig 0 if it does not; then reset the GPU or reboot the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
-    def judge(self, found: Table, machine: Machine) -> Outcome:
+    def judge(self, found: GpuTable, machine: Machine) -> CheckOutcome:
         wanted = "Enabled" if machine.mig else "Disabled"
         seen = []
         for row in found.rows:
@@ -165,7 +165,7 @@ class MigLayout(Check):
             )
         return found
 
-    def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> CheckOutcome:
         wanted = sorted(str(name) for name in machine.mig_profiles)
         if not wanted:
             raise Unreadable("the machine's record declares MIG but no profiles")
@@ -195,13 +195,13 @@ class NoProcesses(Check):
     hint = "stop the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"
     source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps; real idle GPUs: at most 4 MiB used (tests/recordings)"
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], Table]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], GpuTable]:
         apps = answers.csv("nvidia-smi-apps").rows
         return ["%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in apps], all_gpu_rows(
             answers, machine
         )
 
-    def judge(self, found: tuple[list[str], Table], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[str], GpuTable], machine: Machine) -> CheckOutcome:
         processes, table = found
         if processes:
             return warned(len(processes), 0, listed(processes), "processes")

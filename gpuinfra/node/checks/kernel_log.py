@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
 from .base import Check, listed, strongest
 from .conditions import gpus, nvswitch
@@ -45,7 +45,7 @@ def limits(answers: Answers) -> Limits:
     return Limits(shortened(lines[0].split(" ")[0], 40) if rotated else "", answers.raw("kernel-log").repeated)
 
 
-def with_limits(outcome: Outcome, limited: Limits) -> Outcome:
+def with_limits(outcome: CheckOutcome, limited: Limits) -> CheckOutcome:
     """Add the limitations of a result to its reason. A pass on a rotated log is a warning."""
     notes = [outcome.reason] if outcome.reason else []
     if limited.starts:
@@ -56,7 +56,7 @@ def with_limits(outcome: Outcome, limited: Limits) -> Outcome:
         return outcome
     reason = "; ".join(notes)
     word = "warn" if outcome.outcome == "pass" and limited.starts else outcome.outcome
-    return Outcome(
+    return CheckOutcome(
         word, outcome.found, outcome.expected, outcome.unit, reason, outcome.hint, outcome.cause or Cause.UNREADABLE
     )
 
@@ -92,11 +92,11 @@ class Xids(Check):
                 seen.append((int(cause.group(1)), match.group(1), ""))
         return seen, limits(answers)
 
-    def judge(self, found: tuple[list[tuple[int, str, str]], Limits], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[tuple[int, str, str]], Limits], machine: Machine) -> CheckOutcome:
         return with_limits(_judge_xids(found[0]), found[1])
 
 
-def _judge_xids(found: list[tuple[int, str, str]]) -> Outcome:
+def _judge_xids(found: list[tuple[int, str, str]]) -> CheckOutcome:
     drain, warn, hints, required = [], [], [], []
     for number, where, text in found:
         entry = XIDS.get(number, UNKNOWN)
@@ -159,11 +159,11 @@ class SwitchErrors(Check):
             seen.append(SwitchError(match.group(1), int(match.group(2)), at, match.group(3)))
         return seen, limits(answers)
 
-    def judge(self, found: tuple[list[SwitchError], Limits], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[SwitchError], Limits], machine: Machine) -> CheckOutcome:
         return with_limits(_judge_switches(found[0]), found[1])
 
 
-def _judge_switches(found: list[SwitchError]) -> Outcome:
+def _judge_switches(found: list[SwitchError]) -> CheckOutcome:
     numbers = sorted({one.number for one in found})
     # A detail line decides only if the log has no `Fatal` or `Non-fatal` line for this switch and number.
     stated = {(one.switch, one.number) for one in found if not one.is_detail}

@@ -8,7 +8,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, shortened
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, shortened
 from .base import Check, is_number, judged, result_of
 from .speed import known_floor
 
@@ -40,7 +40,7 @@ class LinkSpeed(Check):
                 raise Unreadable("%s has an invalid rate" % shortened(one["device"], 40))
         return document["devices"]
 
-    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
         wanted = machine.fabric_devices
         if len(found) != wanted or not found:
             return failed(len(found), wanted, "%d of %d devices were measured" % (len(found), wanted), "devices")

@@ -7,7 +7,7 @@ import re
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check
 from .conditions import fabric, fabric_of
 
@@ -53,7 +53,7 @@ class EfaDevices(Check):
             domains.add(block["domain"])
         return sorted(domains)
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = machine.fabric_devices
         if machine.fabric_provider != "efa":
             return skipped("the machine's fabric is not EFA")
@@ -82,7 +82,7 @@ class FabricLibraries(Check):
             raise Unreadable("find exited with code %d" % answer.exit)
         return answer.stdout.splitlines()
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         provider = machine.fabric_provider
         if provider not in FABRIC_LIBRARIES:
             return skipped("no host library is required for %s" % shortened(provider, 40))
@@ -126,7 +126,7 @@ class LockedMemory(Check):
                 limits[kind] = value
         return limits
 
-    def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, int], machine: Machine) -> CheckOutcome:
         expected = "unlimited, or at least 16 GiB"
         for kind in ("soft", "hard"):
             if kind not in found:

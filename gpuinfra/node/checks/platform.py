@@ -7,7 +7,7 @@ import re
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
 from .conditions import every_node, gpus
 
@@ -45,7 +45,7 @@ class PciGpus(Check):
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
         return pci_gpus(answers)
 
-    def judge(self, found: list[tuple[str, str]], machine: Machine) -> Outcome:
+    def judge(self, found: list[tuple[str, str]], machine: Machine) -> CheckOutcome:
         wanted = [one.lower() for one in machine.pci_ids]
         strange = ["%s is a %s" % (address, device) for address, device in found if device not in wanted]
         if strange:
@@ -83,7 +83,7 @@ class KernelHeaders(Check):
         folders = answers.raw("kernel-headers").stdout.splitlines()
         return lines[0], "/lib/modules/%s/build" % lines[0] in folders
 
-    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, bool], machine: Machine) -> CheckOutcome:
         kernel, headers = found
         locked = kernel
         if machine.journal is not None:
@@ -114,7 +114,7 @@ class RootSpace(Check):
             raise Unreadable("df printed no number of available bytes")
         return int(lines[1]) / 2**30
 
-    def judge(self, found: float, machine: Machine) -> Outcome:
+    def judge(self, found: float, machine: Machine) -> CheckOutcome:
         wanted = machine.root_free_gib
         if found < wanted:
             return failed(
@@ -154,7 +154,7 @@ class SecureBoot(Check):
             raise Unreadable("modinfo reports an invalid signer: %s" % shortened(signer, 60))
         return _SIGNED
 
-    def judge(self, found: str, machine: Machine) -> Outcome:
+    def judge(self, found: str, machine: Machine) -> CheckOutcome:
         if found == _UNSIGNED:
             return failed(
                 found, "disabled, or a signed module", "Secure Boot is enabled, but the nvidia module is not signed"
@@ -175,7 +175,7 @@ class NoNouveau(Check):
     def parse(self, answers: Answers, machine: Machine) -> bool:
         return "nouveau" in loaded_modules(answers)
 
-    def judge(self, found: bool, machine: Machine) -> Outcome:
+    def judge(self, found: bool, machine: Machine) -> CheckOutcome:
         return equal(found, False, reason="the nouveau module is loaded")
 
 

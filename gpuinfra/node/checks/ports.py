@@ -8,7 +8,7 @@ from typing import Any
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check, judged, listed, result_of
 from .conditions import fabric_of, several_gvnics
 from .kernel_log import kernel_log
@@ -41,7 +41,7 @@ def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
 _TEXTS = ("state", "physical", "rate", "layer", "link_downed", "key_0", "key_1")
 
 
-def _judge_ports(found: list[dict[str, Any]], machine: Machine, unit: str) -> Outcome:
+def _judge_ports(found: list[dict[str, Any]], machine: Machine, unit: str) -> CheckOutcome:
     """Judge that every port is active, physically up and at its full rate."""
     wanted, rate = machine.fabric_devices, machine.fabric_device_gbps
     wrong = []
@@ -75,7 +75,7 @@ class InfinibandPorts(Check):
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         return [port for port in rdma_ports(answers) if port["layer"] == "InfiniBand"]
 
-    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
         if machine.fabric_provider != "infiniband":
             return skipped("the machine's fabric is not InfiniBand")
         return _judge_ports(found, machine, "ports")
@@ -101,7 +101,7 @@ class RdmaDevices(Check):
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         return [port for port in rdma_ports(answers) if port["layer"] == "Ethernet"]
 
-    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
         if machine.fabric_provider != "gib":
             return skipped("the machine's fabric is not RDMA over Ethernet")
         return _judge_ports(found, machine, "devices")
@@ -130,7 +130,7 @@ class GoogleInterfaces(Check):
             answers.text("gvnics")  # an empty list counts only if lspci succeeded
         return addresses
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = machine.gvnics
         where = ", ".join(found) or "none"
         return equal(
@@ -160,7 +160,7 @@ class PartitionKeys(Check):
                 keys[port["device"]] = [key for key in (port["key_0"], port["key_1"]) if key is not None]
         return keys
 
-    def judge(self, found: dict[str, list[str]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, list[str]], machine: Machine) -> CheckOutcome:
         if machine.fabric_provider != "infiniband":
             return skipped("the machine's fabric is not InfiniBand")
         wanted = machine.fabric_devices
@@ -223,7 +223,7 @@ class LinkFlaps(Check):
                 flaps[port["device"]] = max(flaps.get(port["device"], 0), int(count))
         return flaps
 
-    def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, int], machine: Machine) -> CheckOutcome:
         worst = max(found.values(), default=0)
         wrong = ["%s %d times" % (device, count) for device, count in sorted(found.items()) if count > MAX_FLAPS]
         if wrong:

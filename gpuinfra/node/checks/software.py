@@ -8,7 +8,7 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, judged, listed, result_of
 from .conditions import every_node, files
 
@@ -44,7 +44,7 @@ class CloudInit(Check):
             ]
         return answer.exit, document["status"], problems
 
-    def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> CheckOutcome:
         code, status, problems = found
         # The exit code is 2 for recoverable errors and for a notice that a key is deprecated.
         if code in (0, 2) and status == "done" and not problems:
@@ -81,7 +81,7 @@ class BootstrapSteps(Check):
             steps[step["id"]] = step
         return steps
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         wanted = machine.steps
         own = machine.own_steps
         wrong = []
@@ -131,7 +131,7 @@ class DeclaredFiles(Check):
             raise Unreadable("the list of declared files contains no environment variables")
         return files, dict(shown)
 
-    def judge(self, found: tuple[dict[str, dict[str, str]], dict[str, str]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[dict[str, dict[str, str]], dict[str, str]], machine: Machine) -> CheckOutcome:
         wanted, variables = list(machine.files), dict(machine.variables)
         if not wanted:
             return skipped("the pool declares no files")

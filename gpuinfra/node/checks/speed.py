@@ -13,7 +13,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, is_number, judged, listed, result_of
 from .conditions import exporter, fabric, gpus, has_floor, mig
 
@@ -42,7 +42,7 @@ def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.n
     return result_of(answers, probe, schema, "the output of the all-reduce")
 
 
-def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome:
+def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> CheckOutcome:
     """Judge one all-reduce by its number of ranks, its result and its bandwidth."""
     bandwidth, wrong = found.get("busbw_gb_s"), found.get("wrong")
     if not is_number(bandwidth) or not isinstance(wrong, int):
@@ -96,7 +96,7 @@ class Metrics(Check):
             return None
         return len(set(re.findall(r'^DCGM_FI_DEV_GPU_TEMP\{gpu="(\d+)"', answers.text("metrics"), re.MULTILINE)))
 
-    def judge(self, found: int | None, machine: Machine) -> Outcome:
+    def judge(self, found: int | None, machine: Machine) -> CheckOutcome:
         if found is None:
             return failed("no answer", machine.gpus, "no exporter responds on port 9400", "GPUs")
         return equal(found, machine.gpus, "GPUs", "the exporter reports %d of %d GPUs" % (found, machine.gpus))
@@ -118,7 +118,7 @@ class AllReduce(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers)
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         return judge_all_reduce(found, machine.gpus, floor(machine, "B2"))
 
 
@@ -137,7 +137,7 @@ class PairReduce(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers, "pair", "gpuinfra.pair/1")
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         provider = machine.fabric_provider
         wanted = PLUGINS.get(provider)
         names = found.get("network")
@@ -173,7 +173,7 @@ class NetworkPlugin(Check):
             raise Unreadable("NCCL did not report its network")
         return found
 
-    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         provider = machine.fabric_provider
         wanted = PLUGINS.get(provider)
         if wanted is None:
@@ -238,7 +238,7 @@ class HostCopy(Check):
             raise Unreadable("nvbandwidth printed no readable result") from None
         return figures
 
-    def judge(self, found: dict[str, list[float]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, list[float]], machine: Machine) -> CheckOutcome:
         least = floor(machine, "B5")
         slow = []
         for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce"):

@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from ..probes import BUCKETS
 from .base import Check, judged, result_of
 from .conditions import buckets, homes, lustre, lustre_over_efa
@@ -62,7 +62,7 @@ class LustreMounts(Check):
         built_for = " ".join(answers.text("lustre-module").split()[:1])
         return answers.text("uname").strip(), built_for, network_mounts(answers)
 
-    def judge(self, found: tuple[str, str, dict[str, tuple[str, str | None]]], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[str, str, dict[str, tuple[str, str | None]]], machine: Machine) -> CheckOutcome:
         wanted = [str(mount) for mount in machine.file_systems]
         if not wanted:
             return skipped("the pool has no shared file system")
@@ -91,7 +91,7 @@ class HomeMounts(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None]]:
         return network_mounts(answers)
 
-    def judge(self, found: dict[str, tuple[str, str | None]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, tuple[str, str | None]], machine: Machine) -> CheckOutcome:
         wanted = [str(mount) for mount in machine.homes]
         if not wanted:
             return skipped("the pool has no home directories")
@@ -128,7 +128,7 @@ class MountedBuckets(Check):
             found[mount] = (kind, problem, read_only)
         return found
 
-    def judge(self, found: dict[str, tuple[str, str | None, bool]], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, tuple[str, str | None, bool]], machine: Machine) -> CheckOutcome:
         wanted = {str(one["mount"]): bool(one["read_only"]) for one in machine.buckets}
         if not wanted:
             return skipped("the pool mounts no buckets")
@@ -188,7 +188,7 @@ class LustreOverEfa(Check):
                     received += int(value)
         return up, received
 
-    def judge(self, found: tuple[list[str], int], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[str], int], machine: Machine) -> CheckOutcome:
         up, received = found
         wanted = machine.lnet_efa
         if len(set(up)) < wanted:

@@ -32,12 +32,14 @@ def _machines(machine: MachineType, nodes: int, cloud: str, region: str, *, fabr
     profile = profile_of(cloud)
     if region not in profile.regions:
         return []
-    found = []
+    alternatives_of_machines = []
     for other in equals(machine, nodes, profile, region, fabric=fabric):
         count = nodes * machine.gpus // (other.gpus or 1)
         reason = f"{other.name} is listed in {region}; the same number of GPUs with {counted(count, 'node')}"
-        found.append(_made(profile, region, other, count, reason, f"--region {region} --machine {other.name}"))
-    return found
+        alternatives_of_machines.append(
+            _made(profile, region, other, count, reason, f"--region {region} --machine {other.name}")
+        )
+    return alternatives_of_machines
 
 
 def _regions(machine: MachineType, nodes: int, cloud: str, source: str, wanted: str) -> list[Alternative]:

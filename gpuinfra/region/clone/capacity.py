@@ -14,7 +14,7 @@ from gpuinfra.clouds.region.second_region import Manual, Quota
 from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.capacity import Block, Flex, Reserved
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.messages import listed
@@ -47,7 +47,7 @@ class _Entry:
         return isinstance(self.spec, (Reserved, Block))
 
 
-def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> None:
+def set_capacity(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> None:
     """Set the capacity. `machines` are the machine types of the pools. Stops at the first error."""
     known = machines_of(pair.spec)
     for index, pool in enumerate(pair.spec.pools):
@@ -62,7 +62,7 @@ def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) 
         draft.set(("handover", "floor"), nodes, f"the clone has {counted(nodes, 'node')}")
 
 
-def _set_pool(pair: Pair, draft: Draft, index: int, machine: MachineType, counts: list[int], why: str) -> bool:
+def _set_pool(pair: RegionPair, draft: Draft, index: int, machine: MachineType, counts: list[int], why: str) -> bool:
     """Set the entries of a pool. An entry without nodes is removed. `why` is the reason for a change of the number of nodes. Returns False after an error."""
     route: Route = ("pools", index, "capacity")
     raw = draft.get(route)
@@ -101,7 +101,7 @@ def _nodes(draft: Draft) -> int:
     return sum(entry["count"] for one in capacity for entry in (one if isinstance(one, list) else [one]))
 
 
-def _counts(pair: Pair, pool: Pool, old: MachineType, new: MachineType) -> tuple[list[int], str]:
+def _counts(pair: RegionPair, pool: Pool, old: MachineType, new: MachineType) -> tuple[list[int], str]:
     """Return the number of nodes of each entry: as requested, or so that the number of GPUs does not change."""
     asked = pair.request.count.get(pool.name) or pair.request.count.get("*")
     counts = [entry.count for entry in pool.capacity]
@@ -114,7 +114,7 @@ def _counts(pair: Pair, pool: Pool, old: MachineType, new: MachineType) -> tuple
     return _share(counts, total), f"{counted(total, 'node')} instead of {pool.nodes}, for the {gpus} of the stack"
 
 
-def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] | None, str]:
+def _replaced(pair: RegionPair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] | None, str]:
     """Return the capacity entry of the clone and the reason for its change. None if the machine type has no capacity without a reservation."""
     route, machine, raw = entry.route, entry.machine, entry.raw
     kinds = find.free_kinds(machine, pair.there)
@@ -142,7 +142,7 @@ def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] |
     return value, why
 
 
-def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
+def _list_purchase(pair: RegionPair, draft: Draft, entry: _Entry) -> None:
     """List the reservation to buy, with its price and the command."""
     machine, kind = entry.machine, entry.kind
     sold = machine.capacity & pair.there.capacity_kinds
@@ -165,7 +165,7 @@ def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
     )
 
 
-def _not_free(pair: Pair, entry: _Entry) -> Finding:
+def _not_free(pair: RegionPair, entry: _Entry) -> Finding:
     path, machine, count = entry.path, entry.machine, entry.count
     allowed = listed(sorted(one.value for one in machine.capacity & pair.there.capacity_kinds))
     belongs = f"which belongs to {pair.source}, and" if entry.bound else "but"
@@ -176,7 +176,7 @@ def _not_free(pair: Pair, entry: _Entry) -> Finding:
     return error(path, what, hint)
 
 
-def list_quotas(pair: Pair, draft: Draft, cloned: ClusterSpec) -> None:
+def list_quotas(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> None:
     """List the quotas that the clone requires. Machine types of one family share a quota."""
     known = machines_of(cloned)
     needed: dict[str, tuple[Quota, int, list[str]]] = {}

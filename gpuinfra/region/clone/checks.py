@@ -9,15 +9,15 @@ from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.capacity import reservations
 from gpuinfra.region.clone.draft import Draft, apply, leaves
-from gpuinfra.region.clone.model import Change
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.model import CloneChange
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.rules import check_stack
 from gpuinfra.spec.load import LoadedStack, parse_spec
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import looks_secret, shown
 
 
-def name_findings(pair: Pair) -> Iterator[Finding]:
+def name_findings(pair: RegionPair) -> Iterator[Finding]:
     """Yield an error if a name is invalid. The names are parts of commands and stack references."""
     allowed = "1 to 100 letters, digits, hyphens, underscores and periods"
     name = names.base_of(pair.name) if pair.request.mode == "pilot-light" else pair.name
@@ -32,7 +32,7 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
         yield error("--output", what, "specify a file such as Pulumi.NAME.yaml")
 
 
-def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
+def parsed(pair: RegionPair, draft: Draft) -> ClusterSpec | None:
     """Parse and check the clone. Findings of level error stop the clone."""
     try:
         cloned = parse_spec(draft.value, folder=pair.output.parent)
@@ -66,10 +66,10 @@ def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
     return cloned
 
 
-def warn_of_left_overs(pair: Pair, draft: Draft) -> None:
+def warn_of_left_overs(pair: RegionPair, draft: Draft) -> None:
     """Warn about values that still refer to the region that can fail."""
     for route, text in leaves(draft.value):
         if pair.source in text and route[0] not in ("where", "use", "name", "recovery"):
-            path = Change(route=route, before=None, after=None, reason="").path
+            path = CloneChange(route=route, before=None, after=None, reason="").path
             what = f"contains {pair.source}, the region that can fail"
             draft.findings.append(warn(path, what, f"replace it with --set {path}=VALUE if it refers to the region"))

@@ -12,7 +12,7 @@ from gpuinfra.base.findings import Finding, Level
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.second_region import Manual
-from gpuinfra.region.clone.model import Change
+from gpuinfra.region.clone.model import CloneChange
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.shown import looks_secret, shown
 
@@ -27,9 +27,9 @@ class Draft:
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value: dict[str, Any] = copy.deepcopy(value)
-        self.changes: list[Change] = []
+        self.changes: list[CloneChange] = []
         """Each edit of the declaration with its reason."""
-        self.config: list[Change] = []
+        self.config: list[CloneChange] = []
         """Edits of the settings of the stack file outside the declaration."""
         self.findings: list[Finding] = []
         self.manual: list[Manual] = []
@@ -50,7 +50,7 @@ class Draft:
         if before == after:
             return
         hidden = HIDDEN if secret else copy.deepcopy(before)
-        self.changes.append(Change(route=route, before=hidden, after=copy.deepcopy(after), reason=reason))
+        self.changes.append(CloneChange(route=route, before=hidden, after=copy.deepcopy(after), reason=reason))
         put(self.value, route, copy.deepcopy(after))
 
 
@@ -95,7 +95,7 @@ def put(value: Any, route: Route, after: object) -> None:
         value[last] = after
 
 
-def apply(value: Any, changes: Iterable[Change], prefix: Route = ()) -> None:
+def apply(value: Any, changes: Iterable[CloneChange], prefix: Route = ()) -> None:
     """Apply edits in place. `prefix` is the path of the declaration in the document."""
     for change in changes:
         put(value, (*prefix, *change.route), copy.deepcopy(change.after))

@@ -15,8 +15,8 @@ from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import Draft, apply, put
-from gpuinfra.region.clone.model import Change, ClonedFile
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.model import CloneChange, ClonedFile
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.region.clone.prices import estimate
 from gpuinfra.region.clone.settings import references
 from gpuinfra.region.clone.write import reasons_of, render
@@ -28,7 +28,7 @@ STACK_SECRETS = ("encryptionsalt", "encryptedkey", "secretsprovider")
 """Keys in a stack file that belong to the stack's secrets provider."""
 
 
-def files(pair: Pair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFile, ...]:
+def files(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFile, ...]:
     """Return the files of the clone. The file with the nodes is the last one."""
     _list_secrets_provider(pair, draft)
     splits = pair.request.mode == "pilot-light" and len(cloned.made_layers) > 1 and "cluster" in cloned.made_layers
@@ -64,7 +64,7 @@ def files(pair: Pair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFile, ..
     )
 
 
-def _list_secrets_provider(pair: Pair, draft: Draft) -> None:
+def _list_secrets_provider(pair: RegionPair, draft: Draft) -> None:
     assert pair.stack.document is not None
     if not pair.stack.route or not isinstance(pair.stack.document.value, dict):
         return
@@ -80,11 +80,11 @@ def _list_secrets_provider(pair: Pair, draft: Draft) -> None:
         )
 
 
-def _reference(pair: Pair, stack: str) -> str:
+def _reference(pair: RegionPair, stack: str) -> str:
     return f"organization/{pair.request.project}/{stack}"
 
 
-def _standing(pair: Pair, draft: Draft, cloned: ClusterSpec, layers: Sequence[str]) -> Draft:
+def _standing(pair: RegionPair, draft: Draft, cloned: ClusterSpec, layers: Sequence[str]) -> Draft:
     """Return the stack that is deployed before the failover. `layers` are those that it creates."""
     standing, plan = Draft(draft.value), make_plan(cloned, pair.today)
     standing.set(("layers",), list(layers), "pilot-light mode deploys these layers before the failover, without nodes")
@@ -100,7 +100,7 @@ def _standing(pair: Pair, draft: Draft, cloned: ClusterSpec, layers: Sequence[st
     return standing
 
 
-def _set_budget(pair: Pair, standing: Draft, plan: Plan) -> None:
+def _set_budget(pair: RegionPair, standing: Draft, plan: Plan) -> None:
     """Set the budget of a stack without nodes, from whose price the limit cannot be derived. `plan` is the whole clone."""
     after = price(plan, pair.today)
     whole = estimate(pair, plan, after) or after
@@ -115,7 +115,7 @@ def _set_budget(pair: Pair, standing: Draft, plan: Plan) -> None:
     standing.set(("budget", "limit_usd_per_month"), int(limit), why)
 
 
-def _nodes(pair: Pair, draft: Draft, layers: Sequence[str], reference: str) -> Draft:
+def _nodes(pair: RegionPair, draft: Draft, layers: Sequence[str], reference: str) -> Draft:
     """Return the stack with the nodes, which uses the `layers` of the stack `reference`."""
     nodes = Draft(draft.value)
     nodes.set(("layers",), None, "the other layers are in the other stack of the clone")
@@ -129,7 +129,7 @@ def _nodes(pair: Pair, draft: Draft, layers: Sequence[str], reference: str) -> D
     return nodes
 
 
-def _recorded(pair: Pair, draft: Draft, stack: str, use: dict[str, str]) -> list[Change]:
+def _recorded(pair: RegionPair, draft: Draft, stack: str, use: dict[str, str]) -> list[CloneChange]:
     """Return the changes of the settings with another record of the original stack."""
     record = names.record_of(stack, pair.source, use)
     return [
@@ -139,7 +139,7 @@ def _recorded(pair: Pair, draft: Draft, stack: str, use: dict[str, str]) -> list
 
 
 def _file(
-    pair: Pair, stack: str, path: Path, changes: Iterable[Change], role: str, config: Iterable[Change]
+    pair: RegionPair, stack: str, path: Path, changes: Iterable[CloneChange], role: str, config: Iterable[CloneChange]
 ) -> ClonedFile:
     changes, config = list(changes), list(config)
     declaration = copy.deepcopy(pair.declaration())
@@ -157,7 +157,7 @@ def _file(
 
 
 def _document(
-    pair: Pair, declaration: dict[str, Any], config: Iterable[Change]
+    pair: RegionPair, declaration: dict[str, Any], config: Iterable[CloneChange]
 ) -> tuple[Any, list[tuple[Route, object]]]:
     """Return the document with a declaration, and the edits of the settings."""
     assert pair.stack.document is not None

@@ -47,7 +47,7 @@ def equals(
     A replacement has the same architecture, at least the memory per GPU, and a number of GPUs that divides the GPUs of the pool.
     Nodes that share a fabric are replaced only by nodes with a fabric.
     """
-    found = []
+    same = []
     total = nodes * machine.gpus
     for other in cloud.machines.values():
         if other.name == machine.name or other.arch != machine.arch or not free_kinds(other, cloud):
@@ -56,14 +56,14 @@ def equals(
             continue
         if machine.gpu is None:
             if other.gpu is None and other.vcpus >= machine.vcpus and other.memory_gib >= machine.memory_gib:
-                found.append(other)
+                same.append(other)
             continue
         if other.gpu is None or other.gpu.needs_imex or other.gpu.memory_mib < SAME_MEMORY * machine.gpu.memory_mib:
             continue
         if total % other.gpus or (fabric and other.fabric is None):
             continue
-        found.append(other)
-    return sorted(found, key=lambda other: _distance(machine, other, cloud, region))
+        same.append(other)
+    return sorted(same, key=lambda other: _distance(machine, other, cloud, region))
 
 
 def _distance(machine: MachineType, other: MachineType, cloud: CloudProfile, region: str) -> tuple[object, ...]:

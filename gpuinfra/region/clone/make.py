@@ -22,9 +22,9 @@ from gpuinfra.region.clone.capacity import list_quotas, set_capacity
 from gpuinfra.region.clone.checks import name_findings, parsed, warn_of_left_overs
 from gpuinfra.region.clone.draft import Draft
 from gpuinfra.region.clone.files import files
-from gpuinfra.region.clone.model import Alternative, ClonedFile, Request, Result
+from gpuinfra.region.clone.model import Alternative, ClonedFile, CloneRequest, CloneResult
 from gpuinfra.region.clone.network import set_network
-from gpuinfra.region.clone.pair import Pair, pair_of
+from gpuinfra.region.clone.pair import RegionPair, pair_of
 from gpuinfra.region.clone.place import set_region, set_zones
 from gpuinfra.region.clone.policies import set_policies
 from gpuinfra.region.clone.pools import set_machines
@@ -43,27 +43,27 @@ from gpuinfra.spec.model import ClusterSpec
 RULE = "clone"
 
 
-def clone(stack: LoadedStack, text: str, request: Request, today: date, output: Path | None = None) -> Result:
+def clone(stack: LoadedStack, text: str, request: CloneRequest, today: date, output: Path | None = None) -> CloneResult:
     """Clone a stack. `text` is the content of its file, and `output` the file of the clone.
 
     The result has findings of level error and no files if the stack, the request, or the clone is invalid.
     Raises `UsageError` if the path in a `--set` value is invalid or does not fit the clone.
     """
-    base = Result(
+    base = CloneResult(
         stack=stack.name,
         path=stack.path,
         source_region=stack.spec.where.region,
         source_cloud=stack.spec.cloud,
         request=request,
     )
-    found = [one for one in check_stack(stack, today) if one.level is Level.ERROR]
+    findings = [one for one in check_stack(stack, today) if one.level is Level.ERROR]
     # A clone contains neither the state nor the secrets provider, so their location does not prevent it.
-    state = [replace(one, level=Level.WARN) for one in found if one.rule == STATE_RULE]
-    found = [one for one in found if one.rule != STATE_RULE]
+    state = [replace(one, level=Level.WARN) for one in findings if one.rule == STATE_RULE]
+    findings = [one for one in findings if one.rule != STATE_RULE]
     asked = [replace(one, rule=RULE) for one in request_findings(stack.spec, request)]
-    found = found or [one for one in asked if one.level is Level.ERROR]
-    if found:
-        return replace(base, findings=tuple(found))
+    findings = findings or [one for one in asked if one.level is Level.ERROR]
+    if findings:
+        return replace(base, findings=tuple(findings))
     pair = pair_of(stack, text, request, today, output)
     if invalid := tuple(name_findings(pair)):
         return replace(base, findings=_named(invalid))
@@ -83,7 +83,7 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
     return _priced(pair, draft, cloned, made, base)
 
 
-def _edited(pair: Pair, draft: Draft) -> ClusterSpec | None:
+def _edited(pair: RegionPair, draft: Draft) -> ClusterSpec | None:
     """Edit the declaration part by part, and return the clone. None if a part has an error, which stops the clone."""
     set_region(pair, draft)
     machines = set_machines(pair, draft)
@@ -105,7 +105,9 @@ def _edited(pair: Pair, draft: Draft) -> ClusterSpec | None:
     return None if draft.failed else cloned
 
 
-def _priced(pair: Pair, draft: Draft, cloned: ClusterSpec, made: tuple[ClonedFile, ...], base: Result) -> Result:
+def _priced(
+    pair: RegionPair, draft: Draft, cloned: ClusterSpec, made: tuple[ClonedFile, ...], base: CloneResult
+) -> CloneResult:
     today, plan = pair.today, make_plan(cloned, pair.today)
     before = make_plan(pair.spec, today)
     after = price(plan, today, duration_hours=cloned.duration_hours)
@@ -133,14 +135,14 @@ def _named(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda one: order[one.level]))
 
 
-def _refused(pair: Pair, draft: Draft, base: Result) -> Result:
+def _refused(pair: RegionPair, draft: Draft, base: CloneResult) -> CloneResult:
     """Return the errors, with alternatives if the region cannot provide the nodes."""
     errors = [one for one in draft.findings if one.level is Level.ERROR]
     place = any(one.path in ("--zone", "--machine") or one.path.startswith("pools[") for one in errors)
     return replace(base, findings=_named(errors), alternatives=_alternatives(pair) if place else ())
 
 
-def _alternatives(pair: Pair) -> tuple[Alternative, ...]:
+def _alternatives(pair: RegionPair) -> tuple[Alternative, ...]:
     known = machines_of(pair.spec)
     pools = [(pool, known[pool.machine]) for pool in pair.spec.pools]
     if not pools:
@@ -150,7 +152,7 @@ def _alternatives(pair: Pair) -> tuple[Alternative, ...]:
     return alternatives(machine, pool.nodes, pair.spec.cloud, pair.source, pair.cloud, pair.target, fabric=fabric)
 
 
-def _next(pair: Pair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
+def _next(pair: RegionPair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
     for one in made:
         yield f"gpuinfra plan {stack_argument(one.path)}"
     yield f"choose a state backend and a secrets provider that do not depend on {pair.source}, which can fail"

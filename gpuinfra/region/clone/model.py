@@ -20,7 +20,7 @@ MODES: tuple[Mode, ...] = ("cold", "pilot-light", "hot")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CloneRequest:
     """The options of `gpuinfra clone`."""
 
     region: str
@@ -43,7 +43,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class CloneChange:
     """A value of the clone that differs from the stack."""
 
     route: Route
@@ -104,15 +104,15 @@ class ClonedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class CloneResult:
     """A clone, or the findings that prevent it."""
 
     stack: str
     path: Path
     source_region: str
     source_cloud: str
-    request: Request
-    changes: tuple[Change, ...] = ()
+    request: CloneRequest
+    changes: tuple[CloneChange, ...] = ()
     manual: tuple[Manual, ...] = ()
     findings: tuple[Finding, ...] = ()
     files: tuple[ClonedFile, ...] = ()

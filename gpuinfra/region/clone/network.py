@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
-from gpuinfra.spec.policy import Network
+from gpuinfra.region.clone.pair import RegionPair
+from gpuinfra.spec.policy import NetworkSpec
 
-DEFAULT = Network().cidr
+DEFAULT = NetworkSpec().cidr
 _FIRST_OCTET = 64
 
 
-def set_network(pair: Pair, draft: Draft) -> None:
+def set_network(pair: RegionPair, draft: Draft) -> None:
     """Set the address range, and replace an existing network with one that the clone creates."""
     network, made = pair.spec.network, "site" in pair.spec.made_layers
     for name in pair.unused("network"):
@@ -59,7 +59,7 @@ def set_network(pair: Pair, draft: Draft) -> None:
     )
 
 
-def _unused(pair: Pair, name: str) -> Iterator[Finding]:
+def _unused(pair: RegionPair, name: str) -> Iterator[Finding]:
     """Yield an error for each option that has no effect in combination with `--set network.NAME`."""
     options = (("--cidr", pair.request.cidr is not None), ("--peer", bool(pair.request.peers)))
     for option in (option for option, given in options if given):

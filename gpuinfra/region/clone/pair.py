@@ -13,7 +13,7 @@ from gpuinfra.clouds.region.second_region import SecondRegion
 from gpuinfra.plan.profile import CloudProfile, profile_of
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import Draft, put_given, route_of
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.names import Origin
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, stack_name
@@ -23,13 +23,13 @@ from gpuinfra.spec.shown import shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class RegionPair:
     """A stack, and the second region of a request."""
 
     stack: LoadedStack
     text: str
     """Content of the stack file."""
-    request: Request
+    request: CloneRequest
     today: date
     name: str
     """Name of the clone's stack."""
@@ -114,14 +114,14 @@ class Pair:
         return copied.get(route)
 
 
-def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output: Path | None) -> Pair:
+def pair_of(stack: LoadedStack, text: str, request: CloneRequest, today: date, output: Path | None) -> RegionPair:
     """Return the pair of a valid request. `output` is the file of the clone, or None for one next to the stack file.
 
     Raises `UsageError` if the path in a `--set` value is invalid or is specified twice.
     """
     origin = names.origin_of(stack.config.get(CLONE_OF))
     name = names.stack_in(stack.name, stack.spec.where.region, request.region, origin)
-    pair = Pair(
+    pair = RegionPair(
         stack=stack,
         text=text,
         request=request,

@@ -9,12 +9,12 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.storage import Lustre
 
 
-def set_region(pair: Pair, draft: Draft) -> None:
+def set_region(pair: RegionPair, draft: Draft) -> None:
     """Set the cloud and the region."""
     if pair.across:
         draft.set(("where", "cloud"), pair.cloud, f"the second region is on {pair.there.title}")
@@ -23,7 +23,7 @@ def set_region(pair: Pair, draft: Draft) -> None:
     draft.set(("where", "region"), pair.target, f"second region instead of {pair.source}")
 
 
-def set_zones(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, str]:
+def set_zones(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, str]:
     """Set the zones. `machines` are the machine types of the pools. Returns zones of the stack -> zones of the clone."""
     spec = pair.spec
     zones = _asked(pair, draft, machines)
@@ -49,7 +49,7 @@ def set_zones(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> 
     return zones
 
 
-def _asked(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, str]:
+def _asked(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, str]:
     """Set the zone of `--zone`, and return it for the zone of the stack."""
     wanted = pair.request.zone
     if not wanted:
@@ -64,7 +64,7 @@ def _asked(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> dic
     return {pair.spec.where.zone: wanted} if pair.spec.where.zone else {}
 
 
-def _users(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, list[MachineType]]:
+def _users(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, list[MachineType]]:
     """Return the machine types of the clone by zone of the stack."""
     spec, known = pair.spec, machines_of(pair.spec)
     users: dict[str, list[MachineType]] = {}
@@ -79,11 +79,11 @@ def _users(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> dic
     return users
 
 
-def _has_zones(pair: Pair) -> bool:
+def _has_zones(pair: RegionPair) -> bool:
     return bool(pair.there.region_of_zone(pair.there.first_zone(pair.target), pair.target))
 
 
-def _numbered(pair: Pair, zone: str) -> str:
+def _numbered(pair: RegionPair, zone: str) -> str:
     """Return the zone with the same number, for a stack without machine types, or the first zone."""
     first = pair.there.first_zone(pair.target)
     same = first[:-1] + zone[-1]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.shown import looks_secret
 
 
-def set_policies(pair: Pair, draft: Draft) -> None:
+def set_policies(pair: RegionPair, draft: Draft) -> None:
     """Remove the bucket of the audit trail, settings of another cloud, and tags that look like secrets."""
     spec = pair.spec
     if spec.audit.bucket:

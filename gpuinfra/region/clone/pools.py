@@ -9,13 +9,13 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.machines import machines_of
 from gpuinfra.region.clone import machines as find
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.shown import shown
 
 
-def set_machines(pair: Pair, draft: Draft) -> dict[str, MachineType]:
+def set_machines(pair: RegionPair, draft: Draft) -> dict[str, MachineType]:
     """Set the machine types. Returns pool -> machine type, without pools that no machine type can replace."""
     chosen: dict[str, MachineType] = {}
     known, offered = machines_of(pair.spec), dict(pair.there.machines)
@@ -42,7 +42,7 @@ def set_machines(pair: Pair, draft: Draft) -> dict[str, MachineType]:
 
 
 def _machine(
-    pair: Pair,
+    pair: RegionPair,
     draft: Draft,
     index: int,
     pool: Pool | None,
@@ -75,7 +75,7 @@ def _machine(
     return None
 
 
-def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType) -> Iterator[Finding]:
+def _warnings(pair: RegionPair, pool: Pool | None, old: MachineType, new: MachineType) -> Iterator[Finding]:
     """Yield an error if a machine type of `--machine` has no GPUs, and a warning if it has less than the machine type of the stack."""
     if old.gpu is None:
         return
@@ -93,11 +93,11 @@ def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType)
         yield warn("--machine", what, "check that your jobs do not require a fabric")
 
 
-def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:
+def _why(pair: RegionPair, old: MachineType, new: MachineType, asked: str | None) -> str:
     return f"{_choice(pair, old, new, asked)}{_fabrics(old, new)}"
 
 
-def _choice(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:
+def _choice(pair: RegionPair, old: MachineType, new: MachineType, asked: str | None) -> str:
     if asked:
         return "set with --machine"
     gpus = f"{new.gpus} x {new.gpu.key}" if new.gpu else f"{new.vcpus} vCPUs"

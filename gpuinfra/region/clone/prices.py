@@ -9,21 +9,21 @@ from gpuinfra.cost import Cost, price
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.region.clone.model import ClonedFile, Transfer
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.region.clone.storage import with_bucket
 from gpuinfra.spec.load import parse_spec
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.storage import Lustre
 
 
-def estimate(pair: Pair, plan: Plan, after: Cost) -> Cost | None:
+def estimate(pair: RegionPair, plan: Plan, after: Cost) -> Cost | None:
     """Return the price of the clone at the prices of the first region, if a price of the second region is unknown."""
     if after.complete or pair.across:
         return None
     return price(replace(plan, region=pair.source), pair.today)
 
 
-def standing(pair: Pair, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> Plan | None:
+def standing(pair: RegionPair, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> Plan | None:
     """Return the plan of what is deployed before the failover, or None if nothing of this stack is deployed."""
     if pair.request.mode == "cold" or (
         pair.request.mode == "pilot-light" and len(files) == 1 and "cluster" in cloned.made_layers
@@ -32,7 +32,7 @@ def standing(pair: Pair, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> 
     return make_plan(parse_spec(files[0].declaration, folder=files[0].path.parent), pair.today)
 
 
-def transfers(pair: Pair) -> Iterator[Transfer]:
+def transfers(pair: RegionPair) -> Iterator[Transfer]:
     """Yield the data that is copied once to the second region."""
     cost = pair.own_facts.egress(pair.source) if pair.across else pair.own_facts.transfer(pair.source, pair.target)
     for _, entry in with_bucket(pair.spec):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpuinfra.base.findings import error, warn
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.storage import Lustre, ObjectMount
 
 
-def set_recovery(pair: Pair, draft: Draft) -> None:
+def set_recovery(pair: RegionPair, draft: Draft) -> None:
     """Reverse the recovery section: the first region is the second region of the clone, with the mode of the clone.
 
     A section for a bucket that the clone does not create is removed, because the rules reject it.

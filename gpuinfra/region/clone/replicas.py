@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shlex import join
 from typing import Any
 
-from gpuinfra.clouds.region.readiness import FAIL, OK, Line
+from gpuinfra.clouds.region.readiness import FAIL, OK, ReadinessLine
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack
@@ -35,13 +35,13 @@ class Replicas:
 
 def replicas_of(resources: Iterable[Mapping[str, Any]]) -> Replicas:
     """Return the replicas and image copies in the state of a stack."""
-    for one in resources:
-        if str(one.get("type", "")).endswith(COMPONENT):
-            found = one.get("outputs") or {}
-            key = found.get("data_key_arn")
+    for resource in resources:
+        if str(resource.get("type", "")).endswith(COMPONENT):
+            outputs = resource.get("outputs") or {}
+            key = outputs.get("data_key_arn")
             return Replicas(
-                buckets=found.get("buckets") or {},
-                images=found.get("images") or {},
+                buckets=outputs.get("buckets") or {},
+                images=outputs.get("images") or {},
                 key_arn=key if isinstance(key, str) else None,
             )
     return Replicas()
@@ -63,7 +63,7 @@ def image_values(stack: LoadedStack, copies: Mapping[str, str]) -> tuple[tuple[s
 
 def image_lines(
     stack: LoadedStack, recovery: RecoveryPlan, files: Sequence[LoadedStack], replicas: Replicas, rewrite: Sequence[str]
-) -> Iterator[Line]:
+) -> Iterator[ReadinessLine]:
     """Check that the stack file of the second region uses the copies of the images that the stack uses now.
 
     `files` are the stack files of the second region, and `rewrite` is the command that writes them again. `preflight` checks that the
@@ -73,7 +73,7 @@ def image_lines(
     for ref in copied:
         if ref not in replicas.images:
             reason = f"the state contains no copy of {ref} in {recovery.region}"
-            yield Line(topic="image", name=ref, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="image", name=ref, state=FAIL, reason=reason)
     nodes = [one for one in files if one.spec.pools]
     for file in nodes[-1:]:
         used = dict(declared_images(file))
@@ -83,11 +83,13 @@ def image_lines(
                 continue
             found = used[path].ref if path in used else "not set"
             if found == copy:
-                yield Line(topic="image", name=f"{path}.ref", state=OK, reason=f"is {copy}, the copy of {image.ref}")
+                yield ReadinessLine(
+                    topic="image", name=f"{path}.ref", state=OK, reason=f"is {copy}, the copy of {image.ref}"
+                )
                 continue
             reason = f"is {found} in {file.path.name}, but the copy of {image.ref} is {copy}"
             fix = join(with_values(rewrite, {f"{path}.ref": copy}))
-            yield Line(topic="image", name=f"{path}.ref", state=FAIL, reason=reason, fix=fix)
+            yield ReadinessLine(topic="image", name=f"{path}.ref", state=FAIL, reason=reason, fix=fix)
 
 
 def with_values(command: Sequence[str], values: Mapping[str, object]) -> list[str]:

@@ -8,7 +8,7 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.region.clone.model import MODES, Request
+from gpuinfra.region.clone.model import MODES, CloneRequest
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.region.clone.pair import facts_of
 from gpuinfra.region.clone.storage import with_bucket
@@ -20,7 +20,7 @@ MAX_RPO = 10_080
 """Maximum RPO in minutes, as in `recovery.rpo_minutes`."""
 
 
-def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
+def request_findings(spec: ClusterSpec, request: CloneRequest) -> Iterator[Finding]:
     """Yield the first reason why the request is impossible for any stack."""
     if request.mode not in MODES:
         yield error("--mode", f"is {shown(request.mode)}; allowed: {', '.join(MODES)}", "use one of these modes")
@@ -59,7 +59,7 @@ def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         yield from _option_findings(spec, request)
 
 
-def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
+def _option_findings(spec: ClusterSpec, request: CloneRequest) -> Iterator[Finding]:
     pools = [pool.name for pool in spec.pools]
     for option, values in (("--count", request.count), ("--machine", request.machine)):
         for name in values:
@@ -113,7 +113,7 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         yield from _rpo_findings(spec, request)
 
 
-def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
+def _rpo_findings(spec: ClusterSpec, request: CloneRequest) -> Iterator[Finding]:
     replication = facts_of(spec.cloud).replication
     rpo = request.rpo_minutes
     assert rpo is not None

@@ -8,14 +8,14 @@ from shlex import quote
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import HIDDEN, Draft, leaves
-from gpuinfra.region.clone.model import Change
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.model import CloneChange
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.load import CLONE_OF
 from gpuinfra.spec.shown import looks_secret
 
 
-def set_settings(pair: Pair, draft: Draft, zones: Mapping[str, str]) -> None:
+def set_settings(pair: RegionPair, draft: Draft, zones: Mapping[str, str]) -> None:
     """Edit the settings outside the declaration. Settings that contain secrets or the name of the region are omitted."""
     if not pair.stack.route:
         return
@@ -23,24 +23,26 @@ def set_settings(pair: Pair, draft: Draft, zones: Mapping[str, str]) -> None:
         route: Route = ("config", key)
         after, why = _setting(pair, draft, zones, key, value)
         if after != value:
-            draft.config.append(Change(route=route, before=_hidden(value), after=after, reason=why))
+            draft.config.append(CloneChange(route=route, before=_hidden(value), after=after, reason=why))
     if pair.across:
         key = pair.facts.region_settings[0]
-        draft.config.append(Change(route=("config", key), before=None, after=pair.target, reason="region of the clone"))
+        draft.config.append(
+            CloneChange(route=("config", key), before=None, after=pair.target, reason="region of the clone")
+        )
     if pair.origin is None or pair.origin.region != pair.target:
         before = pair.stack.config.get(CLONE_OF)
         why = "original of this clone, so that a clone in its region gets the original names"
         after = names.record_of(pair.stack.name, pair.source, references(pair))
-        draft.config.append(Change(route=("config", CLONE_OF), before=before, after=after, reason=why))
+        draft.config.append(CloneChange(route=("config", CLONE_OF), before=before, after=after, reason=why))
 
 
-def references(pair: Pair) -> dict[str, str]:
+def references(pair: RegionPair) -> dict[str, str]:
     """Return layer -> stack reference of the stack."""
     use = pair.spec.use
     return {layer: one for layer, one in (("foundation", use.foundation), ("site", use.site)) if one}
 
 
-def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value: object) -> tuple[object, str]:
+def _setting(pair: RegionPair, draft: Draft, zones: Mapping[str, str], key: str, value: object) -> tuple[object, str]:
     if key == CLONE_OF:
         return (
             (None, "the clone is in the original region")
@@ -67,7 +69,7 @@ def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value
     return value, ""
 
 
-def _secret(pair: Pair, draft: Draft, key: str, why: str, *, secret: bool) -> None:
+def _secret(pair: RegionPair, draft: Draft, key: str, why: str, *, secret: bool) -> None:
     option = " --secret" if secret else ""
     draft.manual.append(
         Manual(
@@ -79,7 +81,7 @@ def _secret(pair: Pair, draft: Draft, key: str, why: str, *, secret: bool) -> No
     )
 
 
-def set_references(pair: Pair, draft: Draft) -> None:
+def set_references(pair: RegionPair, draft: Draft) -> None:
     """Set the references to the stacks in the second region."""
     for layer in ("foundation", "site"):
         reference = getattr(pair.spec.use, layer)

@@ -6,12 +6,12 @@ from gpuinfra.base.findings import error
 from gpuinfra.clouds.images import WORDS
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 
 
-def check_images(pair: Pair, draft: Draft) -> None:
+def check_images(pair: RegionPair, draft: Draft) -> None:
     """Add an error for each image that does not exist in the second region."""
     declared: list[tuple[str, Route, object]] = [
         (f"pools[{index}].image", ("pools", index, "image"), pool.image) for index, pool in enumerate(pair.spec.pools)
@@ -54,7 +54,7 @@ def check_images(pair: Pair, draft: Draft) -> None:
             )
 
 
-def set_registry(pair: Pair, draft: Draft) -> None:
+def set_registry(pair: RegionPair, draft: Draft) -> None:
     """Set the registry, and remove settings of another cloud."""
     software = pair.spec.software
     if pair.across:

@@ -9,7 +9,7 @@ from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.plan.machines import nearest_value
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.region.clone.draft import Draft
-from gpuinfra.region.clone.pair import Pair
+from gpuinfra.region.clone.pair import RegionPair
 from gpuinfra.spec.homes import SERVICE_SETTINGS, settings_of_services
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -24,7 +24,7 @@ def with_bucket(spec: ClusterSpec) -> Iterator[tuple[int, Lustre | ObjectMount]]
             yield index, entry
 
 
-def set_storage(pair: Pair, draft: Draft) -> None:
+def set_storage(pair: RegionPair, draft: Draft) -> None:
     """Set the file systems and their buckets."""
     for index, entry in enumerate(pair.spec.storage):
         path = f"storage[{index}]"
@@ -76,7 +76,7 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         _list_data(pair, draft, index, entry)
 
 
-def _set_service(pair: Pair, draft: Draft, index: int, entry: Home) -> None:
+def _set_service(pair: RegionPair, draft: Draft, index: int, entry: Home) -> None:
     """Use the default service for home directories if the other cloud does not offer the declared one, and remove the settings that it does not have."""
     services = pair.there.home_services
     name = entry.service if entry.service in services else services[0]
@@ -87,7 +87,7 @@ def _set_service(pair: Pair, draft: Draft, index: int, entry: Home) -> None:
         draft.set(("storage", index, field), None, f"{known.title if known else name} does not support this setting")
 
 
-def _start_empty(pair: Pair, draft: Draft, index: int, entry: Lustre | Home) -> None:
+def _start_empty(pair: RegionPair, draft: Draft, index: int, entry: Lustre | Home) -> None:
     """Remove the backup from which the stack's file system was created, unless the request sets another one."""
     route = ("storage", index, "restore_from")
     if entry.restore_from and not pair.is_given(route):
@@ -97,7 +97,7 @@ def _start_empty(pair: Pair, draft: Draft, index: int, entry: Lustre | Home) -> 
         draft.set(route, None, why)
 
 
-def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> None:
+def _keep_mounted(pair: RegionPair, draft: Draft, path: str, entry: ObjectMount) -> None:
     """Keep an existing bucket that nodes mount, because nodes in every region can read it. Its location is not in the declaration."""
     bucket = shown(entry.bucket)
     if pair.across:
@@ -118,7 +118,7 @@ def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> No
     )
 
 
-def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount) -> None:
+def _list_data(pair: RegionPair, draft: Draft, index: int, entry: Lustre | ObjectMount) -> None:
     """List the data of a file system, which a stack file does not contain, and warn if the clone starts without it."""
     path, bucket = f"storage[{index}]", "BUCKET" if entry.bucket == "auto" else entry.bucket or ""
     new = pair.final(draft, ("storage", index, "bucket")) == "auto"
@@ -155,6 +155,6 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     draft.manual.append(Manual(path=path, what=f"data of {entry.mount}", why=why, command=command))
 
 
-def _can_recover(pair: Pair) -> bool:
+def _can_recover(pair: RegionPair) -> bool:
     """Whether the rules accept a recovery section with the second region in the stack."""
     return pair.here.replication is not None and {"foundation", "site"} <= set(pair.spec.made_layers)

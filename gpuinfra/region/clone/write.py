@@ -17,7 +17,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.base.file_errors import cannot_write
 from gpuinfra.region.clone.draft import put
-from gpuinfra.region.clone.model import Change
+from gpuinfra.region.clone.model import CloneChange
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.shown import looks_secret, shown
 
@@ -190,6 +190,6 @@ def _noted(body: str, reasons: Iterable[tuple[Route, str]], header: Iterable[str
     return "".join(out)
 
 
-def reasons_of(changes: Iterable[Change], prefix: Route) -> list[tuple[Route, str]]:
+def reasons_of(changes: Iterable[CloneChange], prefix: Route) -> list[tuple[Route, str]]:
     """Return the comment of each change, with its path in the document."""
     return [((*prefix, *one.route), f"{one.path}: {one.reason}") for one in changes]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.failover import (
+    BucketPair,
     Comparison,
-    Conflict,
     DisabledReplication,
     Failback,
-    Pair,
+    ObjectConflict,
     SuspendedGroups,
     label,
 )
@@ -24,9 +24,9 @@ from gpuinfra.region.failover.steps import (
     LIMIT_S,
     SHOWN,
     Failing,
+    FailoverStep,
     Resources,
-    Second,
-    Step,
+    SecondStack,
     check,
     deployed,
     fence,
@@ -51,37 +51,39 @@ class Returning:
     """The state of the stack in the first region."""
 
 
-def steps(one: Returning) -> tuple[Step, ...]:
+def steps(returning: Returning) -> tuple[FailoverStep, ...]:
     """Return the steps in order."""
-    return tuple(_steps(one))
+    return tuple(_steps(returning))
 
 
-def _steps(one: Returning) -> Iterator[Step]:
-    back, pairs = one.back, one.forward.pairs(one.resources)
-    groups, second = one.forward.groups(one.resources), back.cloud.groups(back.resources)
+def _steps(returning: Returning) -> Iterator[FailoverStep]:
+    back, pairs = returning.back, returning.forward.pairs(returning.resources)
+    groups, second = returning.forward.groups(returning.resources), back.cloud.groups(back.resources)
     names = ", ".join(label(pair.source) for pair in pairs)
     what = f"check whether {back.second} responds and has no nodes, and compare the buckets with their replicas"
-    yield Step(name="check", what=what, run=lambda _: _check(one, groups, pairs), where=f"{FIRST}, or a replica,")
+    yield FailoverStep(
+        name="check", what=what, run=lambda _: _check(returning, groups, pairs), where=f"{FIRST}, or a replica,"
+    )
     if second:
         what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
-        yield Step(name="fence", what=what, run=lambda _: fence(back, second))
-    if pairs and isinstance(disabled := one.forward, DisabledReplication):
+        yield FailoverStep(name="fence", what=what, run=lambda _: fence(back, second))
+    if pairs and isinstance(disabled := returning.forward, DisabledReplication):
         what = f"enable the replication of {names}, so that the replicas receive the copies"
-        yield Step(name="replication", what=what, run=lambda _: _replicate(disabled, pairs), where=FIRST)
+        yield FailoverStep(name="replication", what=what, run=lambda _: _replicate(disabled, pairs), where=FIRST)
     if pairs:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
-        yield Step(name="copy", what=what, run=lambda _: _copy(one, pairs), where="a region")
-    if groups and isinstance(suspended := one.forward, SuspendedGroups):
+        yield FailoverStep(name="copy", what=what, run=lambda _: _copy(returning, pairs), where="a region")
+    if groups and isinstance(suspended := returning.forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        yield Step(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
+        yield FailoverStep(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
     yield from renamed(back, first=False)
 
 
-def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
-    back = one.back
+def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPair]) -> str:
+    back = returning.back
     found = check(back)
-    running = {group: count for group in groups if (count := one.forward.running(group))}
+    running = {group: count for group in groups if (count := returning.forward.running(group))}
     if running:
         nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())
         raise DeploymentError(
@@ -90,47 +92,47 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
             "did not respond"
         )
     for pair in pairs:
-        back.cloud.answers(Pair(source=pair.replica, replica=pair.source))
-    compared = _compared(one, pairs)
+        back.cloud.answers(BucketPair(source=pair.replica, replica=pair.source))
+    compared = _compared(returning, pairs)
     copies = [copy for each in compared.values() for copy in each.copies]
     gib = sum(copy.size for copy in copies) / 2**30
     parts = [found, f"{counted(len(copies), 'object')} ({gib:.1f} GiB) to copy"]
     return ", ".join(part for part in parts if part)
 
 
-def _compared(one: Returning, pairs: Sequence[Pair]) -> Mapping[Pair, Comparison]:
+def _compared(returning: Returning, pairs: Sequence[BucketPair]) -> Mapping[BucketPair, Comparison]:
     """Compare each bucket with its replica. Raises `DeploymentError` if objects are newer in the first region, unless `conflicts` is ignored."""
-    compared = {pair: one.forward.compare(pair) for pair in pairs}
+    compared = {pair: returning.forward.compare(pair) for pair in pairs}
     found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
-    if found and CONFLICTS not in one.back.ignore:
+    if found and CONFLICTS not in returning.back.ignore:
         raise DeploymentError(
-            f"{counted(len(found), 'object')} in {one.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or "
+            f"{counted(len(found), 'object')} in {returning.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or "
             "differ from it, and must not be replaced; compare both "
             f"versions, or add --ignore {CONFLICTS} to keep both versions and make the version that was written last the current version: {_shown(found)}"
         )
     return compared
 
 
-def _shown(found: Sequence[tuple[Pair, Conflict]]) -> str:
-    rows = [f"\n  {label(pair.source)}/{conflict.key} {conflict.reason}" for pair, conflict in found[:SHOWN]]
-    return "".join(rows) + (f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+def _shown(bucket_pairses: Sequence[tuple[BucketPair, ObjectConflict]]) -> str:
+    rows = [f"\n  {label(pair.source)}/{conflict.key} {conflict.reason}" for pair, conflict in bucket_pairses[:SHOWN]]
+    return "".join(rows) + (f"\n  and {len(bucket_pairses) - SHOWN} more" if len(bucket_pairses) > SHOWN else "")
 
 
-def _replicate(cloud: DisabledReplication, pairs: Sequence[Pair]) -> str:
+def _replicate(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
     for pair in pairs:
         cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
 
 
-def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
-    copied, left = 0, dict[Pair, list[str]]()
-    for _ in polls(one.back):
-        compared = _compared(one, pairs)
+def _copy(returning: Returning, pairs: Sequence[BucketPair]) -> str:
+    copied, left = 0, dict[BucketPair, list[str]]()
+    for _ in polls(returning.back):
+        compared = _compared(returning, pairs)
         left = {}
         for pair, each in compared.items():
             ignored = [conflict.copy for conflict in each.conflicts if conflict.copy]
             if copies := [*each.copies, *ignored]:
-                one.forward.copy(pair, copies)
+                returning.forward.copy(pair, copies)
                 copied += len(copies)
                 left[pair] = [copy.key for copy in copies]
         if not left:
@@ -142,7 +144,7 @@ def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _kept(compared: Mapping[Pair, Comparison]) -> Iterator[str]:
+def _kept(compared: Mapping[BucketPair, Comparison]) -> Iterator[str]:
     """Describe the objects that differ from the replica after the copy."""
     found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
     if found:
@@ -157,13 +159,13 @@ def _launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
     return f"{counted(len(groups), 'group')} can launch nodes"
 
 
-def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]:
+def left_to_do(returning: Returning, stacks: Sequence[SecondStack], mode: str) -> list[str]:
     """Return what the user does in the second region after the failback, with commands. `stacks` are those of the second region."""
-    back = one.back
-    groups = one.forward.groups(back.resources)
+    back = returning.back
+    groups = returning.forward.groups(back.resources)
     with_nodes = [each.loaded.name for each in stacks if each.plan.pools]
     if mode == "hot":
-        starts = [command for group in groups if (command := one.forward.start_command(group))]
+        starts = [command for group in groups if (command := returning.forward.start_command(group))]
         commands = [*starts, *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]
         return (
             [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
@@ -171,7 +173,7 @@ def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]
     what = "the nodes" if mode == "pilot-light" else "the stack"
     why = (
         "the groups cannot launch nodes and the resources are billed"
-        if isinstance(one.forward, SuspendedGroups)
+        if isinstance(returning.forward, SuspendedGroups)
         else "the resources are billed"
     )
     return [f"remove {what} in {back.region}, because {why}: pulumi destroy --stack {name}" for name in with_nodes]

@@ -17,7 +17,7 @@ DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
 """States of a step. A step without an entry has not started."""
 
 
-class Journal(StackJournal):
+class FailoverJournal(StackJournal):
     """The journal of one stack, locked until `close`."""
 
     SCHEMA = SCHEMA
@@ -104,7 +104,7 @@ class Journal(StackJournal):
             self._body = {}
 
 
-class FailbackJournal(Journal):
+class FailbackJournal(FailoverJournal):
     """The journal of a failback of one stack, locked until `close`."""
 
     SCHEMA = FAILBACK_SCHEMA

@@ -9,20 +9,20 @@ from typing import Any
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.region.failover import Failover, Pair, Unreachable
-from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, Journal
-from gpuinfra.region.failover.steps import Step
+from gpuinfra.clouds.region.failover import BucketPair, Failover, Unreachable
+from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailoverJournal
+from gpuinfra.region.failover.steps import FailoverStep
 
 SCHEMA = "gpuinfra.failover/1"
 ASSUMED = "--unreachable"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class FailoverResult:
     """The result of a run."""
 
-    steps: tuple[Step, ...]
-    journal: Journal
+    steps: tuple[FailoverStep, ...]
+    journal: FailoverJournal
     problem: str = ""
     """Why the run stopped early. Empty if all steps ran."""
 
@@ -52,8 +52,13 @@ class Result:
 
 
 def run_steps(
-    journal: Journal, steps: Sequence[Step], say: Callable[[str], None], probe: Callable[[], None], *, unreachable: bool
-) -> Result:
+    journal: FailoverJournal,
+    steps: Sequence[FailoverStep],
+    say: Callable[[str], None],
+    probe: Callable[[], None],
+    *,
+    unreachable: bool,
+) -> FailoverResult:
     """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not respond.
 
     With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not attempted, except for
@@ -72,7 +77,7 @@ def run_steps(
         try:
             if step.first and reason and not step.outside:
                 raise Unreachable(reason)
-            found, result = step.run(state is not None), DONE
+            outcome, result = step.run(state is not None), DONE
         except Unreachable as problem:
             text = one_line(problem)
             if not step.first:
@@ -86,16 +91,16 @@ def run_steps(
                 except GpuinfraError as other:
                     text = f"the first region does not respond: {text}; the second region refused the request: {other}"
                     return _failed(steps, journal, step, text)
-            reason, found, result = text, f"the first region did not respond: {text}", UNREACHABLE
+            reason, outcome, result = text, f"the first region did not respond: {text}", UNREACHABLE
         except GpuinfraError as problem:
             return _failed(steps, journal, step, str(problem))
-        journal.finish(step.name, result, found)
-        say(f"    {result} after {time.monotonic() - begun:.0f} s: {found}")
+        journal.finish(step.name, result, outcome)
+        say(f"    {result} after {time.monotonic() - begun:.0f} s: {outcome}")
     journal.end()
-    return Result(steps=tuple(steps), journal=journal)
+    return FailoverResult(steps=tuple(steps), journal=journal)
 
 
-def probe_of(cloud: Failover, pairs: Sequence[Pair]) -> Callable[[], None]:
+def probe_of(cloud: Failover, pairs: Sequence[BucketPair]) -> Callable[[], None]:
     """Return a function that checks whether the second region responds."""
 
     def probe() -> None:
@@ -108,11 +113,13 @@ def probe_of(cloud: Failover, pairs: Sequence[Pair]) -> Callable[[], None]:
     return probe
 
 
-def _failed(steps: Sequence[Step], journal: Journal, step: Step, problem: str) -> Result:
+def _failed(
+    steps: Sequence[FailoverStep], journal: FailoverJournal, step: FailoverStep, problem: str
+) -> FailoverResult:
     journal.finish(step.name, FAILED, problem)
-    return Result(steps=tuple(steps), journal=journal, problem=f"{step.name}: {problem}")
+    return FailoverResult(steps=tuple(steps), journal=journal, problem=f"{step.name}: {problem}")
 
 
-def _entry(journal: Journal, name: str) -> dict[str, Any]:
-    found = journal.entry(name)
-    return {key: found.get(key) for key in ("state", "started", "ended", "found")}
+def _entry(journal: FailoverJournal, name: str) -> dict[str, Any]:
+    entry = journal.entry(name)
+    return {key: entry.get(key) for key in ("state", "started", "ended", "found")}

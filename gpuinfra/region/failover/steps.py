@@ -14,7 +14,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
 from gpuinfra.clouds.region.failover import Failover, ReadOnlyReplicas, label
-from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.inventory import shortages_of
@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class FailoverStep:
     """One step of a failover."""
 
     name: str
@@ -53,7 +53,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Second:
+class SecondStack:
     """One stack of the second region."""
 
     loaded: LoadedStack
@@ -61,7 +61,7 @@ class Second:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
+class StackNames:
     """The DNS names of a stack, and how to change them."""
 
     plan: NamesPlan
@@ -77,10 +77,10 @@ class Failing:
     second: str
     resources: Resources
     """The state of the stack."""
-    stacks: tuple[Second, ...]
+    stacks: tuple[SecondStack, ...]
     """The stacks of the second region, in the order of their deployment."""
     cloud: Failover
-    ask: Callable[[], Iterable[Line]]
+    ask: Callable[[], Iterable[ReadinessLine]]
     """Checks whether the second region is ready."""
     deploy: Callable[[str, bool], None]
     """Deploys a stack. The second argument is true if an earlier run started the deployment."""
@@ -88,97 +88,101 @@ class Failing:
     """Returns the state of a stack."""
     verdicts: Callable[[Resources], Sequence[FleetVerdict]]
     """Reads which nodes of a state are verified."""
-    names: Names | None = None
+    names: StackNames | None = None
     """The DNS names that move, or None if the stack has none."""
     ignore: frozenset[str] = frozenset()
     """Topics of the check that do not stop the failover, and `drain`."""
     sleep: Callable[[float], None] = time.sleep
 
 
-def steps(failing: Failing) -> tuple[Step, ...]:
+def steps(failing: Failing) -> tuple[FailoverStep, ...]:
     """Return the steps in order."""
     return tuple(_steps(failing))
 
 
-def _steps(one: Failing) -> Iterator[Step]:
-    groups, pairs = one.cloud.groups(one.resources), one.cloud.pairs(one.resources)
-    yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: check(one))
+def _steps(failing: Failing) -> Iterator[FailoverStep]:
+    groups, pairs = failing.cloud.groups(failing.resources), failing.cloud.pairs(failing.resources)
+    yield FailoverStep(name="check", what=f"check whether {failing.second} is ready", run=lambda _: check(failing))
     if groups:
-        what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
-        yield Step(name="fence", what=what, run=lambda _: fence(one, groups), first=True)
+        what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
+        yield FailoverStep(name="fence", what=what, run=lambda _: fence(failing, groups), first=True)
     if pairs:
         names = ", ".join(label(pair.source) for pair in pairs)
-        what = f"wait until the replicas in {one.second} contain every object of {names}"
-        yield Step(name=DRAIN, what=what, run=lambda _: _drain(one), first=True)
+        what = f"wait until the replicas in {failing.second} contain every object of {names}"
+        yield FailoverStep(name=DRAIN, what=what, run=lambda _: _drain(failing), first=True)
         what = f"disable the replication of {names}"
-        outside = one.cloud.global_replication
-        yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True, outside=outside)
-    if pairs and isinstance(cloud := one.cloud, ReadOnlyReplicas):
+        outside = failing.cloud.global_replication
+        yield FailoverStep(
+            name="replication", what=what, run=lambda _: _stop_replication(failing), first=True, outside=outside
+        )
+    if pairs and isinstance(cloud := failing.cloud, ReadOnlyReplicas):
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
-        yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
-    yield from deployed(one)
-    control = one.names.dns.control_plane if one.names else ""
-    yield from renamed(one, first=control == one.region)
+        yield FailoverStep(name="replicas", what=what, run=lambda _: _open_replicas(failing, cloud))
+    yield from deployed(failing)
+    control = failing.names.dns.control_plane if failing.names else ""
+    yield from renamed(failing, first=control == failing.region)
 
 
-def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
+def renamed(failing: Failing, *, first: bool) -> Iterator[FailoverStep]:
     """Return the step that points the DNS names to the region in which the nodes are verified. It is the last step.
 
     With `first`, the failover continues without the step if the control plane of the records does not respond.
     """
-    if (names := one.names) is None:
+    if (names := failing.names) is None:
         return
-    yield Step(
+    yield FailoverStep(
         name=NAMES,
-        what=f"point {', '.join(names.plan.hosts)} to {one.second}",
+        what=f"point {', '.join(names.plan.hosts)} to {failing.second}",
         where=f"{names.dns.control_plane}, which changes DNS records,",
         first=first,
-        run=lambda _: _rename(one, names),
+        run=lambda _: _rename(failing, names),
     )
 
 
-def deployed(one: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region") -> Iterator[Step]:  # fmt: skip
+def deployed(
+    failing: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region"
+) -> Iterator[FailoverStep]:
     """Return the steps that deploy the stacks, import the objects in their buckets, and wait for the nodes."""
-    for second in one.stacks:
+    for second in failing.stacks:
         name = second.loaded.name
-        yield Step(
+        yield FailoverStep(
             name=f"up {name}",
             what=f"deploy {second.loaded.path.name} with `pulumi up{' --refresh' if refresh else ''} --stack {name}`",
             where=where,
-            run=lambda again, name=name: _up(one, name, again),
+            run=lambda again, name=name: _up(failing, name, again),
         )
-    for second in one.stacks:
+    for second in failing.stacks:
         mounts = [
             entry.mount
             for _, entry in with_bucket(second.loaded.spec)
             if isinstance(entry, Lustre) and "site" in second.loaded.spec.made_layers
         ]
         if mounts:
-            yield Step(
+            yield FailoverStep(
                 name=f"import {second.loaded.name}",
                 what=f"import {what} into {', '.join(mounts)}",
                 where=where,
-                run=lambda _, name=second.loaded.name: _import(one, name),
+                run=lambda _, name=second.loaded.name: _import(failing, name),
             )
-    for second in one.stacks:
+    for second in failing.stacks:
         if second.plan.pools:
-            yield Step(
+            yield FailoverStep(
                 name=f"verify {second.loaded.name}",
                 what=f"wait until the nodes of {second.loaded.name} are verified",
                 where=where,
-                run=lambda _, second=second: _verify(one, second),
+                run=lambda _, second=second: _verify(failing, second),
             )
 
 
-def check(one: Failing) -> str:
+def check(failing: Failing) -> str:
     """Raise `DeploymentError` if a line has the state `fail`. Returns the number of lines for each state."""
-    lines = list(one.ask())
-    wrong = [line for line in lines if line.state == FAIL and line.topic not in one.ignore]
+    lines = list(failing.ask())
+    wrong = [line for line in lines if line.state == FAIL and line.topic not in failing.ignore]
     if wrong:
         found = "".join(f"\n  {line.topic} {line.name}: {line.reason}; to fix: {line.fix}" for line in wrong)
         topics = " ".join(f"--ignore {topic}" for topic in dict.fromkeys(line.topic for line in wrong))
         raise DeploymentError(
-            f"{one.second} is not ready, and nothing was changed; to continue anyway, add {topics}{found}"
+            f"{failing.second} is not ready, and nothing was changed; to continue anyway, add {topics}{found}"
         )
     counts = {
         state: sum(line.state == state for line in lines) for state in dict.fromkeys(line.state for line in lines)
@@ -186,13 +190,13 @@ def check(one: Failing) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def fence(one: Failing, groups: Sequence[str]) -> str:
+def fence(failing: Failing, groups: Sequence[str]) -> str:
     """Scale the groups to zero, and wait until they have no nodes."""
     for group in groups:
-        one.cloud.stop_group(group)
+        failing.cloud.stop_group(group)
     left: dict[str, int] = {}
-    for _ in polls(one):
-        left = {group: count for group in groups if (count := one.cloud.running(group))}
+    for _ in polls(failing):
+        left = {group: count for group in groups if (count := failing.cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"
     found = ", ".join(f"{label(group)} {count}" for group, count in left.items())
@@ -201,17 +205,17 @@ def fence(one: Failing, groups: Sequence[str]) -> str:
     )
 
 
-def _drain(one: Failing) -> str:
+def _drain(failing: Failing) -> str:
     missing: dict[str, list[str]] = {}
-    for _ in polls(one):
-        pairs = one.cloud.pairs(one.resources)
+    for _ in polls(failing):
+        pairs = failing.cloud.pairs(failing.resources)
         try:
-            missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
+            missing = {pair.source: keys for pair in pairs if (keys := failing.cloud.not_replicated(pair))}
         except DeploymentError as problem:
-            if DRAIN not in one.ignore:
+            if DRAIN not in failing.ignore:
                 raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue anyway") from None
             return f"the buckets were not compared with their replicas: {problem}"
-        if not missing or DRAIN in one.ignore:
+        if not missing or DRAIN in failing.ignore:
             break
     total = sum(map(len, missing.values()))
     if not total:
@@ -221,7 +225,7 @@ def _drain(one: Failing) -> str:
         for bucket, keys in missing.items()
     )
     text = f"{counted(total, 'object')} {'is' if total == 1 else 'are'} not in the replicas: {found}"
-    if DRAIN in one.ignore:
+    if DRAIN in failing.ignore:
         return text
     raise DeploymentError(
         f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), "
@@ -229,41 +233,41 @@ def _drain(one: Failing) -> str:
     )
 
 
-def _stop_replication(one: Failing) -> str:
-    pairs = one.cloud.pairs(one.resources)
+def _stop_replication(failing: Failing) -> str:
+    pairs = failing.cloud.pairs(failing.resources)
     for pair in pairs:
-        one.cloud.stop_replication(pair)
+        failing.cloud.stop_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is disabled"
 
 
-def _open_replicas(one: Failing, cloud: ReadOnlyReplicas) -> str:
-    pairs = one.cloud.pairs(one.resources)
+def _open_replicas(failing: Failing, cloud: ReadOnlyReplicas) -> str:
+    pairs = failing.cloud.pairs(failing.resources)
     for pair in pairs:
         cloud.open_replica(pair)
     return f"{counted(len(pairs), 'replica')} can be written"
 
 
-def _up(one: Failing, name: str, again: bool) -> str:
+def _up(failing: Failing, name: str, again: bool) -> str:
     try:
-        one.deploy(name, again)
+        failing.deploy(name, again)
     except UpFailed as problem:
         judged = {failure.urn for failure in problem.failures if failure.saved}
         short = shortages_of(
-            resource for resource in (one.state(name) if judged else ()) if resource.get("urn") in judged
+            resource for resource in (failing.state(name) if judged else ()) if resource.get("urn") in judged
         )
         raise DeploymentError("\n".join([str(problem), *(shortage.text for shortage in short)])) from None
     return f"{name} is deployed"
 
 
-def _import(one: Failing, name: str) -> str:
-    found = one.cloud.file_systems(one.state(name))
+def _import(failing: Failing, name: str) -> str:
+    found = failing.cloud.file_systems(failing.state(name))
     if not found:
         raise DeploymentError(
-            f"the state of {name} contains no file system that imports from a bucket; run `gpuinfra ready {one.stack}`"
+            f"the state of {name} contains no file system that imports from a bucket; run `gpuinfra ready {failing.stack}`"
         )
-    tasks = {one.cloud.start_import(file_system): file_system for file_system in found}
-    for _ in polls(one):
-        tasks = {task: file_system for task, file_system in tasks.items() if not one.cloud.import_ended(task)}
+    tasks = {failing.cloud.start_import(file_system): file_system for file_system in found}
+    for _ in polls(failing):
+        tasks = {task: file_system for task, file_system in tasks.items() if not failing.cloud.import_ended(task)}
         if not tasks:
             return f"imported into {', '.join(map(label, found))}"
     raise DeploymentError(
@@ -271,11 +275,11 @@ def _import(one: Failing, name: str) -> str:
     )
 
 
-def _verify(one: Failing, second: Second) -> str:
+def _verify(failing: Failing, second: SecondStack) -> str:
     name, handover = second.loaded.name, second.plan.handover
     waiting: list[str] = []
-    for _ in polls(one, handover.deadline_s):
-        verdicts = one.verdicts(one.state(name))
+    for _ in polls(failing, handover.deadline_s):
+        verdicts = failing.verdicts(failing.state(name))
         if not verdicts:
             raise DeploymentError(f"the state of {name} contains no nodes")
         verified, expected = sum(v.verified for v in verdicts), sum(v.expected for v in verdicts)
@@ -297,23 +301,23 @@ def _verify(one: Failing, second: Second) -> str:
     )
 
 
-def _rename(one: Failing, names: Names) -> str:
-    resources = [resource for second in one.stacks for resource in one.state(second.loaded.name)]
-    verdicts = one.verdicts(resources)
+def _rename(failing: Failing, names: StackNames) -> str:
+    resources = [resource for second in failing.stacks for resource in failing.state(second.loaded.name)]
+    verdicts = failing.verdicts(resources)
     found = moved(names.dns, names.plan, resources, verdicts)
     login = (
         ""
         if any(v.verified for v in verdicts)
-        else f"; {names.plan.login} is unchanged, because {one.second} has no nodes"
+        else f"; {names.plan.login} is unchanged, because {failing.second} has no nodes"
     )
     return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s{login}"
 
 
-def polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
+def polls(failing: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
     """Yield whenever the cloud is to be queried, at least once."""
     until = time.monotonic() + limit_s
     while True:
         yield
         if time.monotonic() >= until:
             return
-        one.sleep(POLL_S)
+        failing.sleep(POLL_S)

@@ -52,7 +52,7 @@ class NoRecording(Exception):
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
-class Difference:
+class ProviderDifference:
     """One difference between the stand-in and the provider. Identical differences in several resources are counted
     together."""
 
@@ -105,16 +105,16 @@ def read(path: Path) -> Iterator[Recorded]:
         )
 
 
-def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
+def compare(calls: Iterator[Recorded], folder: Path) -> dict[ProviderDifference, int]:
     """Return the number of resources for each difference. The stand-in stores its files in `folder`."""
     cloud = Cloud(folder, faults=[], operation="compare")
     cloud.fleet = Fleet(cloud, None, "a comparison has no nodes")
     try:
         replay = _Replay(cloud)
-        found: dict[Difference, int] = {}
-        for one in calls:
-            if one.call in _REQUESTS:
-                for difference in replay.again(one):
+        found: dict[ProviderDifference, int] = {}
+        for call in calls:
+            if call.call in _REQUESTS:
+                for difference in replay.again(call):
                     found[difference] = found.get(difference, 0) + 1
         return found
     finally:
@@ -145,34 +145,44 @@ class _Replay:
         self._providers = {one.package: Provider(one.package, cloud) for one in registry.installed()}
         self._ids: dict[str, str] = {}
 
-    def again(self, one: Recorded) -> Iterator[Difference]:
+    def again(self, recorded: Recorded) -> Iterator[ProviderDifference]:
         """Replay one call and yield the differences."""
-        if one.request.get("preview"):
+        if recorded.request.get("preview"):
             return
-        kind = str(one.request.get("type") or one.request.get("tok") or _token(str(one.request.get("urn") or "")))
-        request = json_format.ParseDict(self._ours(one.request), _REQUESTS[one.call](), ignore_unknown_fields=True)
-        provider = self._providers[one.package]
+        kind = str(
+            recorded.request.get("type")
+            or recorded.request.get("tok")
+            or _token(str(recorded.request.get("urn") or ""))
+        )
+        request = json_format.ParseDict(
+            self._ours(recorded.request), _REQUESTS[recorded.call](), ignore_unknown_fields=True
+        )
+        provider = self._providers[recorded.package]
         try:
-            answer = getattr(provider, one.call)(request, _Context())
+            answer = getattr(provider, recorded.call)(request, _Context())
         except _Refused as refused:
-            if one.response is not None:
-                yield Difference(
-                    type=kind, call=one.call, property="", what=f"only the stand-in refuses: {refused}"[:400]
+            if recorded.response is not None:
+                yield ProviderDifference(
+                    type=kind, call=recorded.call, property="", what=f"only the stand-in refuses: {refused}"[:400]
                 )
             return
-        if one.response is None:
-            yield Difference(type=kind, call=one.call, property="", what=f"only the provider refuses: {one.error}")
+        if recorded.response is None:
+            yield ProviderDifference(
+                type=kind, call=recorded.call, property="", what=f"only the provider refuses: {recorded.error}"
+            )
             return
         ours = json_format.MessageToDict(answer)
-        differ = {"Check": _check, "Diff": _diff, "Create": _create, "Read": _read, "Invoke": _invoke}.get(one.call)
+        differ = {"Check": _check, "Diff": _diff, "Create": _create, "Read": _read, "Invoke": _invoke}.get(
+            recorded.call
+        )
         if differ is not None:
-            for name, what in differ(self._ours(one.response), ours):
-                yield Difference(type=kind, call=one.call, property=name, what=what)
-        if one.call == "Diff":
-            for name, what in _stables(kind, one):
-                yield Difference(type=kind, call=one.call, property=name, what=what)
-        if one.call == "Create":
-            self._learn(one.response, ours)
+            for name, what in differ(self._ours(recorded.response), ours):
+                yield ProviderDifference(type=kind, call=recorded.call, property=name, what=what)
+        if recorded.call == "Diff":
+            for name, what in _stables(kind, recorded):
+                yield ProviderDifference(type=kind, call=recorded.call, property=name, what=what)
+        if recorded.call == "Create":
+            self._learn(recorded.response, ours)
 
     def _learn(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         """Map recorded IDs to the stand-in's IDs, including the outputs that other resources can refer to."""
@@ -229,15 +239,15 @@ def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[
         yield "", f"only the {who} deletes before it replaces"
 
 
-def _stables(kind: str, one: Recorded) -> Iterator[tuple[str, str]]:
+def _stables(kind: str, recorded: Recorded) -> Iterator[tuple[str, str]]:
     """Compare the inputs whose change replaces the resource. The provider lists unchanged inputs in
     `stables`. An input that the recorded provider does not know is not compared."""
-    response = one.response or {}
+    response = recorded.response or {}
     if "stables" not in response:
         return
     real = {str(name) for name in (*response["stables"], *(response.get("replaces") or ()))}
     ours = {name for name in replace.inputs(kind) if "." not in name}
-    known = {name for field in ("olds", "oldInputs", "news") for name in one.request.get(field) or {}}
+    known = {name for field in ("olds", "oldInputs", "news") for name in recorded.request.get(field) or {}}
     for name in sorted(real - ours):
         yield name, "only the provider replaces the resource after a change"
     for name in sorted((ours & known) - real):
@@ -336,7 +346,7 @@ def main(argv: list[str]) -> int:
     if not argv or any(word.startswith("-") for word in argv):
         print((__doc__ or "").strip(), file=sys.stderr)
         return 2
-    found: dict[Difference, int] = {}
+    found: dict[ProviderDifference, int] = {}
     calls = 0
     try:
         for name in argv:

@@ -11,7 +11,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Change, State
+    from .schema import Change, DeviceState
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -32,7 +32,7 @@ TOOLS: dict[str, tuple[str, str]] = {
 """Maps a tool to its module and function."""
 
 
-def main(words: list[str], state: State, change: Change | None = None) -> int:
+def main(words: list[str], state: DeviceState, change: Change | None = None) -> int:
     """Run one tool and return its exit code. `change` applies a function to the node's state; by default, to `state`."""
     module, function = TOOLS[words[0].rpartition("/")[2]]
     tool = getattr(__import__(f"{__name__}.{module}", fromlist=[function]), function)
@@ -41,21 +41,21 @@ def main(words: list[str], state: State, change: Change | None = None) -> int:
     return tool(state, list(words[1:]))
 
 
-def files(state: State) -> dict[str, str]:
+def files(state: DeviceState) -> dict[str, str]:
     """Return the content of each device file in this state, keyed by path."""
     from . import bus
 
     return bus.files(state)
 
 
-def needs_subnet_manager(state: State) -> bool:
+def needs_subnet_manager(state: DeviceState) -> bool:
     """Return whether the machine has fourth-generation NVSwitches, which require the NVLink subnet manager."""
     from . import fabric
 
     return bool(fabric.switch_bridges(state))
 
 
-def gpu_count(state: State) -> int:
+def gpu_count(state: DeviceState) -> int:
     """Return the number of GPUs that programs find: the GPUs that the driver lists, if it is loaded."""
     from . import device_faults, gpus
 
@@ -63,14 +63,14 @@ def gpu_count(state: State) -> int:
     return len(gpus.listed(state)) if state["driver"]["loaded"] and not broken else 0
 
 
-def efa_domains(state: State) -> list[str]:
+def efa_domains(state: DeviceState) -> list[str]:
     """Return the EFA devices that libfabric lists."""
     from . import fabric
 
     return fabric.efa_names(state) if fabric.efa_ready(state) else []
 
 
-def verbs_ports(state: State) -> list[tuple[str, str, bool]]:
+def verbs_ports(state: DeviceState) -> list[tuple[str, str, bool]]:
     """Return (device, link layer, whether the port is active) of each port that libibverbs lists, without EFA."""
     from . import fabric
 

@@ -8,10 +8,10 @@ from . import layout as layout_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import State
+    from .schema import DeviceState
 
 
-def lspci(state: State, args: list[str]) -> int:
+def lspci(state: DeviceState, args: list[str]) -> int:
     """`lspci [-D] [-n|-nn] [-d VENDOR:]`: devices of NVIDIA (10de), Amazon (1d0f), Mellanox (15b3), Google (1ae0) or
     all."""
     vendor = ""
@@ -24,7 +24,7 @@ def lspci(state: State, args: list[str]) -> int:
     return 0
 
 
-def _devices(state: State) -> list[str]:
+def _devices(state: DeviceState) -> list[str]:
     lines = []
     for gpu in device_gpus.on_bus(state):
         lines.append(
@@ -39,14 +39,14 @@ def _devices(state: State) -> list[str]:
     return lines
 
 
-def switch_address(state: State, index: int) -> str:
+def switch_address(state: DeviceState, index: int) -> str:
     """PCI address of one NVSwitch: one bus on AWS and Google (assumed), a separate domain on Azure (assumed)."""
     if layout_table.cloud(state) == "azure":
         return "%04x:00:00.0" % (0x201 + index)
     return "0000:c0:%02x.0" % (0x18 + index)
 
 
-def files(state: State) -> dict[str, str]:
+def files(state: DeviceState) -> dict[str, str]:
     """Return the content of each device file below /proc/driver, /sys and /dev, keyed by path."""
     found = {}
     driver = state.get("driver", {})

@@ -10,7 +10,7 @@ from . import gpus as device_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import State
+    from .schema import DeviceState
 
 RATES = {3: 12.3, 4: 25.13, 5: 55.4}
 """GB/s over 16 lanes, keyed by PCIe generation. Sources: NCCL's constant for 3.0, an A100 (NVIDIA/nvbandwidth
@@ -20,7 +20,7 @@ HOSTS = {"p4": 3, "p5.": 4, "p5e.": 4, "a2-": 3, "g2-": 3, "g5.": 4, "g6.": 4, "
 CASES = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
 
-def main(state: State, args: list[str]) -> int:
+def main(state: DeviceState, args: list[str]) -> int:
     """Run the test cases that `-t` lists, or all test cases."""
     import json
 

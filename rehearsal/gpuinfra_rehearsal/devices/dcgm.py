@@ -7,7 +7,7 @@ from . import gpus as device_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Gpu, State
+    from .schema import DeviceState, Gpu
 
 TESTS = (
     (1, "Deployment", "software"),
@@ -40,7 +40,7 @@ PROPRIETARY = ("memory_bandwidth", "pulse_test")
 ISOLATE = 2
 
 
-def main(state: State, args: list[str]) -> int:
+def main(state: DeviceState, args: list[str]) -> int:
     """Run one call. As in DCGM 4, the exit code is 226 if a test fails, and 205 if an error requires isolating the GPU."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
@@ -63,7 +63,7 @@ def main(state: State, args: list[str]) -> int:
     return _report(state, gpus, chosen)
 
 
-def _report(state: State, gpus: list[Gpu], chosen: list[tuple[str, str]]) -> int:
+def _report(state: DeviceState, gpus: list[Gpu], chosen: list[tuple[str, str]]) -> int:
     import json
 
     categories, severities = {}, []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import State
+    from .schema import DeviceState
 
 GPU = 3
 """Index of the GPU that faults break, so that you can verify that the right GPU is reported. On a machine with fewer GPUs, faults break the last one."""
@@ -90,6 +90,6 @@ def broken(count: int) -> int:
     return min(GPU, count - 1)
 
 
-def active(state: State) -> list[str]:
+def active(state: DeviceState) -> list[str]:
     """Return the device faults of this node."""
     return [fault for fault in state.get("faults", ()) if fault in FAULTS]

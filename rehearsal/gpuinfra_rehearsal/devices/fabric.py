@@ -11,7 +11,7 @@ from . import layout as layout_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Port, State
+    from .schema import DeviceState, Port
 
 EFA_BUSES = ("10", "20", "90", "a0")
 """PCI buses of the EFA devices of p4d: one per pair of GPUs, each device in slot 1b. Larger machines have additional buses."""
@@ -22,24 +22,24 @@ BROKEN = 5
 """Index of the device that faults break."""
 
 
-def efa_addresses(state: State) -> list[tuple[str, str]]:
+def efa_addresses(state: DeviceState) -> list[tuple[str, str]]:
     """Return the bus and slot of each EFA device, in hexadecimal."""
     count = state.get("hardware", {}).get("efa", 0)
     found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
     return found[:-1] if "efa-missing" in device_faults.active(state) else found
 
 
-def efa_names(state: State) -> list[str]:
+def efa_names(state: DeviceState) -> list[str]:
     """Return the rdma-core name of each device, built from the decimal bus and slot: rdmap16s27."""
     return ["rdmap%ds%d" % (int(bus, 16), int(slot, 16)) for bus, slot in efa_addresses(state)]
 
 
-def efa_ready(state: State) -> bool:
+def efa_ready(state: DeviceState) -> bool:
     """Return whether the EFA module is installed and loaded."""
     return bool(state.get("efa", {}).get("kmod")) and "efa" in state.get("modules", ())
 
 
-def nics(state: State) -> list[tuple[str, str, str, str]]:
+def nics(state: DeviceState) -> list[tuple[str, str, str, str]]:
     """Return (address, vendor:device, class, name) of each device that lspci lists besides GPUs and bridges."""
     where, provider = layout_table.cloud(state), state.get("hardware", {}).get("fabric")
     found = []
@@ -65,7 +65,7 @@ def nics(state: State) -> list[tuple[str, str, str, str]]:
     return found  # fmt: skip
 
 
-def gvnics(state: State) -> list[str]:
+def gvnics(state: DeviceState) -> list[str]:
     """Return the addresses of Google's virtual interfaces: the host's, and the data interfaces of TCPX and TCPXO."""
     if layout_table.cloud(state) != "gcp":
         return []
@@ -78,7 +78,7 @@ def gvnics(state: State) -> list[str]:
     return found
 
 
-def devices(state: State) -> list[tuple[int, str, str]]:
+def devices(state: DeviceState) -> list[tuple[int, str, str]]:
     """Return (number, PCI address, name) of each InfiniBand or RDMA device of the machine."""
     provider = state.get("hardware", {}).get("fabric")
     if provider not in ("infiniband", "gib"):
@@ -92,7 +92,7 @@ def devices(state: State) -> list[tuple[int, str, str]]:
     return found
 
 
-def ports(state: State) -> list[Port]:
+def ports(state: DeviceState) -> list[Port]:
     """Return the ports that RDMA tools list once mlx5_ib is loaded. Azure's Ethernet function comes last, as on real
     machines."""
     if "mlx5_ib" not in state.get("modules", ()):
@@ -116,7 +116,7 @@ def ports(state: State) -> list[Port]:
     return found
 
 
-def switch_bridges(state: State) -> list[str]:
+def switch_bridges(state: DeviceState) -> list[str]:
     """Return the names of the ConnectX functions through which the fabric manager reaches the NVSwitches of B200 and B300.
 
     They are InfiniBand devices of mlx5. On AWS, they exist in addition to the EFA devices. The names are from a p6-b300.48xlarge.
@@ -126,11 +126,11 @@ def switch_bridges(state: State) -> list[str]:
     return ["ibp198s0f0", "ibp199s0f0"]
 
 
-def _adapter(state: State) -> tuple[str, str, str, str]:
+def _adapter(state: DeviceState) -> tuple[str, str, str, str]:
     return ADAPTERS["HDR" if int(state.get("hardware", {}).get("fabric_gbps", 0)) <= 200 else "NDR"]
 
 
-def _arch(state: State) -> str:
+def _arch(state: DeviceState) -> str:
     return (device_gpus.model(state) or {}).get("ARCH", "")
 
 
@@ -138,7 +138,7 @@ def _guid(port: Port) -> str:
     return "00155dfffe33ff%02x" % (0x50 + port["NUMBER"])
 
 
-def fi_info(state: State, args: list[str]) -> int:
+def fi_info(state: DeviceState, args: list[str]) -> int:
     """`fi_info -p efa [-t FI_EP_RDM] [-l]`."""
     names = efa_names(state) if efa_ready(state) else []
     if "--version" in args:
@@ -164,7 +164,7 @@ def fi_info(state: State, args: list[str]) -> int:
     return 0
 
 
-def rdma(state: State, args: list[str]) -> int:
+def rdma(state: DeviceState, args: list[str]) -> int:
     """`rdma link`, `rdma dev` and `rdma -p statistic show`."""
     shown = [(name, None) for name in (efa_names(state) if efa_ready(state) else [])]
     shown += [(port["NAME"], port) for port in ports(state)]
@@ -190,7 +190,7 @@ def rdma(state: State, args: list[str]) -> int:
     return 0  # fmt: skip
 
 
-def ibstat(state: State, args: list[str]) -> int:
+def ibstat(state: DeviceState, args: list[str]) -> int:
     """`ibstat [-l]`: InfiniBand and RDMA over Ethernet. EFA has no management devices and is not listed."""
     del args
     found = ports(state)
@@ -216,7 +216,7 @@ def ibstat(state: State, args: list[str]) -> int:
     return 0  # fmt: skip
 
 
-def ibv_devinfo(state: State, args: list[str]) -> int:
+def ibv_devinfo(state: DeviceState, args: list[str]) -> int:
     """`ibv_devinfo`."""
     del args
     efa = efa_names(state) if efa_ready(state) else []
@@ -247,7 +247,7 @@ def ibv_devinfo(state: State, args: list[str]) -> int:
     return 0  # fmt: skip
 
 
-def ibv_devices(state: State, args: list[str]) -> int:
+def ibv_devices(state: DeviceState, args: list[str]) -> int:
     """`ibv_devices`: names and node GUIDs."""
     del args
     print("    device          \t   node GUID\n    ------          \t----------------")
@@ -258,7 +258,7 @@ def ibv_devices(state: State, args: list[str]) -> int:
     return 0
 
 
-def ibdev2netdev(state: State, args: list[str]) -> int:
+def ibdev2netdev(state: DeviceState, args: list[str]) -> int:
     """The network interface of each RDMA device."""
     del args
     for port in ports(state):
@@ -273,7 +273,7 @@ def pci_files(address: str, vendor: str, device: str, kind: str) -> dict[str, st
     return {"%s/%s" % (folder, name): "0x%s\n" % value for name, value in values.items()}
 
 
-def files(state: State) -> dict[str, str]:
+def files(state: DeviceState) -> dict[str, str]:
     """Return the content of each fabric device file below /sys and /dev, keyed by path."""
     found = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):

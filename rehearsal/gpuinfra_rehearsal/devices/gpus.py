@@ -13,10 +13,10 @@ from .models import MODELS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Gpu, Model, State
+    from .schema import DeviceState, Gpu, Model
 
 
-def model(state: State) -> Model | None:
+def model(state: DeviceState) -> Model | None:
     """Return the model of this machine's GPUs, or None for a machine without GPUs."""
     hardware = state.get("hardware", {})
     name = hardware.get("gpu")
@@ -28,7 +28,7 @@ def model(state: State) -> Model | None:
     raise SystemExit("the stand-in has no record of GPU %s" % name)
 
 
-def gpus(state: State) -> list[tuple[int, Gpu]]:
+def gpus(state: DeviceState) -> list[tuple[int, Gpu]]:
     """Return the index and values of each GPU, in driver order. `on_bus` and `listed` apply faults that hide a GPU."""
     record = model(state)
     if record is None:
@@ -73,14 +73,14 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
     return found
 
 
-def on_bus(state: State) -> list[Gpu]:
+def on_bus(state: DeviceState) -> list[Gpu]:
     """Return the GPUs that lspci lists."""
     hidden = "gpu-off-bus" in device_faults.active(state)
     found = gpus(state)
     return [values for index, values in found if not (hidden and index == device_faults.broken(len(found)))]
 
 
-def listed(state: State) -> list[Gpu]:
+def listed(state: DeviceState) -> list[Gpu]:
     """Return the GPUs that the driver lists. A hidden GPU shifts the indexes of later GPUs."""
     hidden = [fault for fault in device_faults.active(state) if fault in device_faults.UNLISTED]
     found = gpus(state)

@@ -8,13 +8,13 @@ from . import layout as layout_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import State
+    from .schema import DeviceState
 
 LINUX = "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP"
 COMMAND_LINE = "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295"
 
 
-def lines(state: State) -> list[tuple[float, str]]:
+def lines(state: DeviceState) -> list[tuple[float, str]]:
     """Return (seconds since boot, text) of each kernel message."""
     messages = [
         (0.0, LINUX % state.get("kernel", "6.8.0-1040-aws")),
@@ -48,7 +48,7 @@ def lines(state: State) -> list[tuple[float, str]]:
     return messages + _faults(state)
 
 
-def _ethernet(state: State) -> list[str]:
+def _ethernet(state: DeviceState) -> list[str]:
     """Return the messages of the drivers of the machine's Ethernet interfaces."""
     where = layout_table.cloud(state)
     if where == "aws":
@@ -58,7 +58,7 @@ def _ethernet(state: State) -> list[str]:
     return ["gvnic %s: GVE version 1.0.0" % address for address in fabric.gvnics(state)]
 
 
-def _faults(state: State) -> list[tuple[float, str]]:
+def _faults(state: DeviceState) -> list[tuple[float, str]]:
     faults = device_faults.active(state)
     gpus = device_gpus.gpus(state)
     if not gpus:
@@ -105,7 +105,7 @@ def _switch_error(at: float, address: str, switch: int, number: int, text: str, 
     return [(at + 0.001 * line, start + words) for line, words in enumerate((text, instance, data))]
 
 
-def dmesg(state: State, args: list[str]) -> int:
+def dmesg(state: DeviceState, args: list[str]) -> int:
     """`dmesg [--time-format iso]`."""
     iso = "iso" in args or "--time-format=iso" in args
     base = _boot(state)
@@ -116,7 +116,7 @@ def dmesg(state: State, args: list[str]) -> int:
     return 0
 
 
-def journalctl(state: State, args: list[str]) -> int:
+def journalctl(state: DeviceState, args: list[str]) -> int:
     """`journalctl -k [-b] [-o short-iso]`. `tools/machine.py` handles other journals."""
     base = _boot(state)
     host = state.get("instance", {}).get("name", "node")
@@ -125,7 +125,7 @@ def journalctl(state: State, args: list[str]) -> int:
     return 0
 
 
-def _boot(state: State) -> float:
+def _boot(state: DeviceState) -> float:
     import calendar
     import time
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Layout, State
+    from .schema import DeviceState, Layout
 
 P4D: Layout = {
     "gpus": ("0000:10:1c.0", "0000:10:1d.0", "0000:20:1c.0", "0000:20:1d.0", "0000:90:1c.0", "0000:90:1d.0", "0000:a0:1c.0", "0000:a0:1d.0"),
@@ -50,12 +50,12 @@ PLAIN: dict[str, Layout] = {
 }
 
 
-def cloud(state: State) -> str:
+def cloud(state: DeviceState) -> str:
     """Return the node's cloud, or `aws` for a state without one."""
     return state.get("instance", {}).get("cloud") or "aws"
 
 
-def layout(state: State, arch: str) -> Layout:
+def layout(state: DeviceState, arch: str) -> Layout:
     """Return the layout of this machine. `arch` is the architecture of its GPUs."""
     hardware = state.get("hardware", {})
     where, fabric, gpus = cloud(state), hardware.get("fabric"), hardware.get("gpus", 0)
@@ -66,13 +66,13 @@ def layout(state: State, arch: str) -> Layout:
     return P4D if where == "aws" else PLAIN[where]
 
 
-def gpu_address(state: State, arch: str, index: int) -> str:
+def gpu_address(state: DeviceState, arch: str, index: int) -> str:
     """`0000:10:1c.0` of one GPU."""
     known = layout(state, arch)["gpus"]
     return known[index] if index < len(known) else "0000:%02x:00.0" % (0xB0 + index)
 
 
-def fabric_addresses(state: State, arch: str) -> list[str]:
+def fabric_addresses(state: DeviceState, arch: str) -> list[str]:
     """Return the addresses of all fabric devices except EFA."""
     hardware = state.get("hardware", {})
     if hardware.get("fabric") in (None, "efa"):

@@ -9,21 +9,21 @@ from . import gpus as device_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Change, Mig, State
+    from .schema import Change, DeviceState, Mig
 
 
-def enabled(state: State) -> set[int]:
+def enabled(state: DeviceState) -> set[int]:
     """Return the indexes of the GPUs in MIG mode."""
     return {int(index) for index in state.get("mig", {}).get("enabled", ())}
 
 
-def instances(state: State, index: int | str) -> list[str]:
+def instances(state: DeviceState, index: int | str) -> list[str]:
     """Return the profiles of one GPU in device order."""
     mig = state.get("mig", {})
     return mig.get("instances", {}).get(str(index), []) if mig.get("boot_id") == state.get("boot_id") else []
 
 
-def uuid(state: State, index: int, number: int) -> str:
+def uuid(state: DeviceState, index: int, number: int) -> str:
     """Return the UUID of one instance, which is clearly synthetic."""
     tail = device_gpus._number(state.get("instance", {}).get("id", "")) % 16**8
     return "MIG-00000000-0000-4000-8%03x-%04x%08x" % (number, index, tail)
@@ -44,7 +44,7 @@ def mode(args: list[str], change: Change) -> int:
     return 0
 
 
-def manage(state: State, args: list[str], change: Change) -> int:
+def manage(state: DeviceState, args: list[str], change: Change) -> int:
     """`nvidia-smi mig [-i N] -cgi PROFILES -C | -dci | -dgi`."""
     index = _index(args)
     if index is None or int(index) not in enabled(state):
@@ -75,13 +75,13 @@ def manage(state: State, args: list[str], change: Change) -> int:
     return 0
 
 
-def _memory(state: State, profile: str) -> int:
+def _memory(state: DeviceState, profile: str) -> int:
     """The eighths of GPU memory that a profile uses."""
     record = device_gpus.model(state)
     return round(int(profile.split(".")[1][:-2]) * 8 * 1024 / int(record["MEMORY"])) if record else 0
 
 
-def _mig_of(state: State) -> Mig:
+def _mig_of(state: DeviceState) -> Mig:
     mig = state.setdefault("mig", {"enabled": [], "instances": {}})
     if mig.get("boot_id") != state.get("boot_id"):
         mig.update(boot_id=state.get("boot_id"), instances={})

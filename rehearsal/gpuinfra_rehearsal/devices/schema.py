@@ -9,7 +9,7 @@ Gpu = dict[str, str]
 """Maps each field of the output templates to its value for one GPU."""
 
 
-class Instance(TypedDict):
+class DeviceInstance(TypedDict):
     """The machine that the stand-in cloud launched."""
 
     id: str
@@ -54,10 +54,10 @@ class Mig(TypedDict):
     boot_id: NotRequired[str | None]
 
 
-class State(TypedDict):
+class DeviceState(TypedDict):
     """The parts of a node's state that devices depend on."""
 
-    instance: Instance
+    instance: DeviceInstance
     hardware: Hardware
     driver: Driver
     efa: NotRequired[Efa]
@@ -71,7 +71,7 @@ class State(TypedDict):
     packages: NotRequired[dict[str, object]]
 
 
-Change = Callable[[Callable[[State], object]], object]
+Change = Callable[[Callable[[DeviceState], object]], object]
 """Applies a function to the node's state."""
 
 

@@ -9,14 +9,14 @@ from . import gpus as device_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .schema import Change, Gpu, State
+    from .schema import Change, DeviceState, Gpu
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CUDA = {"570": "12.8", "575": "12.9", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
 """Maps a driver branch to the highest CUDA version that its nvidia-smi shows."""
 
 
-def main(state: State, args: list[str], change: Change) -> int:
+def main(state: DeviceState, args: list[str], change: Change) -> int:
     """Run one call. Exit codes match nvidia-smi(1)."""
     driver = state.get("driver", {})
     if args in (["-h"], ["--help"]):
@@ -65,7 +65,7 @@ def main(state: State, args: list[str], change: Change) -> int:
     return code
 
 
-def _query(state: State, args: list[str], gpus: list[Gpu], faults: list[str], change: Change) -> int:
+def _query(state: DeviceState, args: list[str], gpus: list[Gpu], faults: list[str], change: Change) -> int:
     if not args:
         return _table(state, gpus)
     if args in (["-L"], ["--list-gpus"]):
@@ -161,7 +161,7 @@ def _apps(gpus: list[Gpu], fields: list[str], style: list[str], faults: list[str
     return 0
 
 
-def _xml(state: State, gpus: list[Gpu], faults: list[str]) -> int:
+def _xml(state: DeviceState, gpus: list[Gpu], faults: list[str]) -> int:
     template = _read("gpu.xml")
     driver = str(state["driver"]["userspace"])
     print('<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>')
@@ -224,7 +224,7 @@ def _nvlink_errors(gpus: list[Gpu], faults: list[str]) -> int:
     return 0
 
 
-def _topology(state: State, gpus: list[Gpu], faults: list[str]) -> int:
+def _topology(state: DeviceState, gpus: list[Gpu], faults: list[str]) -> int:
     count = len(gpus)
     print(
         "\t\x1b[4m"
@@ -244,7 +244,7 @@ def _topology(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     return 0
 
 
-def _table(state: State, gpus: list[Gpu]) -> int:
+def _table(state: DeviceState, gpus: list[Gpu]) -> int:
     driver = str(state["driver"]["userspace"])
     rule = "+-----------------------------------------+------------------------+----------------------+"
     print(_now() + "       \n" + "+" + "-" * 89 + "+")

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra_rehearsal.nodes import endpoints, enter, root
-from gpuinfra_rehearsal.nodes.library import Library
-from gpuinfra_rehearsal.nodes.node import Node, NodeStatus, NotRunning, empty, hostname, write_environment
+from gpuinfra_rehearsal.nodes.library import ToolLibrary
+from gpuinfra_rehearsal.nodes.node import NodeStatus, NotRunning, StandInNode, empty, hostname, write_environment
 from gpuinfra_rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra_rehearsal.nodes.stage import stage_of
 from gpuinfra_rehearsal.nodes.state import Instance, first_state, image_cloud
@@ -53,22 +53,22 @@ class NodeHost:
         self.endpoint = endpoint.rstrip("/")
         # Part of a boot waits, so two processors boot four nodes together in less time than in two pairs.
         self.slots = slots or max(4, os.cpu_count() or 1)
-        self._nodes: dict[str, Node] = {}
-        self._waiting: list[tuple[Node, bool]] = []
+        self._nodes: dict[str, StandInNode] = {}
+        self._waiting: list[tuple[StandInNode, bool]] = []
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._library: Library | None = None
+        self._library: ToolLibrary | None = None
         self.ssh_ports = SshPorts(self.folder)
 
     def start(self) -> None:
         """Start the thread. Suspended nodes of an earlier process resume, and killed nodes boot again."""
         self.nodes_folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "filesystems").mkdir(exist_ok=True)
-        self._library = Library.make(self.nodes_folder / ".lib")
+        self._library = ToolLibrary.make(self.nodes_folder / ".lib")
         self._thread = threading.Thread(target=self._run_loop, name="stand-in nodes", daemon=True)
         self._thread.start()
         self.ssh_ports.start()
@@ -164,14 +164,14 @@ class NodeHost:
         for record in sorted(self.nodes_folder.glob("*/host.json")):
             data = json.loads(record.read_text(encoding="utf-8"))
             values = {**data["instance"], "faults": tuple(data["instance"]["faults"])}
-            node = Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
+            node = StandInNode(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
             if node.power == "ended":  # a kill interrupted the termination
                 self._bury(node)
                 continue
             self._nodes[node.instance.id] = node
             self._continue(node)
 
-    def _continue(self, node: Node) -> None:
+    def _continue(self, node: StandInNode) -> None:
         """Queue the start of a node that is on or suspended, has no process, and is not queued."""
         if node.process is None and node.power in ("on", "suspended") and node not in (n for n, _ in self._waiting):
             self._request_start(node, resume=node.power == "suspended")
@@ -183,7 +183,7 @@ class NodeHost:
         folder = self.nodes_folder / instance.id
         if folder.exists():  # left by a kill before the record was written
             shutil.rmtree(folder, ignore_errors=True)
-        node = Node(folder, instance)
+        node = StandInNode(folder, instance)
         (folder / "standin").mkdir(parents=True)
         state = json.dumps(first_state(instance), indent=1)
         (folder / "standin" / "standin.json").write_text(state + "\n", encoding="utf-8")
@@ -200,7 +200,7 @@ class NodeHost:
         self._nodes[instance.id] = node
         self._request_start(node, resume=False)
 
-    def _request_start(self, node: Node, *, resume: bool) -> None:
+    def _request_start(self, node: StandInNode, *, resume: bool) -> None:
         """Queue a start. `power` is recorded first, so that the node boots later if a kill prevents the start."""
         node.power = "suspended" if resume else "on"
         node.save()
@@ -219,7 +219,7 @@ class NodeHost:
                     self._stopped(node, f"cannot start: {error}")
                 busy += 1
 
-    def _power_on(self, node: Node, resume: bool) -> None:
+    def _power_on(self, node: StandInNode, resume: bool) -> None:
         assert self._library is not None
         node.settled, node.slot_until = False, time.monotonic() + BOOT_SLOT_S  # before the new boot is visible
         node.ending = None
@@ -279,7 +279,7 @@ class NodeHost:
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
 
-    def _environ(self, node: Node) -> dict[str, str]:
+    def _environ(self, node: StandInNode) -> dict[str, str]:
         return {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -290,7 +290,7 @@ class NodeHost:
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
 
-    def _read_messages(self, node: Node, fd: int) -> None:
+    def _read_messages(self, node: StandInNode, fd: int) -> None:
         """Read messages from a node's init: `init PID`, `settled` when all jobs are done, and `ending CODE` when a reboot
         or power-off begins."""
         try:
@@ -309,7 +309,7 @@ class NodeHost:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
 
-    def _ended(self, node: Node, code: int) -> None:
+    def _ended(self, node: StandInNode, code: int) -> None:
         self._forget(node)
         if node.power != "on":
             return
@@ -321,14 +321,14 @@ class NodeHost:
         else:
             self._stopped(node, f"stopped with status {code}")
 
-    def _stopped(self, node: Node, what: str) -> None:
+    def _stopped(self, node: StandInNode, what: str) -> None:
         """Switch off a failed node. Its record stays `on`, because the failure can be a kill of all processes of
         the rehearsal that reached this node first."""
         node.power = "off"
         with open(node.folder / "console.log", "a", encoding="utf-8") as console:
             console.write(f"the stand-in machine {what}; the next rehearsal boots it again\n")
 
-    def _kill(self, node: Node) -> None:
+    def _kill(self, node: StandInNode) -> None:
         process = node.process
         if process is not None and process.stdout is not None:
             self._read_messages(node, process.stdout.fileno())
@@ -341,7 +341,7 @@ class NodeHost:
             self._read_messages(node, process.stdout.fileno())
         self._forget(node)
 
-    def _forget(self, node: Node) -> None:
+    def _forget(self, node: StandInNode) -> None:
         if node.process is not None and node.process.stdout is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(node.process.stdout)
@@ -349,11 +349,11 @@ class NodeHost:
         node.process, node.init_pid = None, None
         (node.folder / "init.pid").unlink(missing_ok=True)
 
-    def _reboot(self, node: Node) -> None:
+    def _reboot(self, node: StandInNode) -> None:
         self._kill(node)
         self._request_start(node, resume=False)
 
-    def _redeploy(self, node: Node) -> None:
+    def _redeploy(self, node: StandInNode) -> None:
         self._kill(node)
         path = node.folder / "standin" / "standin.json"
         state = json.loads(path.read_text(encoding="utf-8"))
@@ -364,7 +364,7 @@ class NodeHost:
         partial.replace(path)
         self._request_start(node, resume=False)
 
-    def _suspend(self, node: Node) -> None:
+    def _suspend(self, node: StandInNode) -> None:
         self._waiting = [item for item in self._waiting if item[0] is not node]
         if node.process is None:
             return
@@ -375,7 +375,7 @@ class NodeHost:
             node.power = "suspended"
         node.save()
 
-    def _units_started(self, node: Node) -> bool:
+    def _units_started(self, node: StandInNode) -> bool:
         """Return whether init recorded the units of this boot. `_power_on` removes the record of the previous boot."""
         try:
             units = json.loads((node.root / "run/standin/units.json").read_text(encoding="utf-8"))
@@ -394,13 +394,13 @@ class NodeHost:
         self._kill(node)
         self._bury(node)
 
-    def _bury(self, node: Node) -> None:
+    def _bury(self, node: StandInNode) -> None:
         gone = self.nodes_folder / ".gone"
         gone.mkdir(exist_ok=True)
         shutil.rmtree(gone / node.instance.id, ignore_errors=True)
         node.folder.rename(gone / node.instance.id)
 
-    def _status(self, node: Node) -> NodeStatus:
+    def _status(self, node: StandInNode) -> NodeStatus:
         stage, detail = stage_of(node.root, power=node.power, running=node.process is not None, booted=node.boots > 0)
         return NodeStatus(
             id=node.instance.id,

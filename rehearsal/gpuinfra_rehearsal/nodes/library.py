@@ -37,7 +37,7 @@ sys.exit(main(sys.argv))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
+class ToolLibrary:
     """The copy of the tools, and the changes that it makes to a node's /usr."""
 
     folder: Path
@@ -47,7 +47,7 @@ class Library:
     """Names of host commands that are hidden from nodes."""
 
     @staticmethod
-    def make(folder: Path) -> Library:
+    def make(folder: Path) -> ToolLibrary:
         """Copy and compile once. Several processes can call this concurrently."""
         digest = _digest()
         target = folder / digest
@@ -75,7 +75,7 @@ class Library:
             os.path.basename(path) for package in universe["packages"].values() for path in package.get("commands", [])
         }
         names = {os.path.basename(path) for path in commands["always"]}
-        return Library(
+        return ToolLibrary(
             folder=target,
             launchers=dict.fromkeys(commands["always"], LAUNCHER),
             hidden=frozenset(names | packaged | set(commands["hidden"])),

@@ -27,7 +27,7 @@ class NodeStatus:
 
 
 @dataclass
-class Node:
+class StandInNode:
     """One node. `host.json` contains all data that must survive this process."""
 
     folder: Path

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from gpuinfra_rehearsal.nodes import login, serve
 from gpuinfra_rehearsal.nodes.enter import LOGIN_UID
-from gpuinfra_rehearsal.nodes.node import Node
+from gpuinfra_rehearsal.nodes.node import StandInNode
 from gpuinfra_rehearsal.nodes.support import ISOLATED
 
 HOST_KEYS = ("ed25519", "ecdsa", "rsa")
@@ -35,7 +35,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 
 @dataclass
 class _Port:
-    node: Node
+    node: StandInNode
     socket: socket.socket
     number: int
 
@@ -64,7 +64,7 @@ class SshPorts:
         self._thread = threading.Thread(target=self._answer, name="ssh ports", daemon=True)
         self._thread.start()
 
-    def open(self, node: Node) -> None:
+    def open(self, node: StandInNode) -> None:
         """Open the port of a node if it is not already open."""
         with self._guard:
             if self.problem or self._stopping or node.instance.id in self._ports:
@@ -153,7 +153,7 @@ class SshPorts:
                 )
             )
 
-    def _config(self, node: Node) -> Path | None:
+    def _config(self, node: StandInNode) -> Path | None:
         """Return the sshd configuration of a node, or None while the node has no host key."""
         keys = [node.root / f"etc/ssh/ssh_host_{kind}_key" for kind in HOST_KEYS]
         keys = [key for key in keys if key.is_file()]
@@ -179,7 +179,7 @@ class SshPorts:
         partial.replace(file)
         return file
 
-    def _write_accounts(self, node: Node) -> None:
+    def _write_accounts(self, node: StandInNode) -> None:
         """Write the users of a node with their keys, and the sudo rule that an image or a guest agent sets up."""
         folder, sudoers = node.folder / "keys", node.root / "etc/sudoers.d"
         for path in (folder, sudoers):

@@ -45,7 +45,7 @@ _BLOBFUSE_KEYS = {
 _MOUNTPOINT_FLAGS = {"--allow-other", "--read-only", "--allow-delete", "--allow-overwrite"}
 
 
-class Refused(Exception):
+class BucketRefused(Exception):
     """Raised if the bucket cannot be opened."""
 
 
@@ -66,7 +66,7 @@ def gcsfuse(argv: list[str]) -> int:
         )
     try:
         _open(bucket, _list_cloud_storage, _gcsfuse_words)
-    except Refused as problem:
+    except BucketRefused as problem:
         return fail(
             "Error: daemonize.Run: readFromProcess: sub-process: mountWithArgs: mountWithStorageHandle: fs.NewServer: "
             f"create file system: SetUpBucket: OpenBucket: {problem}"
@@ -108,7 +108,7 @@ def mount_s3(argv: list[str]) -> int:
     else:
         try:
             _open(bucket, signed.list_bucket, _mountpoint_words)
-        except Refused as refused:
+        except BucketRefused as refused:
             region = read_state()["instance"]["region"]
             words = f"0: initial ListObjectsV2 failed for bucket {bucket} in region {region}\n    {refused}"
             problem = f"Error: Failed to create S3 client\n\nCaused by:\n    {words}"
@@ -163,7 +163,7 @@ def blobfuse2(argv: list[str]) -> int:
                 lambda name, environ: _list_container(name, environ, storage),
                 lambda _, code, text: _blobfuse_words(account, code, text),
             )
-        except Refused as refused:
+        except BucketRefused as refused:
             problem = f"failed to authenticate azstorage credentials with error [{refused}]"
     if problem:
         return fail(f"Error: failed to initialize new pipeline [{problem}]")
@@ -216,17 +216,17 @@ def _open(bucket: str, ask: Callable[[str, dict[str, str]], None], words: Callab
     """Request a list of one object from the service. Raises Refused with the program's message for the HTTP status (0 if there is no response)."""
     faults = read_state()["faults"]
     if "bucket-mount-refused" in faults:
-        raise Refused(words(bucket, 403, "<Message>Access Denied</Message>"))
+        raise BucketRefused(words(bucket, 403, "<Message>Access Denied</Message>"))
     if "bucket-missing" in faults:
-        raise Refused(words(bucket, 404, ""))
+        raise BucketRefused(words(bucket, 404, ""))
     if "bucket-unreachable" in faults:
-        raise Refused(words(bucket, 0, "the service does not respond"))
+        raise BucketRefused(words(bucket, 0, "the service does not respond"))
     try:
         ask(bucket, _environment())
     except HTTPError as error:
-        raise Refused(words(bucket, error.code, error.read().decode("utf-8", "replace"))) from error
+        raise BucketRefused(words(bucket, error.code, error.read().decode("utf-8", "replace"))) from error
     except (URLError, KeyError, OSError) as error:
-        raise Refused(words(bucket, 0, str(error))) from error
+        raise BucketRefused(words(bucket, 0, str(error))) from error
 
 
 def _is_mounted(target: str) -> bool:
@@ -242,9 +242,9 @@ def _serve(item: dict, said: str = "") -> int:
     if pid:
 
         def change(state: State) -> None:
-            for one in state["mounts"]:
-                if one["target"] == item["target"]:
-                    one["pid"] = pid
+            for mount in state["mounts"]:
+                if mount["target"] == item["target"]:
+                    mount["pid"] = pid
 
         change_state(change)
         sys.stdout.write(said)

@@ -8,19 +8,19 @@ import threading
 from collections.abc import Callable
 
 from .process import Reaper, end_all
-from .unitfile import Unit, seconds
+from .unitfile import UnitFile, seconds
 
 DEFAULT_TIMEOUT = 90.0
 TIMED_OUT = 124
 
 
-class Commands:
+class UnitCommands:
     """Runs the commands of `ExecStart=` and related settings."""
 
     def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
         self.reaper, self.log, self.environ = reaper, log, environ
 
-    def execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
+    def execute(self, unit: UnitFile, command: str, invocation: str, limit: float) -> int:
         """Run one command to completion. Returns 0 for a command with the prefix `-` and for codes that count as
         success."""
         try:
@@ -38,7 +38,7 @@ class Commands:
             return 0
         return code
 
-    def spawn(self, unit: Unit, command: str, invocation: str) -> int:
+    def spawn(self, unit: UnitFile, command: str, invocation: str) -> int:
         """Start one command. Its output goes to the journal, and to the console if the unit is configured that way."""
         environ = {name: value for name, value in self.environ.items() if name != "HOME"}  # system units have no HOME
         environ |= _environment(unit)
@@ -63,13 +63,13 @@ class Commands:
                 self.log(f"{unit}\t{ident}", line.rstrip("\n"), console)
 
 
-def start_limit(unit: Unit) -> float:
+def start_limit(unit: UnitFile) -> float:
     """Return the time limit of a start in seconds. 0 means no limit. A oneshot unit has no default limit."""
     default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
     return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
 
 
-def _environment(unit: Unit) -> dict[str, str]:
+def _environment(unit: UnitFile) -> dict[str, str]:
     environ: dict[str, str] = {}
     for line in unit.all("Service", "Environment"):
         environ |= {word.partition("=")[0]: word.partition("=")[2] for word in shlex.split(line)}

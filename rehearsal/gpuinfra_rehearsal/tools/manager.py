@@ -12,17 +12,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .commands import DEFAULT_TIMEOUT, TIMED_OUT, Commands, start_limit
+from .commands import DEFAULT_TIMEOUT, TIMED_OUT, UnitCommands, start_limit
 from .process import Reaper, end_all, members
 from .state import UNITS, dumps, loads, read_text, write_atomically
-from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
+from .unitfile import UnitFile, full_name, load, masked, seconds, unmet, wanted_by
 
 _FORKS = ("gcsfuse", "mount-s3", "blobfuse2")
 """Commands that exit after they start a daemon, like the real commands. Other stand-in daemons stay in the foreground."""
 
 
 @dataclass
-class Job:
+class StartJob:
     """A requested start that has not finished."""
 
     name: str
@@ -41,10 +41,10 @@ class Manager:
         mount_after: Callable[[str], None] = lambda unit: None,
     ) -> None:
         self.reaper, self.log, self.mount_after = reaper, log, mount_after
-        self.commands = Commands(reaper, log, environ)
+        self.commands = UnitCommands(reaper, log, environ)
         self.lock = threading.RLock()
         self.states: dict[str, dict] = {}
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, StartJob] = {}
         self.last_job = time.monotonic()
 
     # Requests
@@ -52,9 +52,9 @@ class Manager:
     def start(self, names: list[str], wait: bool = True) -> dict[str, str]:
         """Start units with their requirements. Returns the result of each job: `done`, `failed`, `dependency`,
         `skipped`, `not-found`, `masked`."""
-        jobs: dict[str, Job | str] = {}
+        jobs: dict[str, StartJob | str] = {}
         with self.lock:
-            fresh: list[tuple[Job, Unit]] = []
+            fresh: list[tuple[StartJob, UnitFile]] = []
             for name in names:
                 jobs[name] = self._enqueue(full_name(name), fresh)
             self._break_cycles(fresh)
@@ -119,7 +119,7 @@ class Manager:
 
     # Jobs
 
-    def _enqueue(self, name: str, fresh: list[tuple[Job, Unit]]) -> Job | str:
+    def _enqueue(self, name: str, fresh: list[tuple[StartJob, UnitFile]]) -> StartJob | str:
         if name in self.jobs:
             return self.jobs[name]
         state = self.states.get(name)
@@ -130,7 +130,7 @@ class Manager:
         unit = load(name)
         if unit is None:
             return "not-found"
-        job = Job(name)
+        job = StartJob(name)
         self.jobs[name] = job
         fresh.append((job, unit))
         self._set(name, queued=True)  # recorded so that a suspension does not lose it
@@ -138,13 +138,13 @@ class Manager:
             self._enqueue(other, fresh)
         return job
 
-    def _requirements(self, unit: Unit) -> list[str]:
+    def _requirements(self, unit: UnitFile) -> list[str]:
         names = unit.words("Unit", "Requires") + unit.words("Unit", "Wants") + unit.words("Unit", "BindsTo")
         if unit.kind == "target":
             names += wanted_by(unit.name)
         return [full_name(name) for name in names]
 
-    def _after(self, unit: Unit) -> set[str]:
+    def _after(self, unit: UnitFile) -> set[str]:
         """Return the units whose jobs run first: `After=`, their `Before=`, and the members of a target."""
         names = set(unit.words("Unit", "After"))
         for other in list(self.jobs):
@@ -162,7 +162,7 @@ class Manager:
                 names.add(other)
         return names
 
-    def _break_cycles(self, fresh: list[tuple[Job, Unit]]) -> None:
+    def _break_cycles(self, fresh: list[tuple[StartJob, UnitFile]]) -> None:
         """Delete a job of each ordering cycle and log it, as systemd does."""
         units = {unit.name: unit for _, unit in fresh}
         after = {name: {other for other in self._after(unit) if other in units} for name, unit in units.items()}
@@ -193,7 +193,7 @@ class Manager:
                 job.done.set()
                 fresh[:] = [item for item in fresh if item[0] is not job]
 
-    def _run_job(self, job: Job, unit: Unit) -> None:
+    def _run_job(self, job: StartJob, unit: UnitFile) -> None:
         try:
             waited: set[str] = set()
             while True:  # jobs queued in the meantime might also have to run first
@@ -232,7 +232,7 @@ class Manager:
         if again:
             self._restart(unit)
 
-    def _follow(self, unit: Unit, result: str) -> None:
+    def _follow(self, unit: UnitFile, result: str) -> None:
         if unit.type == "oneshot" or result != "done":
             names = unit.words("Unit", "OnSuccess" if result == "done" else "OnFailure")
             if names and result in ("done", "failed"):
@@ -240,7 +240,7 @@ class Manager:
 
     # Units
 
-    def _start(self, unit: Unit) -> str:
+    def _start(self, unit: UnitFile) -> str:
         if unit.kind != "service":
             return self._start_passive(unit)
         for reason in unmet(unit):
@@ -269,7 +269,7 @@ class Manager:
             return self._oneshot(unit, invocation, limit)
         return self._daemon(unit, invocation)
 
-    def _oneshot(self, unit: Unit, invocation: str, limit: float) -> str:
+    def _oneshot(self, unit: UnitFile, invocation: str, limit: float) -> str:
         until = time.monotonic() + limit
         for command in unit.all("Service", "ExecStart"):
             code = self.commands.execute(unit, command, invocation, max(0.1, until - time.monotonic()))
@@ -283,7 +283,7 @@ class Manager:
             self._set(unit.name, active="inactive", sub="dead", ended=time.time())
         return "done"
 
-    def _daemon(self, unit: Unit, invocation: str) -> str:
+    def _daemon(self, unit: UnitFile, invocation: str) -> str:
         command = unit.all("Service", "ExecStart")[-1]
         try:
             pid = self.commands.spawn(unit, command, invocation)
@@ -321,7 +321,7 @@ class Manager:
                 break
         return None
 
-    def _watch(self, unit: Unit, pid: int) -> None:
+    def _watch(self, unit: UnitFile, pid: int) -> None:
         code = self.reaper.wait(pid)
         state = self.states[unit.name]
         if state.get("stopping") or state.get("pid") != pid:
@@ -335,7 +335,7 @@ class Manager:
         if again:
             self._restart(unit)
 
-    def _restart(self, unit: Unit) -> None:
+    def _restart(self, unit: UnitFile) -> None:
         """Restart a unit after `RestartSec=` and within its start limit (five times in ten seconds by default). The pause
         is recorded, so a suspension does not lose the start."""
         state = self.states[unit.name]
@@ -353,7 +353,7 @@ class Manager:
         else:
             self._set(unit.name, restarting=False)
 
-    def _failed(self, unit: Unit, code: int, **more: object) -> str:
+    def _failed(self, unit: UnitFile, code: int, **more: object) -> str:
         result = _result(code)
         self.log("systemd", f"{unit.name}: Failed with result '{result}' (status={code}).", True)
         self._set(
@@ -361,7 +361,7 @@ class Manager:
         )
         return "failed"
 
-    def _start_passive(self, unit: Unit) -> str:
+    def _start_passive(self, unit: UnitFile) -> str:
         if unit.kind == "timer":
             self._set(
                 unit.name,
@@ -379,7 +379,7 @@ class Manager:
         unit = load(name)
         if unit is None:
             return
-        service = unit.one("Timer", "Unit") or name.removesuffix(".timer") + ".service"
+        service = unit.one("Timer", "UnitFile") or name.removesuffix(".timer") + ".service"
         last = self.states.get(service, {})
         if service in self.jobs or last.get("active") in ("activating", "active"):
             return
@@ -425,7 +425,7 @@ def _sleeps(pid: int) -> bool:
         return False
 
 
-def _restarts(unit: Unit, clean: bool, result: str) -> bool:
+def _restarts(unit: UnitFile, clean: bool, result: str) -> bool:
     """Return whether `Restart=` applies to a service that exited."""
     policy = unit.one("Service", "Restart", "no")
     abnormal = result in ("signal", "timeout")

@@ -67,7 +67,7 @@ def _calls(name: str, path: str) -> object:
         from .nvml import Nvml
 
         return Nvml()
-    return Cuda()
+    return CudaRuntime()
 
 
 class _Function:
@@ -121,7 +121,7 @@ def _number(handle: Any) -> int:
     return handle if isinstance(handle, int) else handle.value or 0
 
 
-class Cuda:
+class CudaRuntime:
     """The CUDA runtime functions."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Nccl:
         self._ranks: list[int] = []
         self._total = 0
         self._sums: list[tuple[int, int]] = []
-        self._network: Network | None = None
+        self._network: NcclNetwork | None = None
         self._first, self._address = 0, ""
         self._server: Any = None
         self._partner: Any = None
@@ -220,7 +220,7 @@ class Nccl:
     def ncclGroupEnd(self) -> int:
         if self._ranks:
             if self._network is None:
-                self._network = Network(self._version)
+                self._network = NcclNetwork(self._version)
             ranks, self._ranks = self._ranks, []
             if not all(self._network.assign(rank) for rank in ranks):
                 return INVALID_USAGE
@@ -284,7 +284,7 @@ class Nccl:
         return self.ncclCommDestroy(comm)
 
 
-class Network:
+class NcclNetwork:
     """Selects the network for this process's communicators, and writes the lines of NCCL's log."""
 
     def __init__(self, version: list[int]) -> None:

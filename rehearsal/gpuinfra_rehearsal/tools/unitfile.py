@@ -9,7 +9,7 @@ WANTS = (".wants", ".requires")
 TYPES = (".service", ".timer", ".target", ".path", ".mount", ".socket")
 
 
-class Unit:
+class UnitFile:
     """One unit: section -> key -> values in order. Not a dataclass, because importing dataclasses is slow."""
 
     def __init__(self, name: str, path: str) -> None:
@@ -65,7 +65,7 @@ def masked(name: str) -> bool:
     return path is not None and os.path.islink(path) and os.readlink(path) == "/dev/null"
 
 
-def load(name: str) -> Unit | None:
+def load(name: str) -> UnitFile | None:
     """Return the unit with its drop-ins, or None without a file. A target does not need a file."""
     path = find(name)
     template = None
@@ -73,8 +73,8 @@ def load(name: str) -> Unit | None:
         template = name.partition("@")[0] + "@." + name.rpartition(".")[2]
         path = find(template)
     if path is None or masked(name):
-        return Unit(name, "") if path is None and name.endswith(".target") else None
-    unit = Unit(name, path)
+        return UnitFile(name, "") if path is None and name.endswith(".target") else None
+    unit = UnitFile(name, path)
     _read(unit, path)
     for drop in drop_ins(template or name):
         _read(unit, drop)
@@ -186,7 +186,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def _read(unit: Unit, path: str) -> None:
+def _read(unit: UnitFile, path: str) -> None:
     section: dict[str, list[str]] = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = file.read().replace("\\\n", " ").splitlines()
@@ -214,7 +214,7 @@ def _specifiers(name: str, value: str) -> str:
     return value
 
 
-def unmet(unit: Unit) -> list[str]:
+def unmet(unit: UnitFile) -> list[str]:
     """Return the unmet conditions."""
     found, triggering, triggered = [], [], False
     checks = {

@@ -85,7 +85,7 @@ def machine(cloud: Cloud, group: Made) -> dict[str, Any]:
     return min(cloud.fleet.instances().values(), key=lambda one: one["index"])
 
 
-def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.Azure:
+def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.AzureNode:
     """The node program's cloud, as that machine has it."""
     return node_azure.connect({}, endpoints.of_node("azure", cloud.endpoint, machine["id"]))
 

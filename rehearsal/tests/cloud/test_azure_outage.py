@@ -13,8 +13,8 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.region import failover as azure_failover
 from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import AzureFailover
-from gpuinfra.clouds.azure.rest import Refused, Rest, raise_for
-from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra.clouds.azure.rest import AzureRefused, Rest, raise_for
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra_rehearsal import workload
 from gpuinfra_rehearsal.cloud.azure import identity
 from gpuinfra_rehearsal.cloud.azure.behaviors.storage import LUSTRE
@@ -50,7 +50,7 @@ def rest(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
 
 
 @pytest.fixture
-def pair(azure: Client, rest: Rest) -> Pair:
+def pair(azure: Client, rest: Rest) -> BucketPair:
     """A private container in the first region, and its replica in the second one."""
     accounts: dict[str, Made] = {}
     containers = {}
@@ -72,7 +72,7 @@ def pair(azure: Client, rest: Rest) -> Pair:
         azure.create(SETTINGS, {**where, "blobServicesName": "default", "isVersioningEnabled": True, "changeFeed": {"enabled": True}}, name)  # fmt: skip
         containers[name] = azure.create("azure-native:storage:BlobContainer", {**where, "containerName": "data"}, name).id  # fmt: skip
     policy(azure, accounts)
-    return Pair(source=containers["source"], replica=containers["replica"])
+    return BucketPair(source=containers["source"], replica=containers["replica"])
 
 
 def policy(azure: Client, accounts: dict[str, Made]) -> None:
@@ -108,7 +108,7 @@ def failing(rest: Rest) -> AzureFailover:
     return AzureFailover(rest, FIRST, SECOND)
 
 
-def admitted(cloud: Cloud, rest: Rest, pair: Pair) -> Blobs:
+def admitted(cloud: Cloud, rest: Rest, pair: BucketPair) -> Blobs:
     """The blobs, after the operator got a role and a machine in the private network."""
     admit(lambda action, body: ask(cloud, action, **body), [pair.source, pair.replica])
     return Blobs(rest)
@@ -122,7 +122,7 @@ def admitted(cloud: Cloud, rest: Rest, pair: Pair) -> Blobs:
     ],
 )  # fmt: skip
 def test_an_outage_refuses_changes_that_require_the_region(
-    region: str, refused: set[str], cloud: Cloud, azure: Client, pair: Pair
+    region: str, refused: set[str], cloud: Cloud, azure: Client, pair: BucketPair
 ) -> None:
     """A change requires the region of the resource and of its resource group. Role assignments do not belong to a region."""
     account, container = "azure-native:storage:StorageAccount", "azure-native:storage:BlobContainer"
@@ -150,7 +150,7 @@ def test_an_outage_refuses_changes_that_require_the_region(
         azure.create(token, inputs, name.replace(" ", "-"))
 
 
-def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """In an outage, the management API refuses requests for the first region, its storage does not respond, and the second region responds."""
     one, group = failing(rest), f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/gpu"  # fmt: skip
     assert one.running(group) == 0
@@ -173,7 +173,7 @@ def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, re
         one.answers(pair)
 
 
-def test_blobs_are_replicated_after_the_lag(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_blobs_are_replicated_after_the_lag(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """A checkpoint is in the replica after the lag, the status and the metric show what waits, and an outage stops the replication."""
     blobs, one = admitted(cloud, rest, pair), failing(rest)
     begin = time.time()
@@ -198,7 +198,7 @@ def test_blobs_are_replicated_after_the_lag(cloud: Cloud, rest: Rest, pair: Pair
     assert workload.complete(blobs, pair.replica, [1, 2]) == ([1, 2], [])
 
 
-def test_a_private_account_is_read_only_in_its_network(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_a_private_account_is_read_only_in_its_network(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """Without a private endpoint and a role, the operator cannot list the blobs, and the error states the requirement."""
     with pytest.raises(DeploymentError, match="source/data cannot be listed: AuthorizationFailure"):
         failing(rest).not_replicated(pair)
@@ -206,10 +206,10 @@ def test_a_private_account_is_read_only_in_its_network(cloud: Cloud, rest: Rest,
     assert failing(rest).not_replicated(pair) == []
 
 
-def test_a_replica_can_be_written_after_its_policy_is_deleted(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_a_replica_can_be_written_after_its_policy_is_deleted(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """Even without the first region, the second region can write to the replica, and the account has a tag with the time."""
     blobs, one = admitted(cloud, rest, pair), failing(rest)
-    with pytest.raises(Refused, match="ObjectReplicationPolicyConflict"):
+    with pytest.raises(AzureRefused, match="ObjectReplicationPolicyConflict"):
         blobs.put(pair.replica, "log", b"1")
     ask(cloud, "outage", region=FIRST)
     one.open_replica(pair)
@@ -225,7 +225,7 @@ def test_a_replica_can_be_written_after_its_policy_is_deleted(cloud: Cloud, rest
     assert rest.arm(f"{azure_failover.account_of(pair.source)}/objectReplicationPolicies", azure_failover.STORAGE)["value"] == []  # fmt: skip
 
 
-def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """Blobs are copied once, and a blob that changed in the first region after the failover is a conflict."""
     blobs, one = admitted(cloud, rest, pair), AzureFailback(rest, FIRST, SECOND)
     for name in ("kept", "changed", "both"):
@@ -253,7 +253,7 @@ def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest
         one.copy(pair, found.copies)
 
 
-def test_conditions_of_writes_are_checked(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+def test_conditions_of_writes_are_checked(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
     """A write with an outdated ETag, or to a blob that must not exist, is refused."""
     admitted(cloud, rest, pair)
     url = f"{rest.blob_base('https://source.blob.core.windows.net/data')}/log"
@@ -281,7 +281,7 @@ def test_a_scale_set_is_scaled_to_zero(cloud: Cloud, azure: Client, rest: Rest) 
     assert after == {**made.inputs, "sku": {**made.inputs["sku"], "capacity": 0}}
 
 
-def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, azure: Client, rest: Rest, pair: Pair) -> None:
+def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, azure: Client, rest: Rest, pair: BucketPair) -> None:
     """The import of a file system with a container ends, a running import is found again, and a file system without a container is refused."""
     base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg2/providers/Microsoft.StorageCache/amlFilesystems"
     for number, role in enumerate(("17d1049b-9a84-46fb-8f53-869881c3d3ab", microsoft.CONTRIBUTOR)):

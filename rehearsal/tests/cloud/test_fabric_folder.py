@@ -36,7 +36,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_cloud.time, "sleep", lambda seconds: None)
 
 
-def of_node(node: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Sessions, node_cloud.Cloud]:
+def of_node(node: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Sessions, node_cloud.NodeCloud]:
     """The fabric tests as the program of one node sees them."""
     connected = node_cloud.of(node, environ)
     return Sessions({"pool": "gpu", "bundle": {"sha256": SHA256}, **node}, connected), connected

@@ -8,7 +8,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp import permissions
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
-from gpuinfra.clouds.region.failover import Pair
+from gpuinfra.clouds.region.failover import BucketPair
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.gcp import ids
@@ -23,7 +23,7 @@ BUCKET = "gcp:storage/bucket:Bucket"
 
 
 @pytest.fixture
-def moved(cloud: Cloud, api: Api, pair: Pair) -> Pair:
+def moved(cloud: Cloud, api: Api, pair: BucketPair) -> BucketPair:
     """Both buckets have versions and keys, two objects are replicated, and the stack has failed over."""
     for bucket in (pair.source, pair.replica):
         settings = {"versioning": {"enabled": True}, "encryption": {"defaultKmsKeyName": KEY}}
@@ -43,7 +43,7 @@ def contents(cloud: Cloud, bucket: str) -> dict[str, bytes]:
     return {key: found.body for key, *_ in cloud.store.objects(bucket) if (found := cloud.store.object(bucket, key))}
 
 
-def test_newer_objects_are_copied_back(cloud: Cloud, api: Api, moved: Pair) -> None:
+def test_newer_objects_are_copied_back(cloud: Cloud, api: Api, moved: BucketPair) -> None:
     """The first region gets the changed and the new object once, and keeps the earlier version and the object that only it has."""
     one = GcpFailback(api)
     put(api, moved.source, "only here", b"first")
@@ -62,7 +62,7 @@ def test_newer_objects_are_copied_back(cloud: Cloud, api: Api, moved: Pair) -> N
     assert contents(cloud, moved.replica)["model"] == b"second"
 
 
-def test_an_object_that_changes_after_the_comparison_is_not_replaced(cloud: Cloud, api: Api, moved: Pair) -> None:
+def test_an_object_that_changes_after_the_comparison_is_not_replaced(cloud: Cloud, api: Api, moved: BucketPair) -> None:
     """The condition of the copy does not hold, so the object stays."""
     one = GcpFailback(api)
     put(api, moved.replica, "model", b"second")
@@ -73,7 +73,7 @@ def test_an_object_that_changes_after_the_comparison_is_not_replaced(cloud: Clou
     assert contents(cloud, moved.source)["model"] == b"late"
 
 
-def test_a_write_in_both_regions_is_a_conflict(cloud: Cloud, api: Api, moved: Pair) -> None:
+def test_a_write_in_both_regions_is_a_conflict(cloud: Cloud, api: Api, moved: BucketPair) -> None:
     """The later version becomes the live version only if the conflict is ignored, and the other one is kept."""
     one = GcpFailback(api)
     put(api, moved.source, "model", b"late")
@@ -89,7 +89,9 @@ def test_a_write_in_both_regions_is_a_conflict(cloud: Cloud, api: Api, moved: Pa
     assert one.compare(moved).conflicts == ()
 
 
-def test_a_late_replication_does_not_hide_a_write_of_the_second_region(cloud: Cloud, api: Api, moved: Pair) -> None:
+def test_a_late_replication_does_not_hide_a_write_of_the_second_region(
+    cloud: Cloud, api: Api, moved: BucketPair
+) -> None:
     """If the job replaced a write in the replica, the noncurrent version is copied with its content."""
     one = GcpFailback(api)
     put(api, moved.source, "model", b"late")
@@ -125,7 +127,7 @@ NEEDED = sorted({one for group in (*permissions.FAILOVER.values(), *permissions.
 @pytest.mark.long
 @pytest.mark.parametrize("missing", ["", *NEEDED])
 def test_both_moves_require_exactly_their_permissions(
-    missing: str, cloud: Cloud, gcp: Client, api: Api, moved: Pair
+    missing: str, cloud: Cloud, gcp: Client, api: Api, moved: BucketPair
 ) -> None:
     """All requests succeed with the permissions of `gpuinfra permissions`. Without one of them, a request is refused with the name of the permission."""
     google.group(gcp, google.template(gcp), 0)

@@ -57,7 +57,7 @@ class Site:
         """The running instances."""
         return [one["id"] for one in self.cloud.fleet.instances().values() if one["state"] == "running"]
 
-    def node(self, number: str) -> node_cloud.Cloud:
+    def node(self, number: str) -> node_cloud.NodeCloud:
         """An instance's own cloud access, as its node program uses it."""
         return node_cloud.of({"cloud": "gcp"}, endpoints.of_node("gcp", self.cloud.endpoint, number))
 

@@ -19,7 +19,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
 from gpuinfra.clouds.gcp.region.readiness import LATENCY
-from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra_rehearsal import endpoints
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core import registry
@@ -62,12 +62,12 @@ def api(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 
 @pytest.fixture
-def pair(cloud: Cloud, gcp: Client) -> Pair:
+def pair(cloud: Cloud, gcp: Client) -> BucketPair:
     """A bucket in the first region whose objects are replicated to the second one."""
     _grants(gcp)
     cloud.store.update(_moved(cloud, "replica-1", "US-EAST4"))
     name = _job(gcp).outputs["name"]
-    return Pair(source="source-1", replica="replica-1", job=f"{ids.PROJECT}/{name}")
+    return BucketPair(source="source-1", replica="replica-1", job=f"{ids.PROJECT}/{name}")
 
 
 def _moved(cloud: Cloud, bucket: str, location: str) -> Any:
@@ -120,7 +120,7 @@ def test_an_unknown_region_has_no_outage(cloud: Cloud) -> None:
         ask(cloud, "outage", region="us-centrel1")
 
 
-def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, gcp: Client, api: Api, pair: Pair) -> None:  # fmt: skip
+def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, gcp: Client, api: Api, pair: BucketPair) -> None:  # fmt: skip
     """In an outage, Compute Engine and Cloud Storage of the first region fail. The second region and Storage Transfer Service, which is global, respond."""
     google.group(gcp, google.template(gcp), 1)
     one = GcpFailover(api)
@@ -166,7 +166,7 @@ def test_a_queued_group_does_not_launch_nodes_after_it_was_stopped(cloud: Cloud,
     assert gcp.read(made.token, made.id).outputs["state"] == "CANCELLED"
 
 
-def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Pair) -> None:
+def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: BucketPair) -> None:
     """An object is in the replica after the lag, with its own generation. The metric shows the latency, and an outage stops the replication."""
     begin = time.time()
     ask(cloud, "replication", lag_s=900)
@@ -194,7 +194,7 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Pair
     assert one.not_replicated(pair) == []
 
 
-def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: Pair) -> None:
+def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: BucketPair) -> None:
     """Objects that are written while the job is disabled are not in the replica, also after it is enabled again.
     A changed object of the replica is not replaced."""
     one = GcpFailover(api)
@@ -224,7 +224,7 @@ def test_checksums_of_objects_with_a_key_are_only_in_their_description(cloud: Cl
     assert api.ask("GET", "storage", f"storage/v1/b/keyed-1/o/{quote('run/a b', safe='')}", {"generation": "1"}) is None  # fmt: skip
 
 
-def test_a_replica_is_imported_if_the_service_agent_can_read_it(cloud: Cloud, gcp: Client, api: Api, pair: Pair) -> None:  # fmt: skip
+def test_a_replica_is_imported_if_the_service_agent_can_read_it(cloud: Cloud, gcp: Client, api: Api, pair: BucketPair) -> None:  # fmt: skip
     """The import ends with the objects of the bucket. Without the role on the bucket, it fails, and an instance that does not exist is refused."""
     one = GcpFailover(api)
     assert one.file_systems(STATE) == (INSTANCE,)

@@ -12,7 +12,7 @@ import pytest
 from gpuinfra_rehearsal.cloud.aws import refreshes, schedules
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.nodes import Instance
 from rehearsal.tests.cloud import stacks
@@ -342,7 +342,7 @@ def test_a_refresh_stops_at_its_checkpoints(
 def test_a_refresh_in_progress_rejects_another(aws: Client, cloud: Cloud, host: Host) -> None:
     """A second refresh is rejected while one is in progress; after it ended, a new one replaces the rest."""
     _roll(aws, cloud, 5, checkpointPercentages=[20, 100], checkpointDelay="3600")
-    with pytest.raises(CloudError, match="InstanceRefreshInProgress"):
+    with pytest.raises(ApiRejected, match="InstanceRefreshInProgress"):
         refreshes.start_now(cloud.store, "us-east-1", "rolled", {})
     refreshes.drop(cloud.store, "us-east-1", "rolled")
     refreshes.start_now(cloud.store, "us-east-1", "rolled", {"minHealthyPercentage": 0})

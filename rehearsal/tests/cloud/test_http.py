@@ -51,7 +51,7 @@ def node(cloud: Cloud, aws: Client, server: Server, monkeypatch: pytest.MonkeyPa
     return next(iter(cloud.fleet.instances().values()))
 
 
-def client(server: Server, service: str, key: credentials.Key, **config: Any) -> Any:
+def client(server: Server, service: str, key: credentials.KeyPair, **config: Any) -> Any:
     """AWS's own client with one pair of keys."""
     return boto3.client(
         service, region_name="us-east-1", endpoint_url=f"http://127.0.0.1:{server.port}",
@@ -78,7 +78,7 @@ def session(server: Server, node: dict[str, Any]) -> str:
     return metadata(server, node, "api/token", method="PUT", **{"X-aws-ec2-metadata-token-ttl-seconds": "60"})
 
 
-def node_key(cloud: Cloud, node: dict[str, Any]) -> credentials.Key:
+def node_key(cloud: Cloud, node: dict[str, Any]) -> credentials.KeyPair:
     """The keys of the node's role."""
     issued = credentials.of_instance(cloud.store, node)
     assert issued is not None
@@ -154,14 +154,14 @@ def test_credentials_of_an_instance_are_its_roles(server: Server, node: dict[str
 def test_a_wrong_secret_or_token_is_denied(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
     """A changed secret, a changed session token and an unknown key are denied."""
     key = node_key(cloud, node)
-    wrong = credentials.Key(key.id, "x" * 40, key.principal)
+    wrong = credentials.KeyPair(key.id, "x" * 40, key.principal)
     assert refused(client(server, "sts", wrong).get_caller_identity) == "SignatureDoesNotMatch"
     assert refused(client(server, "s3", wrong).list_objects_v2, Bucket=BUCKET) == "SignatureDoesNotMatch"
-    stranger = credentials.Key("ASIA9999999999999999", key.secret, key.principal)
+    stranger = credentials.KeyPair("ASIA9999999999999999", key.secret, key.principal)
     assert refused(client(server, "sts", stranger).get_caller_identity) == "InvalidClientTokenId"
     other = credentials.Principal("instance", "", "", token="another")
     assert (
-        refused(client(server, "sts", credentials.Key(key.id, key.secret, other)).get_caller_identity)
+        refused(client(server, "sts", credentials.KeyPair(key.id, key.secret, other)).get_caller_identity)
         == "InvalidClientTokenId"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from gpuinfra_rehearsal.cloud.aws.http import offers
 from gpuinfra_rehearsal.cloud.aws.images import COPY
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 from .conftest import Client
 
@@ -37,12 +37,12 @@ def test_a_copy_exists_in_its_region_only(cloud: Cloud, aws: Client) -> None:
     assert id != IMAGE
     assert outputs["region"] == SECOND
     assert described(cloud, id, SECOND)["name"] == IMAGE
-    with pytest.raises(CloudError, match="does not exist"):
+    with pytest.raises(ApiRejected, match="does not exist"):
         described(cloud, id, FIRST)
     found = cloud.store.find(COPY, id, SECOND)
     assert found is not None
     cloud.store.remove(found)
-    with pytest.raises(CloudError, match="does not exist"):
+    with pytest.raises(ApiRejected, match="does not exist"):
         described(cloud, id, SECOND)
 
 

@@ -14,7 +14,7 @@ from gpuinfra.base import naming
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.azure import names as azure_names
 from gpuinfra.clouds.gcp import names as gcp_names
-from gpuinfra.clouds.preflight import Row, State, ok
+from gpuinfra.clouds.preflight import PreflightRow, RowState, ok
 from gpuinfra.clouds.region.readiness import PREFLIGHT
 from gpuinfra.doctor.cloud import live_rows
 from gpuinfra.spec.load import read_stack
@@ -51,7 +51,7 @@ def environment(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     server.server_close()
 
 
-def rows(stack: str) -> list[tuple[str, State, bool]]:
+def rows(stack: str) -> list[tuple[str, RowState, bool]]:
     """Topic, state and whether there is an answer, of each row about the capacity of a stack."""
     found = live_rows(read_stack(shipped("stacks") / f"Pulumi.{stack}.yaml"), PREFLIGHT)
     return [(one.topic, one.state, one.answered) for one in found]
@@ -71,15 +71,15 @@ def test_quotas_and_offers_are_read_until_the_control_interface_changes_them(sta
     before = rows(stack)
     topics = {topic for topic, _, _ in before}
     assert topics >= {"identity", "quota", "machine", "image"}
-    assert all(state is State.OK for topic, state, _ in before if topic != "reservation"), before
+    assert all(state is RowState.OK for topic, state, _ in before if topic != "reservation"), before
     # The rehearsal does not know the machine type of a reservation that was not described.
     assert all(not answered for topic, _, answered in before if topic == "reservation")
     fields = {"machine": machine, "zone_id": plan_of(stack).pools[0].groups[0].zone, **fields}
     cloud.store.put("external", reservation, fields)
-    assert all(state is State.OK for topic, state, _ in rows(stack)), rows(stack)
+    assert all(state is RowState.OK for topic, state, _ in rows(stack)), rows(stack)
     cloud.store.put("external", reservation, {**fields, "count": 1, "state": "expired"})
     cloud.store.put("external", f"quota:{quota}:{region}", {"count": 0})
-    after = {topic for topic, state, _ in rows(stack) if state is State.ERROR}
+    after = {topic for topic, state, _ in rows(stack) if state is RowState.ERROR}
     assert after == {"quota", *({"reservation"} & topics)}
 
 
@@ -93,7 +93,7 @@ def test_a_name_is_free_until_a_resource_has_it(
     token = naming.stack_token("organization", "gpuinfra", stack, "train")
     plan = plan_of(stack)
 
-    def names() -> Row:
+    def names() -> PreflightRow:
         (row,) = [
             one
             for one in live_rows(read_stack(shipped("stacks") / f"Pulumi.{stack}.yaml"), ["names"])
@@ -103,7 +103,7 @@ def test_a_name_is_free_until_a_resource_has_it(
 
     if not stack.startswith("azure"):
         cloud.operator = Operator(permissions_of(plan).documents)
-    assert (names().state, names().found.endswith("names are free")) == (State.OK, True), names()
+    assert (names().state, names().found.endswith("names are free")) == (RowState.OK, True), names()
     cloud.operator = Operator()
     if stack.startswith("azure"):
         client = connect("azure-native")
@@ -112,7 +112,7 @@ def test_a_name_is_free_until_a_resource_has_it(
         name = azure_names.storage_account("train", "evidence", SUBSCRIPTION, token)
         client.create("azure-native:storage:StorageAccount", {**where, "accountName": name, "kind": "StorageV2", "sku": {"name": "Standard_LRS"}})  # fmt: skip
         # The account is in a resource group that does not belong to the stack.
-        assert (names().state, name in names().found) == (State.ERROR, True), names()
+        assert (names().state, name in names().found) == (RowState.ERROR, True), names()
         return
     if stack.startswith("aws"):
         name = naming.bucket_name("train", "evidence", "000000000000", plan.region, token)
@@ -120,4 +120,4 @@ def test_a_name_is_free_until_a_resource_has_it(
     else:
         name = gcp_names.bucket("train", "evidence", "standin-project", token)
         connect("gcp").create("gcp:storage/bucket:Bucket", {"name": name, "location": plan.region})
-    assert (names().state, name in names().found) == (State.OK, True), names()
+    assert (names().state, name in names().found) == (RowState.OK, True), names()

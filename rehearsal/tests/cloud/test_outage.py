@@ -13,7 +13,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failover
 from gpuinfra.clouds.aws.region.failover import GROUP, AwsFailover
-from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra_rehearsal import endpoints, workload
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import registry
@@ -26,7 +26,7 @@ from gpuinfra_rehearsal.object_stores.aws import S3
 from .conftest import Client
 
 FIRST, SECOND = "us-east-1", "us-west-2"
-PAIR = Pair(source="first-data", replica="second-data")
+PAIR = BucketPair(source="first-data", replica="second-data")
 BUCKET, ROLE = "aws:s3/bucket:Bucket", "aws:iam/role:Role"
 LUSTRE, LINK = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"  # fmt: skip
 FILE_SYSTEM, OTHER_FILE_SYSTEM = "fs-0123456789abcdef0", "fs-0123456789abcdef1"

@@ -19,7 +19,7 @@ from gpuinfra.node.judge import judge, verdict
 from gpuinfra.plan.profile import profile_of
 from gpuinfra_rehearsal.devices import faults, provenance
 from gpuinfra_rehearsal.devices.models import MODELS
-from gpuinfra_rehearsal.nodes.library import Library
+from gpuinfra_rehearsal.nodes.library import ToolLibrary
 from tests.node.healthy import (
     AZURE,
     DRIVER,
@@ -193,7 +193,7 @@ def test_tools_import_nothing_slow(tmp_path: Path) -> None:
         "devices.main(['lspci', '-d', '10de:'], {'hardware': {'gpus': 8, 'gpu': 'NVIDIA A100-SXM4-40GB'}, 'instance': {'id': 'i-1'}}); "
         "sys.stderr.write(' '.join(sorted({'json', 're', 'subprocess', 'typing', 'dataclasses'} & set(sys.modules))))"
     )
-    library = Library.make(tmp_path / "lib").folder
+    library = ToolLibrary.make(tmp_path / "lib").folder
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(library)], capture_output=True, text=True, check=True
     )

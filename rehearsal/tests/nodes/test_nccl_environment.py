@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.node.console import Missing
+from gpuinfra.node.console import MissingPrerequisite
 from gpuinfra.node.measure import WITH_PROFILE, in_fabric_environment
 from gpuinfra.node.probe import PROBE_LIMIT_S, run
 from gpuinfra.node.probes import PROBES
@@ -81,7 +81,7 @@ def test_measurements_run_with_the_environment_of_the_fabric(
     assert calls.read_text(encoding="utf-8").splitlines() == ["manager start", "gIB a b pair", "manager stop"]
     assert capfd.readouterr().out == ""
     manager.write_text("#!/bin/sh\necho no such container >&2\nexit 1\n", encoding="utf-8")
-    with pytest.raises(Missing, match="no such container"):
+    with pytest.raises(MissingPrerequisite, match="no such container"):
         in_fabric_environment(again, managers=[str(manager)], profile=str(profile))
     assert in_fabric_environment(again, profile=str(tmp_path / "absent")) is None
     monkeypatch.setenv(WITH_PROFILE, "1")
@@ -98,7 +98,7 @@ def test_a_measurement_that_hangs_stops_the_receive_manager(tmp_path: Path, monk
     found = run(("sh", "-c", f"echo ${PROBE_LIMIT_S}"), PROBES["nccl-network"])
     assert found["stdout"] == f"{PROBES['nccl-network'].timeout_s}\n"
     monkeypatch.setenv(PROBE_LIMIT_S, "2")
-    with pytest.raises(Missing, match=r"the measurement exceeded its time limit of 1\.6 s"):
+    with pytest.raises(MissingPrerequisite, match=r"the measurement exceeded its time limit of 1\.6 s"):
         in_fabric_environment(["sleep", "300"], managers=[str(manager)], profile=str(profile))
     assert calls.read_text(encoding="utf-8").splitlines() == ["manager start", "manager stop"]
 

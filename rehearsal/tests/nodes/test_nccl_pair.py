@@ -25,7 +25,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def node(first: int, ranks: int, one_id: UniqueId, library: nccl.Nccl, values: list[int]) -> list[int]:
     """Run two all-reduces with these bytes on a node. Returns the codes of the groups and the received words."""
-    cuda, send, receive = object.__new__(nccl.Cuda), [], []
+    cuda, send, receive = object.__new__(nccl.CudaRuntime), [], []
     codes = [library.ncclGroupStart()]
     with LOCK:
         for at, value in enumerate(values):

@@ -13,10 +13,10 @@ from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
-from gpuinfra.remote.fleet import Fleet
+from gpuinfra.remote.fleet import HostFleet
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
-from gpuinfra.remote.problem import Kind
+from gpuinfra.remote.problem import ProblemKind
 from gpuinfra.remote.verify import Verify
 from gpuinfra.rules import load_stack
 from gpuinfra.verification.judged import judge_all
@@ -70,12 +70,12 @@ def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[
     there, host = node
     what = orders(plan, host)
     connector = Connector(KnownHosts([]), {})
-    dry = Fleet([host], DryRun(connector, what, lambda _: "gpu")).run().outcomes[0]
+    dry = HostFleet([host], DryRun(connector, what, lambda _: "gpu")).run().outcomes[0]
     assert dry.value is not None, dry.problem
     assert "gpuinfra" not in there.run("ls /opt")
     stages: list[str] = []
     task = Bootstrap(connector, what, lambda _: "gpu", on_stage=lambda _, stage: stages.append(stage))
-    outcome = Fleet([host], task).run().outcomes[0]
+    outcome = HostFleet([host], task).run().outcomes[0]
     assert isinstance(outcome.value, BootstrapResult), outcome.problem
     assert outcome.value.steps == len(plan.pools[0].steps)
     assert stages[0].startswith("sending ")
@@ -83,12 +83,12 @@ def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[
     assert journal["bundle_sha256"] == what["gpu"].bundle.sha256
     assert {step["status"] for step in journal["steps"]} == {"done"}
     assert there.run("systemctl is-enabled gpuinfra-bootstrap.service") == "enabled"
-    again = Fleet([host], Bootstrap(connector, what, lambda _: "gpu")).run().outcomes[0]
+    again = HostFleet([host], Bootstrap(connector, what, lambda _: "gpu")).run().outcomes[0]
     assert again.value is not None
     assert again.value.already
 
     expected = plan.pools[0].expectation
-    seen = Fleet([host], Verify(connector, lambda _: expected)).run()
+    seen = HostFleet([host], Verify(connector, lambda _: expected)).run()
     connector.close()
     found = found_of(seen.outcomes, {host.name: ("gpu", expected)})
     assert found.absent == ()
@@ -103,7 +103,7 @@ def test_fault_of_a_node_is_found_over_ssh(nodes: Nodes, plan: Plan) -> None:
     nodes.launch(cloud="aws", faults=("gpu-missing",))
     host, expected = host_of(nodes), plan.pools[0].expectation
     connector = Connector(KnownHosts([]), {})
-    seen = Fleet([host], Verify(connector, lambda _: expected, phases=["presence"])).run()
+    seen = HostFleet([host], Verify(connector, lambda _: expected, phases=["presence"])).run()
     connector.close()
     judged = judge_all(found_of(seen.outcomes, {host.name: ("gpu", expected)}), lambda _: expected)[0]
     assert not judged.verified
@@ -116,10 +116,10 @@ def test_node_with_an_untrusted_host_key_is_absent(node: tuple[Nodes, Host], pla
     stranger = Host(**{**host.__dict__, "host_keys": ()})
     expected = plan.pools[0].expectation
     connector = Connector(KnownHosts([]), {})
-    seen = Fleet([stranger], Verify(connector, lambda _: expected)).run()
+    seen = HostFleet([stranger], Verify(connector, lambda _: expected)).run()
     connector.close()
     absent = found_of(seen.outcomes, {host.name: ("gpu", expected)}).absent[0]
-    assert absent.outcome == Kind.HOST_KEY_UNKNOWN.value
+    assert absent.outcome == ProblemKind.HOST_KEY_UNKNOWN.value
     assert absent.gpus == 8
 
 
@@ -135,7 +135,7 @@ def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:
     stages: list[str] = []
     connector = Connector(KnownHosts([]), {})
     task = Bootstrap(connector, orders(plan, host), lambda _: "gpu", on_stage=lambda _, stage: stages.append(stage))
-    outcome = Fleet([host], task, tries=20).run().outcomes[0]
+    outcome = HostFleet([host], task, tries=20).run().outcomes[0]
     connector.close()
     assert isinstance(outcome.value, BootstrapResult), (outcome.problem, stages, nodes.host.console(NAME)[-3000:])
     assert nodes.host._nodes[NAME].boots >= 2

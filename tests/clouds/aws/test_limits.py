@@ -7,7 +7,7 @@ import re
 import botocore.session
 import pytest
 
-from gpuinfra.spec.pool import Disk
+from gpuinfra.spec.pool import DiskSpec
 
 
 def _range(member: str) -> tuple[int, int]:
@@ -28,5 +28,5 @@ def _range(member: str) -> tuple[int, int]:
 @pytest.mark.parametrize(("field", "member"), [("iops", "Iops"), ("throughput_mib_s", "Throughput")])
 def test_the_root_disk_has_the_range_of_gp3(field: str, member: str) -> None:
     """A declaration accepts the IOPS and throughput of gp3 volumes."""
-    limits = {type(one).__name__: one for one in Disk.model_fields[field].metadata}
+    limits = {type(one).__name__: one for one in DiskSpec.model_fields[field].metadata}
     assert (limits["Ge"].ge, limits["Le"].le) == _range(member)

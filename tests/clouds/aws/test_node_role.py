@@ -12,7 +12,7 @@ import pytest
 from gpuinfra.clouds.aws.components.refs import Existing
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import ClusterSpec
-from gpuinfra.spec.policy import Use
+from gpuinfra.spec.policy import LayersUsed
 from gpuinfra_rehearsal.cloud.aws import operator, policy
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import OTHER_STACKS, Recording, record
@@ -20,7 +20,7 @@ from tests.clouds.stacks import TODAY, recording_of_spec, spec_of
 from tests.permissions.needed import permissions_of
 from tests.region.clone.stacks import cloned, file_of
 
-SITE = Use(foundation="organization/gpuinfra/base", site="organization/gpuinfra/base")
+SITE = LayersUsed(foundation="organization/gpuinfra/base", site="organization/gpuinfra/base")
 ROLE: dict[str, Any] = {
     "node_role": "train-node-role-0a1b2c3",
     "node_role_id": "AROA0000000000000000A",

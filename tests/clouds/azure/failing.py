@@ -16,7 +16,7 @@ from azure.mgmt.storage.operations import _operations as storage
 from azure.mgmt.storagecache.operations import _operations as cache
 
 from gpuinfra.clouds.azure.blob_list import Blob
-from gpuinfra.clouds.azure.rest import Answer, NotReached, Rest
+from gpuinfra.clouds.azure.rest import NotReached, Rest, RestAnswer
 from tests.clouds.azure.region.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID, SOURCES
 from tests.doctor.arm import Credential
 
@@ -77,7 +77,7 @@ class Regions(Rest):
         self.puts: list[tuple[str, Mapping[str, str], bytes | None]] = []
         self.put_status, self.put_code = 201, ""
 
-    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> RestAnswer:
         parts, query = urlsplit(url), {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         if parts.netloc == "management.azure.com":
             assert _shape(method, parts.path) in KNOWN, (method, parts.path)
@@ -85,7 +85,7 @@ class Regions(Rest):
             return self._arm_answer(method, parts.path, json.loads(body) if body else None)
         return self._blob_answer(method, parts, query, headers, body)
 
-    def _arm_answer(self, method: str, path: str, body: Any) -> Answer:
+    def _arm_answer(self, method: str, path: str, body: Any) -> RestAnswer:
         if method != "GET":
             self.changes.append((method, path, body))
         found = self.arm_answers.get(path, 404)
@@ -93,32 +93,34 @@ class Regions(Rest):
             raise found
         if isinstance(found, int):
             error = {"error": {"code": "ResourceNotFound" if found == 404 else "Refused", "message": "no"}}
-            return Answer(status=found, headers={}, body=json.dumps(error).encode())
+            return RestAnswer(status=found, headers={}, body=json.dumps(error).encode())
         if method == "DELETE":
             del self.arm_answers[path]
         if method == "PUT":
             self.arm_answers[path] = {"id": path, **body}
-        return Answer(status=200, headers={"Date": format_datetime(NOW, usegmt=True)}, body=json.dumps(found).encode())
+        return RestAnswer(
+            status=200, headers={"Date": format_datetime(NOW, usegmt=True)}, body=json.dumps(found).encode()
+        )
 
-    def _blob_answer(self, method: str, parts: Any, query: dict[str, str], headers: Mapping[str, str], body: bytes | None) -> Answer:  # fmt: skip
+    def _blob_answer(self, method: str, parts: Any, query: dict[str, str], headers: Mapping[str, str], body: bytes | None) -> RestAnswer:  # fmt: skip
         assert headers["Authorization"].startswith("Bearer ")
         if method == "PUT":
             self.puts.append((parts.path + (f"?{parts.query}" if parts.query else ""), headers, body))
-            return Answer(status=self.put_status, headers={"x-ms-error-code": self.put_code}, body=b"")
+            return RestAnswer(status=self.put_status, headers={"x-ms-error-code": self.put_code}, body=b"")
         if method == "HEAD":
-            return Answer(
+            return RestAnswer(
                 status=200, headers={"x-ms-meta-Owner": "1000", "Content-Type": "text/plain", "ETag": '"e"'}, body=b""
             )
         account = parts.netloc.partition(".")[0]
         assert query["restype"] == "container"
         found = self.blobs.get(f"{account}{parts.path}", 404)
         if isinstance(found, str):
-            return Answer(status=200, headers={}, body=found.encode())
+            return RestAnswer(status=200, headers={}, body=found.encode())
         if isinstance(found, int):
             code = {403: "AuthorizationFailure", 404: "ContainerNotFound"}.get(found, "ServerBusy")
-            return Answer(status=found, headers={"x-ms-error-code": code}, body=b"")
+            return RestAnswer(status=found, headers={"x-ms-error-code": code}, body=b"")
         if query.get("comp") != "list":
-            return Answer(status=200, headers={}, body=b"")
+            return RestAnswer(status=200, headers={}, body=b"")
         self.listed.append(account)
         start = int(query.get("marker") or 0)
         rows, following = found[start : start + self.page], start + self.page
@@ -128,7 +130,7 @@ class Regions(Rest):
             'version="1.0" '
             f'encoding="utf-8"?><EnumerationResults><Blobs>{"".join(map(_row, rows))}</Blobs><NextMarker>{marker}</NextMarker></EnumerationResults>'
         )
-        return Answer(status=200, headers={}, body=text.encode())
+        return RestAnswer(status=200, headers={}, body=text.encode())
 
 
 def _row(blob: Blob) -> str:

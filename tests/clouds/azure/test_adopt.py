@@ -11,9 +11,9 @@ from gpuinfra.base import naming
 from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.clouds.adopt import import_file, retained
 from gpuinfra.clouds.azure import adopt
-from gpuinfra.clouds.azure.adopt import Found, Subscription, look, retained_resources
+from gpuinfra.clouds.azure.adopt import RetainedResource, Subscription, look, retained_resources
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.clouds.azure.rest import Refused
+from gpuinfra.clouds.azure.rest import AzureRefused
 from gpuinfra.plan.make import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
@@ -40,7 +40,7 @@ def _left_by_destroy(recording: Recording) -> dict[str, Mapping[str, Any]]:
     return left
 
 
-def _found(recording: Recording, stack: str = "azure-ndv4", plan: Any = PLAN) -> list[Found]:
+def _found(recording: Recording, stack: str = "azure-ndv4", plan: Any = PLAN) -> list[RetainedResource]:
     left = _left_by_destroy(recording)
     token = naming.stack_token("organization", "gpuinfra", stack, plan.name)
     return list(retained_resources(Subscription(lambda path, _: left.get(path), SUBSCRIPTION, plan, token), plan))
@@ -127,7 +127,7 @@ def test_a_missing_permission_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 
     class Forbidden:
         def arm(self, *_: Any, **__: Any) -> dict[str, Any]:
-            raise Refused(403, "AuthorizationFailed", "the client has no permission to read")
+            raise AzureRefused(403, "AuthorizationFailed", "the client has no permission to read")
 
     monkeypatch.setenv(adopt.SUBSCRIPTION_VARIABLE, SUBSCRIPTION)
     monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Forbidden)

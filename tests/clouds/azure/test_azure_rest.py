@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuinfra.clouds.azure.rest import MANAGEMENT_VARIABLE, Refused, Rest
+from gpuinfra.clouds.azure.rest import MANAGEMENT_VARIABLE, AzureRefused, Rest
 from tests.servers import Answering, serve
 
 # Form and text: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling and clouds/azure/handover/refusals.json.
@@ -64,7 +64,7 @@ def test_throttled_requests_are_repeated(
             else (lambda: rest.arm("/subscriptions/0", "1"))
         )
         if pauses is None:
-            with pytest.raises(Refused, match="too many requests"):
+            with pytest.raises(AzureRefused, match="too many requests"):
                 ask()
             assert sum(waited) <= patience_s
         else:

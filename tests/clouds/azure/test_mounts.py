@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from gpuinfra.clouds.build import SiteRefs, site_bucket
+from gpuinfra.clouds.build import SiteOutputs, site_bucket
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery import replicated
 from gpuinfra.spec import parse_spec
@@ -100,6 +100,6 @@ def test_the_container_of_another_stacks_site_is_found() -> None:
     """The cluster of a site that another stack created assigns the role at the container in the outputs of that stack."""
     plan = make_plan(parse_spec(SPEC), TODAY)
     entries = [{"kind": "object", "mount": "/out", "mount_name": "data", "container_id": "/subscriptions/x"}]
-    site = SiteRefs(subnet_ids={}, file_systems=entries)
+    site = SiteOutputs(subnet_ids={}, file_systems=entries)
     ids = [site_bucket(site, some, "container_id") for some in plan.mounted_buckets]
     assert ids == [CORPUS, "/subscriptions/x"]

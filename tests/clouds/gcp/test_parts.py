@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.build import SiteRefs, site_bucket
+from gpuinfra.clouds.build import SiteOutputs, site_bucket
 from gpuinfra.clouds.gcp.instances import apis
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
@@ -187,9 +187,9 @@ def test_a_bucket_that_the_site_did_not_create_is_an_error() -> None:
     """A cluster on the site of another stack finds a created bucket by its mount, and the error names the missing mount."""
     (out,) = (one for one in planned("mounted buckets").mounted_buckets if one.bucket == "auto")
     known = {"kind": "object", "mount": "/out", "dns_name": "storage.googleapis.com", "mount_name": "lab-out"}
-    assert site_bucket(SiteRefs(subnet_ids={}, file_systems=[known]), out) == "lab-out"
+    assert site_bucket(SiteOutputs(subnet_ids={}, file_systems=[known]), out) == "lab-out"
     with pytest.raises(ValueError, match="the site created no bucket for /out"):
-        site_bucket(SiteRefs(subnet_ids={}, file_systems=[{**known, "kind": "home"}]), out)
+        site_bucket(SiteOutputs(subnet_ids={}, file_systems=[{**known, "kind": "home"}]), out)
 
 
 def test_nodes_have_access_to_mounted_buckets_only() -> None:

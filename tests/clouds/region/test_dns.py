@@ -20,7 +20,7 @@ from gpuinfra.clouds.azure.region import dns as azure_dns
 from gpuinfra.clouds.gcp.region import dns as gcp_dns
 from gpuinfra.clouds.region import dns
 from gpuinfra.clouds.region.dns import Mounted
-from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Question
+from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, ReadinessQuestion
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import MountName, NamesPlan
@@ -242,7 +242,7 @@ def lines(
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
     plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
     assert plan.recovery is not None
-    asked = Question(
+    asked = ReadinessQuestion(
         region="us-east-1",
         recovery=plan.recovery,
         rpo_minutes=90,

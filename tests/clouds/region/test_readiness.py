@@ -22,7 +22,17 @@ from gpuinfra.clouds.aws.region import readiness as aws
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.region import readiness as gcp
 from gpuinfra.clouds.preflight import Unanswered, no_credentials, not_asked, ok, problem, skipped, warning
-from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line, Question, Unread, of_preflight
+from gpuinfra.clouds.region.readiness import (
+    FAIL,
+    OK,
+    SKIPPED,
+    UNREAD,
+    WARN,
+    ReadinessLine,
+    ReadinessQuestion,
+    Unread,
+    of_preflight,
+)
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.readiness import of_cloud
 from tests.clouds.gcp.discovery import document
@@ -39,19 +49,19 @@ KEY_ID, BUNDLE = "11111111-2222-3333-4444-555555555555", "bundles/train/gpu/abc.
 SCRATCH = tuple(name.replace("evidence", "scratch-0") for name in (SOURCE, REPLICA))
 
 
-def question(stack: str, resources: Iterable[Mapping[str, Any]]) -> Question:
+def question(stack: str, resources: Iterable[Mapping[str, Any]]) -> ReadinessQuestion:
     """The second region of a shipped stack with these resources in its state."""
     spec = spec_of(stack)
     plan = make_plan(spec, TODAY)
     assert plan.recovery is not None
     assert spec.recovery is not None
-    return Question(
+    return ReadinessQuestion(
         region=plan.region, recovery=plan.recovery, rpo_minutes=spec.recovery.rpo_minutes, resources=list(resources),
         config={},
     )  # fmt: skip
 
 
-def problems(lines: Iterable[Line]) -> set[tuple[str, str, str]]:
+def problems(lines: Iterable[ReadinessLine]) -> set[tuple[str, str, str]]:
     """State, topic and name of each line that is not ok."""
     return {(one.state, one.topic, one.name) for one in lines if one.state != OK}
 
@@ -110,7 +120,7 @@ class Aws:
         }
         self.bundle: Any = {"ContentLength": 1}
 
-    def lines(self, state: list[dict[str, Any]] = AWS_STATE) -> list[Line]:
+    def lines(self, state: list[dict[str, Any]] = AWS_STATE) -> list[ReadinessLine]:
         """Ask with these answers. Each request and each answer is validated by botocore."""
         with ExitStack() as stubs:
             clients: dict[tuple[str, str], Any] = {}
@@ -311,7 +321,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def google(answers: Mapping[str, Any], state: list[dict[str, Any]] = G_STATE) -> list[Line]:
+def google(answers: Mapping[str, Any], state: list[dict[str, Any]] = G_STATE) -> list[ReadinessLine]:
     """Ask with these answers. Paths, parameters, keys and enumerations are validated by the discovery documents."""
 
     def get(service: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:

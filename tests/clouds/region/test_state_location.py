@@ -19,7 +19,7 @@ from botocore.stub import Stubber
 from gpuinfra.clouds.aws.region import readiness as aws
 from gpuinfra.clouds.azure.region import readiness as azure
 from gpuinfra.clouds.gcp.region import readiness as gcp
-from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
+from gpuinfra.clouds.region.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, ReadinessLine, Unread
 from tests.clouds.gcp.discovery import document
 from tests.clouds.region.test_readiness import question
 from tests.doctor.test_azure_live import checked
@@ -29,7 +29,7 @@ SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 IMAGE = "projects/our-images/global/images/gpu-1"
 
 
-def line(lines: Iterable[Line]) -> tuple[str, str]:
+def line(lines: Iterable[ReadinessLine]) -> tuple[str, str]:
     """The state and the reason of the only line, which is about the backend."""
     (one,) = lines
     assert (one.topic, one.name) == ("state", NAME)
@@ -37,7 +37,7 @@ def line(lines: Iterable[Line]) -> tuple[str, str]:
     return one.state, one.reason
 
 
-def on_aws(url: str, answer: dict[str, Any] | str) -> list[Line]:
+def on_aws(url: str, answer: dict[str, Any] | str) -> list[ReadinessLine]:
     """Ask with this answer of HeadBucket. A string is an error code."""
     asked = replace(question("aws-recovery", ()), backend=(NAME, url))
     made: Any = boto3.client("s3", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
@@ -76,7 +76,7 @@ def test_backend_elsewhere_is_not_read_on_aws(url: str) -> None:
     assert on_aws(url, {}) == []
 
 
-def on_google(url: str, answer: Any) -> list[Line]:
+def on_google(url: str, answer: Any) -> list[ReadinessLine]:
     """Ask with this answer of buckets.get."""
 
     def get(service: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:
@@ -108,7 +108,7 @@ def test_location_of_a_state_bucket_on_google_cloud_is_read(answer: Any, state: 
     assert on_google("s3://our-state", answer) == []
 
 
-def on_azure(url: str, environment: Mapping[str, str], found: Any = None) -> list[Line]:
+def on_azure(url: str, environment: Mapping[str, str], found: Any = None) -> list[ReadinessLine]:
     """Ask with accounts in the first region and in another one."""
     listed = [
         {"name": name, "location": location, "properties": checked(storage.StorageAccountProperties, {})}
@@ -145,7 +145,7 @@ def test_region_of_a_state_account_on_azure_is_read(
     assert reason in found[1]
 
 
-def vault_lines(url: str, found: Any = None) -> list[Line]:
+def vault_lines(url: str, found: Any = None) -> list[ReadinessLine]:
     """Ask with vaults in the first region and in another one."""
     listed = [{"name": name, "location": location} for name, location in (("Keys", "southcentralus"), ("others", "West US 2"))]  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_unread_accounts_and_other_backends_on_azure() -> None:
     assert on_azure("s3://state", {}) == []
 
 
-def on_image(ref: str, answer: Any) -> list[Line]:
+def on_image(ref: str, answer: Any) -> list[ReadinessLine]:
     """Ask with this answer of images.get."""
 
     def get(service: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:

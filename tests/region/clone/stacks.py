@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.region.clone import Request, Result, clone
+from gpuinfra.region.clone import CloneRequest, CloneResult, clone
 from gpuinfra.spec.load import read_stack
 
 TODAY = date(2026, 11, 21)
@@ -25,12 +25,12 @@ def file_of(stack: str) -> Path:
     return STACKS / f"Pulumi.{stack}.yaml"
 
 
-def cloned(path: Path, region: str, **options: Any) -> Result:
+def cloned(path: Path, region: str, **options: Any) -> CloneResult:
     """The clone of a stack file."""
-    return clone(read_stack(path), path.read_text(encoding="utf-8"), Request(region=region, **options), TODAY)
+    return clone(read_stack(path), path.read_text(encoding="utf-8"), CloneRequest(region=region, **options), TODAY)
 
 
-def saved(result: Result, folder: Path) -> Path:
+def saved(result: CloneResult, folder: Path) -> Path:
     """Write the files of a clone to a folder, and return the last one, which has the nodes."""
     assert result.ok, [str(one) for one in result.findings]
     for one in result.files:

@@ -14,7 +14,7 @@ from gpuinfra.cli import main
 from gpuinfra.clouds.azure.region.second_region import SECOND_REGION as AZURE
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.region.clone import Result
+from gpuinfra.region.clone import CloneResult
 from gpuinfra.region.clone.names import Origin, origin_of, reference_in, stack_in
 from gpuinfra.spec.load import read_stack
 from tests.region.clone.stacks import cloned, file_of, saved
@@ -26,18 +26,18 @@ RECOVERY = {"region": "us-west-2", "rpo_minutes": 600, "rto_minutes": 600, "chec
 IMAGE = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/first/providers/Microsoft.Compute/galleries/mine/images/gpu/versions/1.2.3"
 
 
-def manual(result: Result, path: str) -> Manual:
+def manual(result: CloneResult, path: str) -> Manual:
     """The only entry of a path under "not cloned"."""
     (found,) = [one for one in result.manual if one.path == path]
     return found
 
 
-def findings(result: Result, path: str) -> list[Finding]:
+def findings(result: CloneResult, path: str) -> list[Finding]:
     """The findings of a path."""
     return [one for one in result.findings if one.path == path]
 
 
-def reason(result: Result, path: str) -> str:
+def reason(result: CloneResult, path: str) -> str:
     """The reason of the only change of a path."""
     (found,) = [one for one in result.changes if one.path == path]
     return found.reason

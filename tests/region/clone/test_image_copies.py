@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import image_values, replicas_of
 from gpuinfra.region.readiness import second_of
 from gpuinfra.spec.load import read_stack
@@ -49,7 +49,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
     one = Deployed(stack, tmp_path_factory.mktemp("cloud"))
     found = replicas_of(one.resources)
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", found.buckets["scratch-0"]), *image_values(stack, found.images))  # fmt: skip
-    made = clone(stack, path.read_text(), Request(region=SECOND, values=values), TODAY)
+    made = clone(stack, path.read_text(), CloneRequest(region=SECOND, values=values), TODAY)
     assert made.ok, made.findings
     (file,) = made.files
     file.path.write_text(file.text)
@@ -106,7 +106,7 @@ def test_a_clone_copies_no_images_back(tmp_path: Path, mode: Literal["cold", "pi
     With `pilot-light`, the file with the network has no pools."""
     stack = read_stack(path := written(tmp_path))
     values = image_values(stack, {IMAGE: "ami-0abcdefabcdefabcd"})
-    made = clone(stack, path.read_text(), Request(region=SECOND, mode=mode, values=values), TODAY)
+    made = clone(stack, path.read_text(), CloneRequest(region=SECOND, mode=mode, values=values), TODAY)
     assert made.ok, made.findings
     assert [one.declaration["recovery"]["region"] for one in made.files[:1]] == [FIRST]
     assert not any("copy_images" in (one.declaration.get("recovery") or {}) for one in made.files)
@@ -119,7 +119,7 @@ def test_files_of_a_pilot_light_keep_the_replica_with_the_copy(tmp_path: Path) -
     path.write_text(re.sub(r" *site_minutes: .*\n", "", path.read_text().replace("mode: cold", "mode: pilot-light")))
     stack, copies = read_stack(path), {IMAGE: "ami-0abcdefabcdefabcd"}
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", "replica-of-scratch"), *image_values(stack, copies))
-    made = clone(stack, path.read_text(), Request(region=SECOND, mode="pilot-light", values=values), TODAY)
+    made = clone(stack, path.read_text(), CloneRequest(region=SECOND, mode="pilot-light", values=values), TODAY)
     assert [one.path.write_text(one.text) > 0 for one in made.files] == [True, True]
     for known in (copies, {}):
         second = second_of(stack, "gpuinfra", TODAY, {}, copies=known)

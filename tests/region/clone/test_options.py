@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.region.clone import Result
+from gpuinfra.region.clone import CloneResult
 from gpuinfra.report.clone_text import text
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack
@@ -38,7 +38,7 @@ def aws(**more: Any) -> dict[str, Any]:
     return {**base, **more}
 
 
-def declared(result: Result) -> dict[str, Any]:
+def declared(result: CloneResult) -> dict[str, Any]:
     """The declaration of a clone with one file."""
     assert result.ok, [str(one) for one in result.findings]
     return result.files[0].declaration

@@ -14,7 +14,7 @@ from gpuinfra.base.findings import Level
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.region.clone import MODES, Request, clone
+from gpuinfra.region.clone import MODES, CloneRequest, clone
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.rules import check
 from gpuinfra.spec.document import parse
@@ -100,7 +100,7 @@ def test_clone_of_a_valid_declaration_is_valid_or_has_findings(data: st.DataObje
         path = Path(folder) / "Pulumi.one.yaml"
         path.write_text(json.dumps({"config": {"gpuinfra:cluster": value}}, indent=2))
         result = clone(
-            read_stack(path), path.read_text(), Request(region=region, cloud=other, mode=mode, count=count), TODAY
+            read_stack(path), path.read_text(), CloneRequest(region=region, cloud=other, mode=mode, count=count), TODAY
         )
     event("cloned" if result.ok else f"refused: {result.findings[0].rule}")
     if not result.ok:

@@ -16,7 +16,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import ready as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.spec.load import read_stack
 from tests.clouds.stacks import TODAY
 from tests.region.clone.deployed import Deployed
@@ -36,7 +36,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     one = Deployed(stack, tmp_path_factory.mktemp("cloud"))
     replicas = next(each for each in one.resources if each["type"].endswith(":RegionClone"))["outputs"]["buckets"]
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", replicas["scratch-0"]),)
-    made = clone(stack, path.read_text(), Request(region=SECOND[request.param], values=values), TODAY)
+    made = clone(stack, path.read_text(), CloneRequest(region=SECOND[request.param], values=values), TODAY)
     assert made.ok, made.findings
     (file,) = made.files
     file.path.write_text(file.text)

@@ -19,13 +19,13 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import ready as cli
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.clouds.preflight import Row, problem
-from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
+from gpuinfra.clouds.preflight import PreflightRow, problem
+from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, ReadinessLine
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import ClonedFile, Request
-from gpuinfra.region.readiness import Second, data, deployed_role, second_of
+from gpuinfra.region.clone.model import ClonedFile, CloneRequest
+from gpuinfra.region.readiness import DeclaredSecond, data, deployed_role, second_of
 from gpuinfra.spec.load import LoadedStack, read_stack
-from gpuinfra.spec.policy import Network
+from gpuinfra.spec.policy import NetworkSpec
 from tests.clouds.stacks import TODAY
 from tests.region.clone.stacks import cloned, file_of
 
@@ -43,7 +43,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     (folder / "Pulumi.yaml").write_text("name: gpuinfra\nruntime: python\n")
     path = folder / f"Pulumi.{name}.yaml"
     shutil.copyfile(shipped("stacks") / path.name, path)
-    request_ = Request(region=PAIRS[name], mode="cold")
+    request_ = CloneRequest(region=PAIRS[name], mode="cold")
     (file,) = clone(read_stack(path), path.read_text(), request_, TODAY).files
     file.path.write_text(file.text)
     return path
@@ -58,12 +58,12 @@ def pair(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tupl
     return tmp_path / written.name, tmp_path / f"Pulumi.{name}-{PAIRS[name]}.yaml"
 
 
-def read(path: Path, **environment: str) -> Second:
+def read(path: Path, **environment: str) -> DeclaredSecond:
     """Compare the files."""
     return second_of(read_stack(path), "gpuinfra", TODAY, environment)
 
 
-def bad(second: Second) -> set[tuple[str, str, str]]:
+def bad(second: DeclaredSecond) -> set[tuple[str, str, str]]:
     """State, topic and name of each line that is not ok."""
     return {(one.state, one.topic, one.name) for one in second.lines if one.state != OK}
 
@@ -96,7 +96,7 @@ def test_missing_file_is_named_with_the_command_that_writes_it(pair: tuple[Path,
     [
         (lambda path: edit(path, r"mount: /scratch", "mount: /data"), (FAIL, "difference", "storage[0].mount")),
         (lambda path: edit(path, r"name: gpu\b", "name: other"), (FAIL, "difference", "pools[0].name")),
-        (lambda path: edit(path, r"(?m)^( *)cidr: .*", rf"\1cidr: {Network().cidr}"), (FAIL, "addresses", "")),
+        (lambda path: edit(path, r"(?m)^( *)cidr: .*", rf"\1cidr: {NetworkSpec().cidr}"), (FAIL, "addresses", "")),
         (lambda path: edit(path, r"kind: lustre", "kind: nothing"), (FAIL, "stack file", "")),
         (lambda path: edit(path, r"machine: \S+", "machine: h4d-standard-192"), (FAIL, "stack file", "")),
     ],
@@ -161,13 +161,13 @@ def test_backend_of_a_login_in_the_region_that_fails_is_named(pair: tuple[Path, 
 @pytest.mark.parametrize(
     ("line", "states"),
     [
-        (Line(topic="state", name="backend.url", state=OK, reason="is in eu-west-1"), [OK]),
-        (Line(topic="state", name="backend.url", state=FAIL, reason="is in us-east-1"), [FAIL]),
-        (Line(topic="state", name="backend.url", state=UNREAD, reason="403"), [WARN, UNREAD]),
+        (ReadinessLine(topic="state", name="backend.url", state=OK, reason="is in eu-west-1"), [OK]),
+        (ReadinessLine(topic="state", name="backend.url", state=FAIL, reason="is in us-east-1"), [FAIL]),
+        (ReadinessLine(topic="state", name="backend.url", state=UNREAD, reason="403"), [WARN, UNREAD]),
     ],
 )
 def test_location_of_the_state_replaces_the_warning_about_its_url(
-    pair: tuple[Path, Path], line: Line, states: list[str]
+    pair: tuple[Path, Path], line: ReadinessLine, states: list[str]
 ) -> None:
     """If the cloud returned the location of the bucket, the URL needs no region."""
     project = pair[0].with_name("Pulumi.yaml")
@@ -186,7 +186,11 @@ def test_state_without_a_region_is_a_warning(pair: tuple[Path, Path]) -> None:
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, path: Path, lines: list[Line], *words: str, rows: tuple[Row, ...] = ()
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    lines: list[ReadinessLine],
+    *words: str,
+    rows: tuple[PreflightRow, ...] = (),
 ) -> Result:
     """Run the command with these lines of the cloud, and these rows about the stack of the second region."""
 
@@ -204,10 +208,10 @@ def run(
     return CliRunner().invoke(cli.command, [str(path), *words], standalone_mode=False)
 
 
-GOOD = Line(topic="key", name="k", state=OK, reason="is enabled")
-BROKEN = Line(topic="replica", name="r", state=FAIL, reason="the replica does not exist")
-UNKNOWN = Line(topic="lag", name="s", state=UNREAD, reason="403", fix="log in")
-LATE = Line(topic="lag", name="s", state=WARN, reason="20 minutes", fix="look")
+GOOD = ReadinessLine(topic="key", name="k", state=OK, reason="is enabled")
+BROKEN = ReadinessLine(topic="replica", name="r", state=FAIL, reason="the replica does not exist")
+UNKNOWN = ReadinessLine(topic="lag", name="s", state=UNREAD, reason="403", fix="log in")
+LATE = ReadinessLine(topic="lag", name="s", state=WARN, reason="20 minutes", fix="look")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,7 @@ LATE = Line(topic="lag", name="s", state=WARN, reason="20 minutes", fix="look")
     [([GOOD], 0), ([GOOD, LATE], 0), ([GOOD, BROKEN], 1), ([UNKNOWN], 3), ([UNKNOWN, BROKEN, LATE], 1)],
 )
 def test_exit_code_states_whether_the_region_is_ready(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], lines: list[Line], code: int
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], lines: list[ReadinessLine], code: int
 ) -> None:
     """0 if ready, 1 if not, 3 if a question has no answer; the JSON document has each line, and each failure a command."""
     done = run(monkeypatch, pair[0], lines, "--json")
@@ -361,7 +365,7 @@ def test_second_region_on_azure_reaches_its_replica(pair: tuple[Path, Path]) -> 
     (line,) = data(stack, read(pair[0]), state)
     assert line.state == OK
     (back,) = clone(
-        read_stack(pair[1]), pair[1].read_text(), Request(region="southcentralus", mode="cold"), TODAY
+        read_stack(pair[1]), pair[1].read_text(), CloneRequest(region="southcentralus", mode="cold"), TODAY
     ).files
     assert back.declaration["storage"][0]["bucket"] == "auto"
     assert "private_endpoint" not in back.declaration["storage"][0]
@@ -374,7 +378,7 @@ def test_mounted_replica_needs_its_key(pair: tuple[Path, Path]) -> None:
     (file,) = clone(
         read_stack(pair[0]),
         pair[0].read_text(),
-        Request(region="us-west-2", mode="cold", values=(("storage[0].bucket", "data-replica"),)),
+        CloneRequest(region="us-west-2", mode="cold", values=(("storage[0].bucket", "data-replica"),)),
         TODAY,
     ).files
     file.path.write_text(file.text)
@@ -438,7 +442,7 @@ def test_a_base_that_was_not_deployed_with_the_role_is_reported(tmp_path: Path, 
     second = second_of(loaded, "gpuinfra", TODAY, {})
     asked: list[str] = []
 
-    def read_with(outputs: dict[str, Any] | None) -> Line:
+    def read_with(outputs: dict[str, Any] | None) -> ReadinessLine:
         def state_of(name: str) -> list[dict[str, Any]]:
             asked.append(name)
             if outputs is None:

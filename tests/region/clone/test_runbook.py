@@ -25,7 +25,7 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.find import Engine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import replicas_of
 from gpuinfra.spec.load import read_stack
 from gpuinfra_rehearsal.object_stores import admit
@@ -111,7 +111,7 @@ def cloud(book: Runbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     one = Deployed(stack, tmp_path / "cloud")
     one.ask("external", id=book.zone, domain=DOMAIN)
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", replicas_of(one.resources).buckets["scratch-0"]),)
-    (file,) = clone(stack, path.read_text(), Request(region=book.second, values=values), TODAY).files
+    (file,) = clone(stack, path.read_text(), CloneRequest(region=book.second, values=values), TODAY).files
     file.path.write_text(file.text)
     states = {book.stack: one.resources, file.stack: one.another(read_stack(file.path))}
     for name, value in {**one.environment, VARIABLE: TODAY.isoformat(), "XDG_STATE_HOME": str(tmp_path / "state")}.items():  # fmt: skip

@@ -11,7 +11,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone import MODES, ClonedFile
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.spec.load import parse_spec, read_stack
@@ -235,7 +235,7 @@ def test_a_second_region_ships_with_each_stack_that_declares_one(stack: str) -> 
     assert source.spec.recovery is not None
     region, mode = source.spec.recovery.region, source.spec.recovery.mode
     path = shipped("stacks") / "second-region" / f"Pulumi.{stack}-{region}.yaml"
-    (made,) = clone(source, source.path.read_text(), Request(region=region, mode=mode), TODAY, output=path).files
+    (made,) = clone(source, source.path.read_text(), CloneRequest(region=region, mode=mode), TODAY, output=path).files
     assert path.read_text() == made.text
     assert plan_report(path, TODAY).ok
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.region.clone import Request, clone
+from gpuinfra.region.clone import CloneRequest, clone
 from gpuinfra.spec.load import read_stack
 from tests.region.clone.stacks import TODAY, cloned, file_of, saved
 
@@ -37,7 +37,7 @@ def test_a_clone_in_another_folder_requires_a_copy_of_the_script(stack: Path, tm
 
     def made() -> list[str]:
         text = stack.read_text(encoding="utf-8")
-        result = clone(read_stack(stack), text, Request(region="us-west-2"), TODAY, there / "Pulumi.west.yaml")
+        result = clone(read_stack(stack), text, CloneRequest(region="us-west-2"), TODAY, there / "Pulumi.west.yaml")
         return [one.path for one in result.findings if one.level == "error"]
 
     assert made() == ["software.steps[0].file"]

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuinfra.clouds.region.failover import Comparison, Conflict, Copy, Pair
+from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.back import Returning
-from gpuinfra.region.failover.steps import Second
+from gpuinfra.region.failover.steps import SecondStack
 from gpuinfra.spec.load import read_stack
 from tests.region.clone.stacks import TODAY, file_of
 from tests.region.failover.world import RESOURCES, World
 
 NEWER = Copy(key="model", version="2", size=2**30, replaces="e1")
-BOTH = Conflict(key="log", reason="was changed in both regions, last in the second region", copy=replace(NEWER, key="log"))  # fmt: skip
-AHEAD = Conflict(key="late", reason="is newer in the first region", copy=None)
+BOTH = ObjectConflict(key="log", reason="was changed in both regions, last in the second region", copy=replace(NEWER, key="log"))  # fmt: skip
+AHEAD = ObjectConflict(key="late", reason="is newer in the first region", copy=None)
 OTHER = {"first": "second", "second": "first"}
 
 
@@ -34,19 +34,19 @@ class Returned(World):
 
     nodes: int = 0
     copies: list[Copy] = field(default_factory=lambda: [NEWER])
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[ObjectConflict] = field(default_factory=list)
 
-    def compare(self, pair: Pair) -> Comparison:
+    def compare(self, pair: BucketPair) -> Comparison:
         self._ask("first", f"compare {pair.source}")
         return Comparison(copies=tuple(self.copies), conflicts=tuple(self.conflicts), deleted=1)
 
-    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         for one in copies:
             self._ask("first", f"copy {one.key}")
             self.copies = [other for other in self.copies if other != one]
             self.conflicts = [other for other in self.conflicts if other.copy != one]
 
-    def start_replication(self, pair: Pair) -> None:
+    def start_replication(self, pair: BucketPair) -> None:
         self._ask("first", f"replicate {pair.source}")
 
     def start_group(self, group: str) -> None:
@@ -64,12 +64,12 @@ class Returned(World):
         loaded, mirror = read_stack(file_of("aws-recovery")), self.mirror()
         back = replace(
             self.failing(mode), region="us-west-2", second="us-east-1", cloud=mirror, resources=RESOURCES,
-            stacks=(Second(loaded=loaded, plan=make_plan(loaded.spec, TODAY)),), ignore=frozenset({ignore}),
+            stacks=(SecondStack(loaded=loaded, plan=make_plan(loaded.spec, TODAY)),), ignore=frozenset({ignore}),
             deploy=lambda name, again: self._ask("first", f"up {name}{' again' if again else ''}"),
         )  # fmt: skip
         return Returning(back=back, forward=self, resources=RESOURCES)
 
-    def second(self, mode: Mode) -> Sequence[Second]:
+    def second(self, mode: Mode) -> Sequence[SecondStack]:
         """The stacks of the second region."""
         found: Any = self.failing(mode)
         return found.stacks

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from gpuinfra.clouds.region.readiness import FAIL, Line
+from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
 from gpuinfra.region.failover.journal import DONE, FailbackJournal
-from gpuinfra.region.failover.run import Result, run_steps
+from gpuinfra.region.failover.run import FailoverResult, run_steps
 from tests.region.failover.returning import AHEAD, BOTH, Returned
 from tests.region.failover.world import GOOD
 
@@ -23,7 +23,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-def run(world: Returned, folder: Path, ignore: str = "") -> Result:
+def run(world: Returned, folder: Path, ignore: str = "") -> FailoverResult:
     """Run all steps that are not done, with the journal in this folder."""
     one = world.returning(ignore=ignore)
     journal = FailbackJournal(folder / "Pulumi.aws-recovery.yaml", folder)
@@ -153,7 +153,9 @@ def test_nodes_in_the_first_region_stop_the_run(tmp_path: Path) -> None:
 
 def test_failed_check_changes_nothing(tmp_path: Path) -> None:
     """A stack file that does not match, or a missing quota in the first region, stops the run."""
-    world = Returned(lines=[GOOD, Line(topic="difference", name="pools", state=FAIL, reason="differs", fix="edit")])
+    world = Returned(
+        lines=[GOOD, ReadinessLine(topic="difference", name="pools", state=FAIL, reason="differs", fix="edit")]
+    )
     result = run(world, tmp_path)
     assert "--ignore difference" in result.problem
     assert world.calls == []

@@ -15,9 +15,9 @@ import pytest
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.up import up
-from gpuinfra.region.failover.journal import DONE, Journal
+from gpuinfra.region.failover.journal import DONE, FailoverJournal
 from gpuinfra.region.failover.run import run_steps
-from gpuinfra.region.failover.steps import Step
+from gpuinfra.region.failover.steps import FailoverStep
 
 HANG_S = 300.0
 FILES = {"aws-recovery": "1", "aws-recovery-us-west-2": "2"}
@@ -29,9 +29,9 @@ def stack(tmp_path: Path) -> Path:
     return tmp_path / "Pulumi.aws-recovery.yaml"
 
 
-def opened(stack: Path) -> Journal:
+def opened(stack: Path) -> FailoverJournal:
     """The journal of the stack, in the folder of the test."""
-    return Journal(stack, stack.parent)
+    return FailoverJournal(stack, stack.parent)
 
 
 def begun(stack: Path) -> Path:
@@ -95,14 +95,14 @@ def test_kill_at_random_moments_resumes(stack: Path) -> None:
     path = begun(stack)
     log, chance = stack.with_name("log"), random.Random(15)
 
-    def step(name: str) -> Step:
+    def step(name: str) -> FailoverStep:
         def work(again: bool) -> str:
             with log.open("a") as file:
                 file.write(f"{name} {again}\n")
             time.sleep(0.02)
             return name
 
-        return Step(name=name, what=name, run=work)
+        return FailoverStep(name=name, what=name, run=work)
 
     steps = [step(f"s{number}") for number in range(8)]
 

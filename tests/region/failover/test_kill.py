@@ -26,7 +26,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Request
+from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import replicas_of
 from gpuinfra.region.failover.journal import DONE, FAILED, STARTED, UNREACHABLE
 from gpuinfra.spec.load import read_stack
@@ -184,7 +184,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     pairs = cloud.pairs(one.resources)
     admit(request.param, lambda action, body: one.ask(action, **body), [name for pair in pairs for name in (pair.source, pair.replica)])  # fmt: skip
     values: tuple[tuple[str, object], ...] = (("storage[0].bucket", replicas_of(one.resources).buckets["scratch-0"]),)
-    made = clone(stack, path.read_text(), Request(region=regions.second, mode="hot", values=values), TODAY)
+    made = clone(stack, path.read_text(), CloneRequest(region=regions.second, mode="hot", values=values), TODAY)
     assert made.ok, made.findings
     (file,) = made.files
     file.path.write_text(file.text)

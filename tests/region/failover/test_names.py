@@ -11,9 +11,9 @@ from gpuinfra.clouds.region.dns import CLUSTER, Key, Mounted, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.region.failover import back
-from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailbackJournal, Journal
-from gpuinfra.region.failover.run import Result, probe_of, run_steps
-from gpuinfra.region.failover.steps import Failing, Names, steps
+from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailbackJournal, FailoverJournal
+from gpuinfra.region.failover.run import FailoverResult, probe_of, run_steps
+from gpuinfra.region.failover.steps import Failing, StackNames, steps
 from tests.clouds.region.test_dns import DEAD, LUSTRE, NAMES, PRIMARY
 from tests.region.failover.returning import Returned
 from tests.region.failover.world import PAIR, World
@@ -62,13 +62,13 @@ def state(name: str) -> list[dict[str, object]]:
 
 def moving(one: Failing, zone: Zone) -> Failing:
     """The same move with names."""
-    return replace(one, names=Names(plan=NAMES, dns=zone), state=state)
+    return replace(one, names=StackNames(plan=NAMES, dns=zone), state=state)
 
 
-def run(world: World, zone: Zone, folder: Path, **more: Any) -> Result:
+def run(world: World, zone: Zone, folder: Path, **more: Any) -> FailoverResult:
     """Run all steps of a failover from us-east-1 that are not done."""
     failing = replace(moving(world.failing(), zone), **more)
-    journal = Journal(folder / "Pulumi.aws-recovery.yaml", folder)
+    journal = FailoverJournal(folder / "Pulumi.aws-recovery.yaml", folder)
     try:
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {})

@@ -10,23 +10,25 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region import readiness
-from gpuinfra.clouds.region.failover import Pair
-from gpuinfra.clouds.region.readiness import FAIL, UNREAD, Line
-from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.clouds.region.failover import BucketPair
+from gpuinfra.clouds.region.readiness import FAIL, UNREAD, ReadinessLine
+from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.region.clone.model import Mode
-from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, Journal
-from gpuinfra.region.failover.run import Result, probe_of, run_steps
+from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailoverJournal
+from gpuinfra.region.failover.run import FailoverResult, probe_of, run_steps
 from gpuinfra.region.failover.steps import steps
 from tests.region.failover.world import GOOD, PAIR, World
 
-STALE = Line(topic="lag", name="scratch", state=FAIL, reason="the replica is 3 hours behind", fix="aws s3api")
+STALE = ReadinessLine(topic="lag", name="scratch", state=FAIL, reason="the replica is 3 hours behind", fix="aws s3api")
 
 
-def run(world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "cold", ignore: str = "") -> Result:
+def run(
+    world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "cold", ignore: str = ""
+) -> FailoverResult:
     """Run all steps that are not done, with the journal in this folder."""
     failing = world.failing(mode, ignore=frozenset({ignore}))
-    journal = Journal(folder / "Pulumi.aws-recovery.yaml", folder)
+    journal = FailoverJournal(folder / "Pulumi.aws-recovery.yaml", folder)
     try:
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {})
@@ -35,7 +37,7 @@ def run(world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "
         journal.close()
 
 
-def states(result: Result) -> dict[str, str | None]:
+def states(result: FailoverResult) -> dict[str, str | None]:
     """The state of each step."""
     return {one.name: result.journal.state(one.name) for one in result.steps}
 
@@ -60,7 +62,7 @@ def test_nodes_stop_before_replication_and_replication_before_the_second_region(
 class ReadOnly(World):
     """A world whose replicas are read-only while they are replicated."""
 
-    def open_replica(self, pair: Pair) -> None:
+    def open_replica(self, pair: BucketPair) -> None:
         self._ask("second", f"open {pair.replica}")
 
 
@@ -125,9 +127,9 @@ def test_a_failed_deployment_states_why_nodes_are_missing(tmp_path: Path) -> Non
     }  # fmt: skip
     state = [{"type": TYPE, "urn": "urn:ready", "outputs": {"ended": "stock-out", "shortages": [shortage]}}]
     for saved in (True, False):
-        failure = Failure(urn="urn:ready", message="0 of 2 nodes verified", saved=saved)
+        failure = EngineFailure(urn="urn:ready", message="0 of 2 nodes verified", saved=saved)
 
-        def deploy(name: str, again: bool, failure: Failure = failure) -> None:
+        def deploy(name: str, again: bool, failure: EngineFailure = failure) -> None:
             raise UpFailed("`pulumi up` exited with code 255", [failure])
 
         failing = replace(world.failing(), deploy=deploy, state=lambda name: state)
@@ -294,7 +296,7 @@ def test_floor_of_the_handover_is_enough(tmp_path: Path, wait: str, floor: int |
     (second,) = failing.stacks
     handover = replace(second.plan.handover, wait=wait, floor=floor)
     failing = replace(failing, stacks=(replace(second, plan=replace(second.plan, handover=handover)),))
-    journal = Journal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
+    journal = FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
     journal.begin(failing.stack, failing.second, {})
     result = run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=False)
     journal.close()

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.region.failover import Pair, Unreachable
-from gpuinfra.clouds.region.readiness import OK, Line
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
+from gpuinfra.clouds.region.readiness import OK, ReadinessLine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.plan.make import make_plan
 from gpuinfra.region.clone.make import clone
-from gpuinfra.region.clone.model import Mode, Request
-from gpuinfra.region.failover.steps import Failing, Second
+from gpuinfra.region.clone.model import CloneRequest, Mode
+from gpuinfra.region.failover.steps import Failing, SecondStack
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.region.clone.stacks import TODAY, file_of
 
-PAIR = Pair(source="scratch-first", replica="scratch-second")
+PAIR = BucketPair(source="scratch-first", replica="scratch-second")
 RESOURCES: list[dict[str, Any]] = [{"type": "first"}]
-GOOD = Line(topic="key", name="k", state=OK, reason="is enabled")
+GOOD = ReadinessLine(topic="key", name="k", state=OK, reason="is enabled")
 
 
 @dataclass
@@ -35,7 +35,7 @@ class World:
     """Objects that are not replicated, for each question. Empty: none."""
     down: set[str] = field(default_factory=set)
     """Regions that do not respond."""
-    lines: list[Line] = field(default_factory=lambda: [GOOD])
+    lines: list[ReadinessLine] = field(default_factory=lambda: [GOOD])
     outcomes: tuple[str, ...] = ("verified", "verified")
     import_fails: bool = False
     refuses: bool = False
@@ -52,13 +52,13 @@ class World:
     def groups(self, resources: Iterable[Any]) -> tuple[str, ...]:
         return ("gpu-0",)
 
-    def pairs(self, resources: Iterable[Any]) -> tuple[Pair, ...]:
+    def pairs(self, resources: Iterable[Any]) -> tuple[BucketPair, ...]:
         return (PAIR,)
 
     def file_systems(self, resources: Iterable[Any]) -> tuple[str, ...]:
         return tuple(str(one["id"]) for one in resources if one.get("type") == "lustre")
 
-    def answers(self, pair: Pair) -> None:
+    def answers(self, pair: BucketPair) -> None:
         if self.refuses:
             raise DeploymentError("ExpiredToken")
         self._ask("second", "answers")
@@ -71,11 +71,11 @@ class World:
         self.nodes -= 1
         return max(self.nodes + 1, 0)
 
-    def not_replicated(self, pair: Pair) -> list[str]:
+    def not_replicated(self, pair: BucketPair) -> list[str]:
         self._ask("first", f"compare {pair.source}")
         return self.missing.pop(0) if self.missing else []
 
-    def stop_replication(self, pair: Pair) -> None:
+    def stop_replication(self, pair: BucketPair) -> None:
         self._ask("global" if self.global_replication else "first", f"disable {pair.source}")
 
     def start_import(self, file_system: str) -> str:
@@ -126,13 +126,13 @@ def _failing(mode: Mode) -> Failing:
         path = file_of("aws-recovery")
         loaded = read_stack(path)
         values: tuple[tuple[str, object], ...] = (("storage[0].bucket", PAIR.replica),)
-        made = clone(loaded, path.read_text(), Request(region="us-west-2", mode=mode, values=values), TODAY)
+        made = clone(loaded, path.read_text(), CloneRequest(region="us-west-2", mode=mode, values=values), TODAY)
         assert made.ok
         files = [stack_in(parse(one.text, str(one.path)), Path(one.path)) for one in made.files]
         nothing: Any = None
         _MADE[mode] = Failing(
             stack=loaded.name, region="us-east-1", second="us-west-2", resources=RESOURCES,
-            stacks=tuple(Second(loaded=one, plan=make_plan(one.spec, TODAY)) for one in files),
+            stacks=tuple(SecondStack(loaded=one, plan=make_plan(one.spec, TODAY)) for one in files),
             cloud=nothing, ask=nothing, deploy=nothing, state=nothing, verdicts=nothing,
         )  # fmt: skip
     return _MADE[mode]

@@ -16,7 +16,7 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
-from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.buckets import ObjectLock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, Plan
@@ -159,7 +159,7 @@ class AuditTrail(pulumi.ComponentResource):
                 scope=args.scope,
                 purpose="audit",
                 key_arn=self.key_arn,
-                lock=Lock(days=args.plan.lock_days, mode=args.plan.lock_mode),
+                lock=ObjectLock(days=args.plan.lock_days, mode=args.plan.lock_mode),
                 log_to=logs.bucket,
                 statements=lambda arn: policies.trail_delivery(arn, trail_arn, args.scope.account),
             ),

@@ -19,7 +19,7 @@ from gpuinfra.clouds.ready_after import ready_after
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class ObjectLock:
     """S3 Object Lock: objects cannot be overwritten or deleted before their retention period ends."""
 
     days: int
@@ -37,7 +37,7 @@ class PrivateBucketArgs:
     """Part of the name, such as `audit` or `evidence`."""
     key_arn: pulumi.Input[str] | None = None
     """KMS key of the objects. If unset, S3 uses its own key, which a bucket for access logs requires."""
-    lock: Lock | None = None
+    lock: ObjectLock | None = None
     """Object Lock settings. If unset, objects can be overwritten, and noncurrent versions are deleted after `old_versions_days`."""
     expire_days: int | None = None
     """Number of days after which objects are deleted. If unset, objects do not expire."""

@@ -17,7 +17,7 @@ from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.policies import MountedBucket
 from gpuinfra.clouds.aws.components.ready import NodesReady, NodesReadyArgs
-from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
+from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, ReplicationSource
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
@@ -67,49 +67,49 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         file_systems = []
-        sources: dict[str, Source] = {}
-        for one in plan.file_systems:
-            if one.kind == "object":
-                bucket = self._bucket(one, foundation)
-                if one.bucket == "auto":
-                    sources[one.name] = Source(bucket=bucket, key_arn=foundation.data_key_arn)
+        sources: dict[str, ReplicationSource] = {}
+        for file_system in plan.file_systems:
+            if file_system.kind == "object":
+                bucket = self._bucket(file_system, foundation)
+                if file_system.bucket == "auto":
+                    sources[file_system.name] = ReplicationSource(bucket=bucket, key_arn=foundation.data_key_arn)
                 server = f"s3.{plan.region}.amazonaws.com"
-                file_systems.append(mounted(one, server, bucket))
-            if one.service == "openzfs" and security.storage_group_id is not None:
+                file_systems.append(mounted(file_system, server, bucket))
+            if file_system.service == "openzfs" and security.storage_group_id is not None:
                 openzfs = OpenZfsHomeDirectories(
-                    naming.logical(plan.name, one.name),
+                    naming.logical(plan.name, file_system.name),
                     OpenZfsHomeDirectoriesArgs(
                         scope=self.scope,
-                        plan=one,
-                        subnet_id=file_system_subnet_ids[one.subnet],
+                        plan=file_system,
+                        subnet_id=file_system_subnet_ids[file_system.subnet],
                         security_group_id=security.storage_group_id,
                         clients=(plan.network.cidr if plan.network else "") or "*",
                         key_arn=foundation.data_key_arn,
                     ),
                     self.opts,
                 )
-                file_systems.append(mounted(one, openzfs.dns_name, OPENZFS_ROOT))
-            if one.service == "efs" and security.homes_group_id is not None:
+                file_systems.append(mounted(file_system, openzfs.dns_name, OPENZFS_ROOT))
+            if file_system.service == "efs" and security.homes_group_id is not None:
                 home = HomeDirectories(
-                    naming.logical(plan.name, one.name),
+                    naming.logical(plan.name, file_system.name),
                     HomeDirectoriesArgs(
                         scope=self.scope,
-                        plan=one,
+                        plan=file_system,
                         subnet_ids={name: file_system_subnet_ids[name] for name in mount_subnets(plan)},
                         security_group_id=security.homes_group_id,
                         key_arn=foundation.data_key_arn,
                     ),
                     self.opts,
                 )
-                file_systems.append(mounted(one, home.dns_name, "/"))
-            if one.kind != "lustre" or security.storage_group_id is None:
+                file_systems.append(mounted(file_system, home.dns_name, "/"))
+            if file_system.kind != "lustre" or security.storage_group_id is None:
                 continue
             created = SharedFilesystem(
-                naming.logical(plan.name, one.name),
+                naming.logical(plan.name, file_system.name),
                 SharedFilesystemArgs(
                     scope=self.scope,
-                    plan=one,
-                    subnet_id=file_system_subnet_ids[one.subnet],
+                    plan=file_system,
+                    subnet_id=file_system_subnet_ids[file_system.subnet],
                     security_group_id=security.storage_group_id,
                     key_arn=foundation.data_key_arn,
                     log_key_arn=foundation.log_key_arn,
@@ -117,8 +117,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
-            if one.bucket == "auto" and created.bucket is not None:
-                sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
+            if file_system.bucket == "auto" and created.bucket is not None:
+                sources[file_system.name] = ReplicationSource(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append(created.mounted)
         file_systems += [one.mounted for one in plan.existing_file_systems]
         site = SiteRefs(
@@ -133,23 +133,23 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             return site
         return replace(site, **self._node_role(foundation, site))
 
-    def _bucket(self, one: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
+    def _bucket(self, file_system: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
         """Return the bucket of a mount: the declared bucket, or a new one."""
-        if one.bucket and one.bucket != "auto":
-            return one.bucket
+        if file_system.bucket and file_system.bucket != "auto":
+            return file_system.bucket
         args = PrivateBucketArgs(
             scope=self.scope,
-            purpose=one.name,
+            purpose=file_system.name,
             key_arn=foundation.data_key_arn,
             log_to=foundation.access_log_bucket,
         )
-        return PrivateBucket(naming.logical(self.plan.name, one.name), args, self.opts).bucket
+        return PrivateBucket(naming.logical(self.plan.name, file_system.name), args, self.opts).bucket
 
     def _second_region(
-        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, Source]
+        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, ReplicationSource]
     ) -> dict[str, Any]:
         plan = self.plan
-        evidence = Source(bucket=foundation.evidence_bucket, key_arn=foundation.data_key_arn)
+        evidence = ReplicationSource(bucket=foundation.evidence_bucket, key_arn=foundation.data_key_arn)
         created = RegionClone(
             naming.logical(plan.name, "recovery"),
             RegionCloneArgs(

@@ -82,8 +82,8 @@ def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: s
         raise RuntimeError(
             f"cannot read {backup} for {name}: {problem}; set credentials in the environment or in `aws:profile` that allow fsx:DescribeBackups"
         ) from None
-    for one in found:
-        if problem_of_backup := _unfit(plan, one):
+    for backup_record in found:
+        if problem_of_backup := _unfit(plan, backup_record):
             raise RuntimeError(f"{name}: {backup} {problem_of_backup}")
 
 

@@ -28,7 +28,7 @@ RULE = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ReplicationSource:
     """A versioned bucket in the first Region. It must not have a different replication configuration, because a bucket can have only one."""
 
     bucket: pulumi.Input[str]
@@ -45,7 +45,7 @@ class RegionCloneArgs:
     """Scope of the first Region."""
     region: str
     """Second Region, in the same partition."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ReplicationSource]
     """Buckets to replicate, keyed by the purpose in the replica's name."""
     recipients: Sequence[str] = ()
     """Email addresses that are notified when replication is late or fails. Each recipient must confirm the subscription."""
@@ -211,7 +211,12 @@ class RegionClone(pulumi.ComponentResource):
         return role, policy
 
     def _replicate(
-        self, purpose: str, source: Source, replica: PrivateBucket, role: aws.iam.Role, allowed: aws.iam.RolePolicy
+        self,
+        purpose: str,
+        source: ReplicationSource,
+        replica: PrivateBucket,
+        role: aws.iam.Role,
+        allowed: aws.iam.RolePolicy,
     ) -> pulumi.Output[str]:
         # S3 accepts only 15 minutes for both times (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ReplicationTimeValue.html).
         minutes = COMMITMENT.lag_minutes
@@ -311,7 +316,7 @@ class _Alarm:
     """Whether recipients are also notified when the alarm clears."""
 
 
-def _dimensions(source: Source, replica: PrivateBucket) -> dict[str, pulumi.Input[str]]:
+def _dimensions(source: ReplicationSource, replica: PrivateBucket) -> dict[str, pulumi.Input[str]]:
     return {"SourceBucket": source.bucket, "DestinationBucket": replica.bucket, "RuleId": RULE}
 
 

@@ -13,7 +13,7 @@ from gpuinfra.clouds.existing import PROGRAM_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Existing(existing.Existing):
+class Existing(existing.ExistingBase):
     """AWS resources that a cluster uses but does not create."""
 
     data_key_arn: pulumi.Input[str] | None = None
@@ -43,7 +43,7 @@ class Existing(existing.Existing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundationRefs(build.FoundationRefs):
+class FoundationRefs(build.FoundationOutputs):
     """References to resources of the foundation."""
 
     data_key_arn: pulumi.Input[str]
@@ -55,7 +55,7 @@ class FoundationRefs(build.FoundationRefs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteRefs(build.SiteRefs):
+class SiteRefs(build.SiteOutputs):
     """References to resources of the site."""
 
     vpc_id: pulumi.Input[str]

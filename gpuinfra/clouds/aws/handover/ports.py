@@ -177,19 +177,19 @@ class AutoScalingMembership:
     def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return EC2's instance descriptions by instance ID. The request uses a filter,
         because a terminated instance in `InstanceIds` makes the request fail."""
-        found: dict[str, dict[str, Any]] = {}
+        details: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
             pages = self._ec2.get_paginator("describe_instances").paginate(
                 Filters=[{"Name": "instance-id", "Values": ids}]
             )
             for page in pages:
                 for reservation in page["Reservations"]:
-                    found.update({i["InstanceId"]: i for i in reservation["Instances"]})
-        return found
+                    details.update({i["InstanceId"]: i for i in reservation["Instances"]})
+        return details
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return the failed activities since the last successful launch."""
-        found: list[GroupProblem] = []
+        problems: list[GroupProblem] = []
         for group in groups:
             with _cloud_errors():
                 answer = self._autoscaling.describe_scaling_activities(AutoScalingGroupName=group.group, MaxRecords=20)
@@ -199,8 +199,8 @@ class AutoScalingMembership:
                     break
                 if status in ("Failed", "Cancelled") and activity.get("StatusMessage"):
                     message = " ".join(str(activity["StatusMessage"]).split())
-                    found.append(REFUSALS.problem(group.group, message, activity.get("StartTime")))
-        return found
+                    problems.append(REFUSALS.problem(group.group, message, activity.get("StartTime")))
+        return problems
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
         """Start an instance refresh for the remaining instances in each group whose last refresh ended at its canary.
@@ -208,7 +208,7 @@ class AutoScalingMembership:
         A refresh whose last checkpoint is below 100 % ends successfully at this checkpoint
         (https://docs.aws.amazon.com/autoscaling/ec2/userguide/enable-checkpoints-console-cli.html, retrieved 2026-11-22).
         """
-        found: list[str] = []
+        started: list[str] = []
         for group in groups:
             with _cloud_errors():
                 answer = self._autoscaling.describe_instance_refreshes(AutoScalingGroupName=group.group, MaxRecords=1)
@@ -221,8 +221,8 @@ class AutoScalingMembership:
                     )
                 except self._autoscaling.exceptions.InstanceRefreshInProgressFault:
                     continue
-            found.append(group.name)
-        return found
+            started.append(group.name)
+        return started
 
     def replace(self, group: GroupExpected, instance_id: str) -> None:
         """Terminate an instance. The group launches a new instance, because the desired capacity does not change.
@@ -427,7 +427,7 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
 class RequestFailed(PortUnavailable):
     """A request failed. `code` is the error code of AWS, or an empty string without a response."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(" ".join(str(error).split()))
         self.code = str(getattr(error, "response", {}).get("Error", {}).get("Code") or "")
 

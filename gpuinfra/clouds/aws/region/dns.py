@@ -71,11 +71,11 @@ class AwsDns:
         for name, type_ in keys:
             # The list starts at this name and type, or at the next record if it does not exist.
             page = ask(client.list_resource_record_sets, HostedZoneId=zone, StartRecordName=name, StartRecordType=type_, MaxItems="1")  # fmt: skip
-            for one in page["ResourceRecordSets"]:
-                if (str(one["Name"]).removesuffix("."), one["Type"]) == (name, type_):
-                    found = [str(value["Value"]) for value in one.get("ResourceRecords", ())]
-                    if "AliasTarget" in one:
-                        found = [f"ALIAS {one['AliasTarget']['DNSName']}"]
+            for resource_record_set in page["ResourceRecordSets"]:
+                if (str(resource_record_set["Name"]).removesuffix("."), resource_record_set["Type"]) == (name, type_):
+                    found = [str(value["Value"]) for value in resource_record_set.get("ResourceRecords", ())]
+                    if "AliasTarget" in resource_record_set:
+                        found = [f"ALIAS {resource_record_set['AliasTarget']['DNSName']}"]
                     result[name, type_] = tuple(sorted(value.removesuffix(".") for value in found))
         return result
 

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region.failover import AwsFailover, ask, client_of
-from gpuinfra.clouds.region.failover import Comparison, Conflict, Copy, Pair, changed_in_both
+from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 MARK = "gpuinfra-copy-of"
 """Metadata key with the version ID in the replica."""
@@ -69,13 +69,13 @@ class AwsFailback(AwsFailover):
             ]
         )
 
-    def start_replication(self, pair: Pair) -> None:
+    def start_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, "Enabled")
 
-    def compare(self, pair: Pair) -> Comparison:
+    def compare(self, pair: BucketPair) -> Comparison:
         first = {key: versions for key, versions in self._by_key(self._first, pair.source)}
         copies: list[Copy] = []
-        conflicts: list[Conflict] = []
+        conflicts: list[ObjectConflict] = []
         deleted = 0
         for key, there in self._by_key(self._second, pair.replica):
             here, newest = first.get(key, []), _newest(there)
@@ -97,8 +97,8 @@ class AwsFailback(AwsFailover):
             yield key, [one for _, one in versions]
 
     def _difference(
-        self, pair: Pair, key: str, here: list[Version], there: list[Version], newest: Version
-    ) -> Copy | Conflict | None:
+        self, pair: BucketPair, key: str, here: list[Version], there: list[Version], newest: Version
+    ) -> Copy | ObjectConflict | None:
         """Compare the newest versions of an object. `newest` is the one in the replica."""
         current, known = _newest(here), {one["VersionId"] for one in here}
         etag = str(current["ETag"]) if current is not None and _is_object(current) else None
@@ -119,57 +119,57 @@ class AwsFailback(AwsFailover):
         if version == newest["VersionId"]:
             return None
         if newest["VersionId"] in known:
-            newer = Conflict(key=key, reason="is newer in the first region", copy=None)
+            newer = ObjectConflict(key=key, reason="is newer in the first region", copy=None)
             return None if version in copied else newer
         if version in copied:
             return copy
         return changed_in_both(key, copy if newest["LastModified"] > when else None)
 
-    def _copied_version(self, pair: Pair, key: str, version: str) -> str:
+    def _copied_version(self, pair: BucketPair, key: str, version: str) -> str:
         """Return the version in the replica that an earlier failback copied, or the version itself."""
         client = self._client("s3", self._first)
         head = ask(client.head_object, Bucket=pair.source, Key=key, VersionId=version)
         return str(head.get("Metadata", {}).get(MARK, version))
 
-    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         rows = list(copies)
         # Creating a client is not thread-safe.
         client, there = self._client("s3", self._first), self._client("s3", self._second)
         _together(lambda one: _copy(client, there, pair, one), [one for one in rows if one.size <= PART])
-        for one in rows:
-            if one.size > PART:
-                _copy(client, there, pair, one)
+        for row in rows:
+            if row.size > PART:
+                _copy(client, there, pair, row)
 
 
-def _copy(client: Any, there: Any, pair: Pair, one: Copy) -> None:
-    source: dict[str, Any] = {"Bucket": pair.replica, "Key": one.key, "VersionId": one.version}
-    target: dict[str, Any] = {"Bucket": pair.source, "Key": one.key}
+def _copy(client: Any, there: Any, pair: BucketPair, copy: Copy) -> None:
+    source: dict[str, Any] = {"Bucket": pair.replica, "Key": copy.key, "VersionId": copy.version}
+    target: dict[str, Any] = {"Bucket": pair.source, "Key": copy.key}
     # FSx stores owners and modes in the metadata.
     head = ask(there.head_object, **source)
     values = {name: head[name] for name in KEPT if name in head}
-    values["Metadata"] = {**head.get("Metadata", {}), MARK: one.version}
+    values["Metadata"] = {**head.get("Metadata", {}), MARK: copy.version}
     if head.get("TagCount"):
         tags = ask(there.get_object_tagging, **source)["TagSet"]
         values["Tagging"] = urlencode([(tag["Key"], tag["Value"]) for tag in tags])
-    guard = {"IfNoneMatch": "*"} if one.replaces is None else {"IfMatch": one.replaces}
-    if one.size <= PART:
+    guard = {"IfNoneMatch": "*"} if copy.replaces is None else {"IfMatch": copy.replaces}
+    if copy.size <= PART:
         directives = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}
         made = ask(client.copy_object, CHANGED, **target, CopySource=source, **directives, **values, **guard)
     else:
         upload = {**target, "UploadId": ask(client.create_multipart_upload, **target, **values)["UploadId"]}
-        size = max(PART, -(-one.size // MOST_PARTS))
+        size = max(PART, -(-copy.size // MOST_PARTS))
 
         def part(number: int) -> dict[str, Any]:
-            last = min(number * size, one.size) - 1
+            last = min(number * size, copy.size) - 1
             span = f"bytes={(number - 1) * size}-{last}"
             done = ask(client.upload_part_copy, **upload, CopySource=source, PartNumber=number, CopySourceRange=span)  # fmt: skip
             return {"PartNumber": number, "ETag": done["CopyPartResult"]["ETag"]}
 
-        parts = _together(part, range(1, -(-one.size // size) + 1))
+        parts = _together(part, range(1, -(-copy.size // size) + 1))
         made = ask(client.complete_multipart_upload, CHANGED, **upload, MultipartUpload={"Parts": parts}, **guard)
     if not made:
         raise DeploymentError(
-            f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
+            f"{copy.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.failover import Pair, Resource, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable
 
 GROUP = "aws:autoscaling/group:Group"
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
@@ -62,14 +62,14 @@ class AwsFailover:
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
         return tuple(str(one.get("id")) for one in resources if one.get("type") == GROUP)
 
-    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+    def pairs(self, resources: Iterable[Resource]) -> tuple[BucketPair, ...]:
         return tuple(_pairs(resources))
 
     def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
         links = [one.get("outputs") or {} for one in resources if one.get("type") == LINK]
         return tuple(dict.fromkeys(str(one.get("fileSystemId")) for one in links))
 
-    def answers(self, pair: Pair) -> None:
+    def answers(self, pair: BucketPair) -> None:
         ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
 
     def stop_group(self, group: str) -> None:
@@ -88,7 +88,7 @@ class AwsFailover:
         found = ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return found[0] if found else None
 
-    def not_replicated(self, pair: Pair) -> list[str]:
+    def not_replicated(self, pair: BucketPair) -> list[str]:
         copied = {(key, one["VersionId"]) for key, one in self._versions(self._second, pair.replica)}
         missing = []
         for key, versions in groupby(self._versions(self._first, pair.source), key=lambda one: one[0]):
@@ -111,10 +111,10 @@ class AwsFailover:
             markers = {"KeyMarker": page.get("NextKeyMarker"), "VersionIdMarker": page.get("NextVersionIdMarker")}
             more = {name: value for name, value in markers.items() if value}
 
-    def stop_replication(self, pair: Pair) -> None:
+    def stop_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, "Disabled")
 
-    def _set_replication(self, pair: Pair, status: str) -> None:
+    def _set_replication(self, pair: BucketPair, status: str) -> None:
         client = self._client("s3", self._first)
         found = ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
         if not found:
@@ -127,9 +127,9 @@ class AwsFailover:
     def start_import(self, file_system: str) -> str:
         client = self._client("fsx", self._second)
         filters = [{"Name": "file-system-id", "Values": [file_system]}, {"Name": "task-lifecycle", "Values": ["PENDING", "EXECUTING"]}]  # fmt: skip
-        for one in ask(client.describe_data_repository_tasks, Filters=filters)["DataRepositoryTasks"]:
-            if one["Type"] == IMPORT:
-                return str(one["TaskId"])
+        for task in ask(client.describe_data_repository_tasks, Filters=filters)["DataRepositoryTasks"]:
+            if task["Type"] == IMPORT:
+                return str(task["TaskId"])
         made = ask(client.create_data_repository_task, Type=IMPORT, FileSystemId=file_system, Report={"Enabled": False})  # fmt: skip
         return str(made["DataRepositoryTask"]["TaskId"])
 
@@ -144,12 +144,12 @@ class AwsFailover:
         return bool(found["Lifecycle"] == "SUCCEEDED")
 
 
-def _pairs(resources: Iterable[Resource]) -> Iterator[Pair]:
-    for one in resources:
-        if one.get("type") == REPLICATION:
-            outputs = one.get("outputs") or {}
+def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
+    for resource in resources:
+        if resource.get("type") == REPLICATION:
+            outputs = resource.get("outputs") or {}
             arn = str(((outputs.get("rules") or [{}])[0].get("destination") or {}).get("bucket") or "")
-            yield Pair(source=str(outputs.get("bucket")), replica=arn.rpartition(":")[2])
+            yield BucketPair(source=str(outputs.get("bucket")), replica=arn.rpartition(":")[2])
 
 
 def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from gpuinfra.clouds.region.readiness import (
     FAIL,
     OK,
     UNREAD,
-    Line,
-    Question,
+    ReadinessLine,
+    ReadinessQuestion,
     Resource,
     Unread,
     asked,
@@ -49,7 +49,7 @@ Client = Callable[[str, str], Any]
 """Returns the client of a service in a Region."""
 
 
-def look(question: Question) -> Iterator[Line]:
+def look(question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     """Read the second Region with the credentials from the environment, or from the profile `aws:profile`."""
     import boto3
     from botocore.config import Config
@@ -61,7 +61,7 @@ def look(question: Question) -> Iterator[Line]:
     try:
         session = boto3.session.Session(profile_name=profile)
     except BotoCoreError as problem:
-        yield Line(
+        yield ReadinessLine(
             topic="login", name="AWS", state=UNREAD, reason=one_line(problem), fix="run `aws configure list-profiles`"
         )
         return
@@ -73,7 +73,7 @@ def look(question: Question) -> Iterator[Line]:
     yield from backend(question, client)
 
 
-def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
+def lines(question: ReadinessQuestion, client: Client, now: datetime) -> Iterator[ReadinessLine]:
     """Return the lines for the resources in the state. Creating a client sends no request."""
     second = question.recovery.region
     configurations = question.of_type(REPLICATION)
@@ -81,8 +81,8 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
     yield from deployed(question, len(configurations), len(keys))
     replicas: dict[str, str] = {}
     roles: dict[str, None] = {}
-    for one in configurations:
-        outputs = one.get("outputs") or {}
+    for configuration in configurations:
+        outputs = configuration.get("outputs") or {}
         rule = (outputs.get("rules") or [{}])[0]
         arn = str((rule.get("destination") or {}).get("bucket") or "")
         source, replica = str(outputs.get("bucket")), arn.rpartition(":")[2]
@@ -100,7 +100,7 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
 
 
-def backend(question: Question, client: Client) -> Iterator[Line]:
+def backend(question: ReadinessQuestion, client: Client) -> Iterator[ReadinessLine]:
     """Read the Region of the bucket that contains the Pulumi state (`s3://BUCKET`). A backend with its own endpoint is not in AWS."""
     name, url = question.backend
     parts = urlsplit(url)
@@ -108,7 +108,7 @@ def backend(question: Question, client: Client) -> Iterator[Line]:
         yield from asked("state", name, lambda: [state(question, _home(question, client, parts.netloc))])
 
 
-def _home(question: Question, client: Client, bucket: str) -> str | None:
+def _home(question: ReadinessQuestion, client: Client, bucket: str) -> str | None:
     # The endpoint of the second Region also returns the Region of a bucket in another Region.
     answer = _answer(client("s3", question.recovery.region).head_bucket, Bucket=bucket)
     return None if answer is None else str(answer.get("BucketRegion") or "")
@@ -119,7 +119,7 @@ class _Pair:
 
     def __init__(
         self,
-        question: Question,
+        question: ReadinessQuestion,
         client: Client,
         *,
         source: str,
@@ -132,66 +132,68 @@ class _Pair:
         self._source, self._arn, self._replica, self._rule = source, arn, arn.rpartition(":")[2], rule
         self._show = f"aws s3api get-bucket-replication --bucket {quote(source)} --region {question.region}"
 
-    def replication(self) -> Iterator[Line]:
+    def replication(self) -> Iterator[ReadinessLine]:
         s3 = self._client("s3", self._question.region)
         answer = _answer(s3.get_bucket_replication, Bucket=self._source)
         rules = answer["ReplicationConfiguration"].get("Rules", []) if answer else []
         ours = [rule for rule in rules if rule.get("Destination", {}).get("Bucket") == self._arn]
         if not ours:
             reason = f"no replication rule copies this bucket to {self._replica}"
-            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
         elif ours[0].get("Status") != "Enabled":
             reason = f"the replication rule to {self._replica} is {ours[0].get('Status')}"
-            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
         elif _selects_encrypted(ours[0]):
-            yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+            yield ReadinessLine(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
         else:
             reason = f"the replication rule to {self._replica} does not copy objects that are encrypted with a KMS key"
-            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
         if ours:
             yield self._encryption(ours[0])
 
-    def _encryption(self, rule: Mapping[str, Any]) -> Line:
+    def _encryption(self, rule: Mapping[str, Any]) -> ReadinessLine:
         """The rule encrypts the replica with a key of the stack in the second Region. If the first Region fails, its keys cannot be used."""
         arn = str((rule["Destination"].get("EncryptionConfiguration") or {}).get("ReplicaKmsKeyID") or "")
         second = self._question.recovery.region
         if arn.rpartition("/")[2] in self._keys and f":{second}:" in arn:
-            return Line(topic="key", name=self._replica, state=OK, reason=f"is encrypted with a key in {second}")
+            return ReadinessLine(
+                topic="key", name=self._replica, state=OK, reason=f"is encrypted with a key in {second}"
+            )
         used = arn or "no key"
         reason = f"the replication rule encrypts the replica with {used}, not with a key of this stack in {second}"
-        return Line(topic="key", name=self._replica, state=FAIL, reason=reason)
+        return ReadinessLine(topic="key", name=self._replica, state=FAIL, reason=reason)
 
-    def exists(self) -> Iterator[Line]:
+    def exists(self) -> Iterator[ReadinessLine]:
         second = self._question.recovery.region
         answer = _answer(self._client("s3", second).head_bucket, Bucket=self._replica)
         region = str((answer or {}).get("BucketRegion") or second)
         if answer is None:
-            yield Line(
+            yield ReadinessLine(
                 topic="replica", name=self._replica, state=FAIL, reason=f"the replica does not exist in {second}"
             )
         elif region != second:
-            yield Line(
+            yield ReadinessLine(
                 topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {region}, not in {second}"
             )
         else:
-            yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+            yield ReadinessLine(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
 
-    def lag(self) -> Iterator[Line]:
+    def lag(self) -> Iterator[ReadinessLine]:
         """S3 publishes the lag in seconds in the Region of the replica."""
         points = self._metric("ReplicationLatency", "Maximum", self._question.recovery.region, RECENT, 300)
         newest = max(points, key=lambda one: one["Timestamp"], default=None)
         yield lag(self._question, self._source, float(newest["Maximum"]) if newest else None, self._show)
 
-    def failures(self) -> Iterator[Line]:
+    def failures(self) -> Iterator[ReadinessLine]:
         """S3 publishes failures in the Region of the source."""
         points = self._metric("OperationsFailedReplication", "Sum", self._question.region, FAILURES, 3600)
         failed = int(sum(float(one["Sum"]) for one in points))
         if failed:
             fix = _job(self._question, self._source)
             reason = f"{failed} objects were not replicated in the last {FAILURES.total_seconds() / 3600:.0f} hours"
-            yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield ReadinessLine(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
-            yield Line(
+            yield ReadinessLine(
                 topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
             )
 
@@ -217,7 +219,7 @@ def _selects_encrypted(rule: Mapping[str, Any]) -> bool:
     return bool(criteria.get("Status") == "Enabled")
 
 
-def _key(client: Client, name: str, region: str) -> Iterator[Line]:
+def _key(client: Client, name: str, region: str) -> Iterator[ReadinessLine]:
     answer = _answer(client("kms", region).describe_key, KeyId=name)
     state = str(answer["KeyMetadata"].get("KeyState")) if answer else None
     cancel = f"aws kms cancel-key-deletion --key-id {quote(name)} --region {region} && "
@@ -225,27 +227,29 @@ def _key(client: Client, name: str, region: str) -> Iterator[Line]:
     yield key(name, state, cancel + enable if state == "PendingDeletion" else enable)
 
 
-def _role(client: Client, name: str, region: str) -> Iterator[Line]:
+def _role(client: Client, name: str, region: str) -> Iterator[ReadinessLine]:
     found = _answer(client("iam", region).get_role, RoleName=name)
     yield role(name, "the replication role does not exist", exists=found is not None)
 
 
-def _bundle(question: Question, client: Client, bucket: str, replica: str, name: str) -> Iterator[Line]:
+def _bundle(
+    question: ReadinessQuestion, client: Client, bucket: str, replica: str, name: str
+) -> Iterator[ReadinessLine]:
     s3 = client("s3", question.recovery.region)
     exists = _answer(s3.head_object, Bucket=replica, Key=name) is not None
     yield bundle(name, bucket, replica, _job(question, bucket), exists=exists)
 
 
-def _job(question: Question, bucket: str) -> str:
+def _job(question: ReadinessQuestion, bucket: str) -> str:
     """Return the command that replicates existing objects of a bucket, from the plan."""
     commands = [one.command for one in question.recovery.commands if "create-job" in one.command]
     return commands[0].replace("BUCKET", bucket) if commands else ""
 
 
-def _objects(question: Question) -> Iterator[tuple[str, str]]:
+def _objects(question: ReadinessQuestion) -> Iterator[tuple[str, str]]:
     """Return the bucket and key of each bundle that the stack uploaded."""
-    for one in question.of_type(OBJECT):
-        outputs = one.get("outputs") or {}
+    for resource in question.of_type(OBJECT):
+        outputs = resource.get("outputs") or {}
         yield str(outputs.get("bucket")), str(outputs.get("key"))
 
 

@@ -19,7 +19,7 @@ from gpuinfra.clouds.azure.components.grants import data_role, folder_condition,
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set, vault_log
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
+from gpuinfra.clouds.azure.components.stores import EncryptionKey, ImmutabilityLock, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan, Plan
@@ -101,7 +101,7 @@ class AuditTrail(pulumi.ComponentResource):
                 purpose="audit",
                 containers=(ACTIVITY_CONTAINER,),
                 encryption_key=args.encryption_key,
-                lock=Lock(days=plan.lock_days),
+                lock=ImmutabilityLock(days=plan.lock_days),
                 services=True,
                 copies=True,
                 workspace_id=workspace.id if plan.data_events else None,

@@ -203,20 +203,20 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         endpoint = None
         if "blob" in endpoints.zone_ids:
             endpoint = DataEndpoint(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
-        for one in self.plan.file_systems:
-            if one.kind == "object":
-                container = self._container(one, scope, foundation, endpoint, endpoints)
-                if one.bucket == "auto":
-                    data[one.name] = container
-                found.append({"kind": one.kind, "mount": one.mount, **_mounted(container)})
-            if one.kind != "lustre":
+        for file_system in self.plan.file_systems:
+            if file_system.kind == "object":
+                container = self._container(file_system, scope, foundation, endpoint, endpoints)
+                if file_system.bucket == "auto":
+                    data[file_system.name] = container
+                found.append({"kind": file_system.kind, "mount": file_system.mount, **_mounted(container)})
+            if file_system.kind != "lustre":
                 continue
             made = SharedFilesystem(
-                naming.logical(self.plan.name, one.name),
+                naming.logical(self.plan.name, file_system.name),
                 SharedFilesystemArgs(
                     scope=scope,
-                    plan=one,
-                    subnet_id=subnet_ids[one.subnet],
+                    plan=file_system,
+                    subnet_id=subnet_ids[file_system.subnet],
                     key=foundation.data_key,
                     endpoint=endpoint,
                     workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
@@ -225,31 +225,33 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             found.append(made.mounted)
             if made.bucket is not None:
-                exports[one.mount] = made.export_command
-            if made.bucket is not None and one.bucket == "auto":
-                data[one.name] = made.bucket
+                exports[file_system.mount] = made.export_command
+            if made.bucket is not None and file_system.bucket == "auto":
+                data[file_system.name] = made.bucket
         return found, data, exports
 
     def _container(
         self,
-        one: FileSystemPlan,
+        file_system: FileSystemPlan,
         scope: Scope,
         foundation: FoundationRefs,
         endpoint: DataEndpoint | None,
         endpoints: Endpoints,
     ) -> pulumi.Output[str]:
         """Return the container ID for a mount: the declared container, or a new one."""
-        name = naming.logical(self.plan.name, one.name)
-        if one.bucket and one.bucket != "auto":
-            container = pulumi.Output.from_input(one.bucket)
-            if not one.private_endpoint:
+        name = naming.logical(self.plan.name, file_system.name)
+        if file_system.bucket and file_system.bucket != "auto":
+            container = pulumi.Output.from_input(file_system.bucket)
+            if not file_system.private_endpoint:
                 return container
-            return _reached(name, scope, container, one.bucket.partition("/blobServices/")[0], endpoint, endpoints)
+            return _reached(
+                name, scope, container, file_system.bucket.partition("/blobServices/")[0], endpoint, endpoints
+            )
         store = PrivateStore(
             name,
             PrivateStoreArgs(
                 scope=scope,
-                purpose=one.name,
+                purpose=file_system.name,
                 containers=(DATA_CONTAINER,),
                 encryption_key=foundation.data_key.encryption_key,
                 workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,

@@ -15,7 +15,7 @@ from gpuinfra.clouds.existing import PROGRAM_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Existing(existing.Existing):
+class Existing(existing.ExistingBase):
     """Azure resources that a cluster uses but does not create."""
 
     evidence_bucket: pulumi.Input[str] | None = None
@@ -50,7 +50,7 @@ class Existing(existing.Existing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundationRefs(build.FoundationRefs):
+class FoundationRefs(build.FoundationOutputs):
     """References to resources of the foundation."""
 
     evidence_account_id: pulumi.Input[str]
@@ -78,7 +78,7 @@ class FoundationRefs(build.FoundationRefs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteRefs(build.SiteRefs):
+class SiteRefs(build.SiteOutputs):
     """References to resources of the site."""
 
     nodes_group_id: pulumi.Input[str]

@@ -31,7 +31,7 @@ class EncryptionKey:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class ImmutabilityLock:
     """An immutability policy: blobs cannot be changed or deleted for a number of days."""
 
     days: int
@@ -49,7 +49,7 @@ class PrivateStoreArgs:
     """Names of the containers."""
     encryption_key: EncryptionKey | None = None
     """Customer-managed key. If unset, Azure uses a Microsoft-managed key."""
-    lock: Lock | None = None
+    lock: ImmutabilityLock | None = None
     """Immutability policy for all containers. If unset, blobs can be replaced, and old versions are retained for `old_versions_days`."""
     reached_from: tuple[str, ...] = ()
     """Public IPv4 ranges that the firewall allows. Access also requires a role. If empty, the account is reachable only through private endpoints."""
@@ -166,7 +166,7 @@ class PrivateStore(pulumi.ComponentResource):
         )
 
     def _lock(
-        self, account: storage.StorageAccount, created: storage.BlobContainer, container: str, lock: Lock
+        self, account: storage.StorageAccount, created: storage.BlobContainer, container: str, lock: ImmutabilityLock
     ) -> pulumi.Resource:
         return storage.BlobContainerImmutabilityPolicy(
             rows.CONTAINER_LOCK.logical(self._name, part=container),

@@ -102,17 +102,17 @@ def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tup
         raise IdentityRefused("the node's identity proof contains no evidence hash")
     if not isinstance(documents, list) or len(documents) != DOCUMENTS:
         raise IdentityRefused(f"the node's identity proof does not contain {DOCUMENTS} attested documents")
-    found = [read_document(document, trust, now) for document in documents]
-    for one, nonce in zip(found, nonces(sha256), strict=True):
-        if one.nonce != nonce:
+    attested_documents = [read_document(document, trust, now) for document in documents]
+    for attested, nonce in zip(attested_documents, nonces(sha256), strict=True):
+        if attested.nonce != nonce:
             raise IdentityRefused(
-                f"Azure attested the nonce {one.nonce[:40]}, but the node's evidence requires {nonce}"
+                f"Azure attested the nonce {attested.nonce[:40]}, but the node's evidence requires {nonce}"
             )
-        if (one.vm_id, one.subscription) != (found[0].vm_id, found[0].subscription):
+        if (attested.vm_id, attested.subscription) != (attested_documents[0].vm_id, attested_documents[0].subscription):
             raise IdentityRefused("the node's identity proof contains documents from several machines")
-    if min(one.expires for one in found) <= now:
+    if min(one.expires for one in attested_documents) <= now:
         raise IdentityExpired("the node's attested documents have expired")
-    return found[0], sha256
+    return attested_documents[0], sha256
 
 
 def read_document(document: object, trust: Trust, now: datetime) -> Attested:
@@ -153,7 +153,7 @@ def open_message(data: bytes) -> Message:
     fields = _parts(body, 1)[0].expect(der.SEQUENCE).children()
     content, certificates, signers = _fields(fields)
     try:
-        known = [x509.load_der_x509_certificate(one.whole) for one in certificates]
+        issuers = [x509.load_der_x509_certificate(one.whole) for one in certificates]
     except ValueError as error:
         raise IdentityRefused(f"an attested document contains an unreadable certificate: {error}") from None
     if len(signers) != 1:
@@ -163,7 +163,7 @@ def open_message(data: bytes) -> Message:
         raise der.NotDer("the signer information is truncated")
     issuer, serial = _parts(parts[1].expect(der.SEQUENCE), 2)
     signer = [
-        one for one in known if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
+        one for one in issuers if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
     ]
     if len(signer) != 1:
         raise IdentityRefused("an attested document does not contain the certificate that signed it")
@@ -181,7 +181,7 @@ def open_message(data: bytes) -> Message:
         raise IdentityRefused("the signature of an attested document is invalid") from None
     except IndexError:
         raise der.NotDer("the signature is missing") from None
-    return Message(content=content, signer=signer[0], others=tuple(one for one in known if one is not signer[0]))
+    return Message(content=content, signer=signer[0], others=tuple(one for one in issuers if one is not signer[0]))
 
 
 def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], list[der.Element]]:

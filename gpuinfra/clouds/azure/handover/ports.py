@@ -19,7 +19,7 @@ from typing import Any
 from gpuinfra.base.json_text import parsed
 from gpuinfra.base.safe_text import MAX_LINE, printable
 from gpuinfra.clouds.azure.handover.attested import Trust, check_proof
-from gpuinfra.clouds.azure.rest import THROTTLED_S, Refused, Rest, raise_for
+from gpuinfra.clouds.azure.rest import THROTTLED_S, AzureRefused, Rest, raise_for
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
@@ -97,21 +97,21 @@ class ScaleSets:
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
         """Return the virtual machines in the scale sets. A deleted scale set has none."""
-        found: list[Member] = []
+        members: list[Member] = []
         for group in groups:
             path = _scale_set(group.group)
             self._asked.add(path.split("/")[2].lower())
             try:
                 model = self._rest.arm(path, API_COMPUTE)
                 machines = list(self._rest.pages(f"{path}/virtualMachines", API_COMPUTE, {"$expand": "instanceView"}))
-            except Refused as error:
+            except AzureRefused as error:
                 if error.status == 404:
                     continue
                 raise
             current = str((model.get("tags") or {}).get(TEMPLATE_TAG) or "")
             addresses = self._addresses(path) if machines else {}
-            found += [self._member(group.group, one, current, addresses) for one in machines if _vm_id(one)]
-        return found
+            members += [self._member(group.group, one, current, addresses) for one in machines if _vm_id(one)]
+        return members
 
     def _member(self, group: str, machine: dict[str, Any], current: str, addresses: dict[str, str]) -> Member:
         properties = machine.get("properties") or {}
@@ -131,18 +131,18 @@ class ScaleSets:
 
     def _addresses(self, path: str) -> dict[str, str]:
         """Return private addresses, keyed by ARM ID. The result is empty without permission to read network interfaces."""
-        found: dict[str, str] = {}
+        addresses: dict[str, str] = {}
         try:
             for interface in self._rest.pages(f"{path}/networkInterfaces", API_NICS):
                 properties = interface.get("properties") or {}
                 machine = str((properties.get("virtualMachine") or {}).get("id") or "").lower()
-                for one in properties.get("ipConfigurations") or []:
-                    address = (one.get("properties") or {}).get("privateIPAddress")
+                for configuration in properties.get("ipConfigurations") or []:
+                    address = (configuration.get("properties") or {}).get("privateIPAddress")
                     if machine and address and properties.get("primary") is not False:
-                        found.setdefault(machine, str(address))
+                        addresses.setdefault(machine, str(address))
         except PortUnavailable:
-            return found
-        return found
+            return addresses
+        return addresses
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
         """Do nothing, because the scale set continues on its own after a healthy batch."""
@@ -161,11 +161,11 @@ class ScaleSets:
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return current errors, and operations that failed in the last two hours and did not succeed later."""
-        found: list[GroupProblem] = []
+        problems: list[GroupProblem] = []
         for group in groups:
             path = _scale_set(group.group)
-            found += self._current_errors(group.group, path) or self._failed_operations(group.group, path)
-        return found
+            problems += self._current_errors(group.group, path) or self._failed_operations(group.group, path)
+        return problems
 
     def _current_errors(self, group: str, path: str) -> list[GroupProblem]:
         views = [self._rest.arm(f"{path}/instanceView", API_COMPUTE)]
@@ -183,7 +183,7 @@ class ScaleSets:
         since = datetime.now(UTC) - ACTIVITY_WINDOW
         query = f"eventTimestamp ge '{since:%Y-%m-%dT%H:%M:%SZ}' and resourceUri eq '{path}'"
         log = f"/subscriptions/{path.split('/')[2]}/providers/Microsoft.Insights/eventtypes/management/values"
-        found: list[GroupProblem] = []
+        problems: list[GroupProblem] = []
         try:
             for event in self._rest.pages(log, API_ACTIVITY, {"$filter": query}):
                 status = str((event.get("status") or {}).get("value") or "")
@@ -191,10 +191,10 @@ class ScaleSets:
                     break
                 if status == "Failed":
                     code, message = _error(str((event.get("properties") or {}).get("statusMessage") or ""))
-                    found.append(_problem(group, code, message, event.get("eventTimestamp")))
-        except Refused:
-            return found
-        return found
+                    problems.append(_problem(group, code, message, event.get("eventTimestamp")))
+        except AzureRefused:
+            return problems
+        return problems
 
 
 def _scale_set(group: str) -> str:

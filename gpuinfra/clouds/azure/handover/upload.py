@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pulumi
 
-from gpuinfra.clouds.azure.rest import THROTTLED_S, Answer, Refused, Rest, raise_for
+from gpuinfra.clouds.azure.rest import THROTTLED_S, AzureRefused, Rest, RestAnswer, raise_for
 from gpuinfra.handover import wire
 from gpuinfra.handover.ports import PortUnavailable
 
@@ -133,7 +133,7 @@ def delete(properties: Mapping[str, object], rest: Rest | None = None) -> str:
         return ""
     try:
         raise_for(answer)
-    except Refused as error:
+    except AzureRefused as error:
         if error.code == "BlobImmutableDueToPolicy":
             return f"{_address(properties)} stays in the container: an immutability policy protects it"
         raise
@@ -164,7 +164,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _send_with_retry(send: Callable[[], Answer], cancelled: threading.Event) -> Answer:
+def _send_with_retry(send: Callable[[], RestAnswer], cancelled: threading.Event) -> RestAnswer:
     """Send a request, and return the last response. The request is retried if it is throttled or if a role assignment is not effective yet."""
     pause, waited = 2.0, 0.0
     while True:
@@ -177,10 +177,10 @@ def _send_with_retry(send: Callable[[], Answer], cancelled: threading.Event) -> 
         waited, pause = waited + pause, min(pause * 1.5, 30.0)
 
 
-def _code(answer: Answer) -> str:
+def _code(answer: RestAnswer) -> str:
     try:
         raise_for(answer)
-    except Refused as error:
+    except AzureRefused as error:
         return error.code
     return ""
 

@@ -70,8 +70,8 @@ class AzureDns:
         return found
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
-        for one in records:
-            path, body = _path(zone, one.name, one.type), {"properties": {"ttl": TTL_S, **_records(one)}}
+        for record in records:
+            path, body = _path(zone, record.name, record.type), {"properties": {"ttl": TTL_S, **_records(record)}}
             asked(lambda path=path, body=body: self._rest.arm_change("PUT", path, NAMES, body))
 
     def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
@@ -87,10 +87,10 @@ def _path(zone: str, name: str, type_: str) -> str:
     return f"{zone}/{type_}/{name.removesuffix(f'.{last(zone)}')}"
 
 
-def _records(one: NameRecord) -> dict[str, Any]:
-    if one.type == "A":
-        return {"aRecords": [{"ipv4Address": value} for value in one.values]}
-    return {"txtRecords": [{"value": [value.strip('"')]} for value in one.values]}
+def _records(name_record: NameRecord) -> dict[str, Any]:
+    if name_record.type == "A":
+        return {"aRecords": [{"ipv4Address": value} for value in name_record.values]}
+    return {"txtRecords": [{"value": [value.strip('"')]} for value in name_record.values]}
 
 
 def _values(properties: Mapping[str, Any]) -> tuple[str, ...]:

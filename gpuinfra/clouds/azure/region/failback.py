@@ -31,8 +31,8 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.blob_list import COPY_OF, Blob
 from gpuinfra.clouds.azure.region.failover import STOPPED, AzureFailover, account_of, asked
 from gpuinfra.clouds.azure.region.readiness import last
-from gpuinfra.clouds.azure.rest import Answer, Refused, Rest, raise_for
-from gpuinfra.clouds.region.failover import Comparison, Conflict, Copy, Pair
+from gpuinfra.clouds.azure.rest import AzureRefused, Rest, RestAnswer, raise_for
+from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict
 
 PART = 128 * 2**20
 MOST_PARTS = 50_000
@@ -64,7 +64,7 @@ class AzureFailback(AzureFailover):
     def start_command(self, group: str) -> str:
         return ""
 
-    def compare(self, pair: Pair) -> Comparison:
+    def compare(self, pair: BucketPair) -> Comparison:
         stopped, replicated = self._stopped(pair), self._replicated(pair)
         first, second = ({one.name: one for one in self._list(id_)} for id_ in (pair.source, pair.replica))
         found = [
@@ -72,11 +72,11 @@ class AzureFailback(AzureFailover):
         ]
         return Comparison(
             copies=tuple(one for one in found if isinstance(one, Copy)),
-            conflicts=tuple(one for one in found if isinstance(one, Conflict)),
+            conflicts=tuple(one for one in found if isinstance(one, ObjectConflict)),
             deleted=sum(_known(one, replicated) for one in first.values() if one.name not in second),
         )
 
-    def _stopped(self, pair: Pair) -> datetime:
+    def _stopped(self, pair: BucketPair) -> datetime:
         """Return the time at which the second region began to write to the replica."""
         tags = self._container(pair.replica).tags
         if STOPPED not in tags:
@@ -92,7 +92,7 @@ class AzureFailback(AzureFailover):
                 f"the tag {STOPPED} of the account {last(account_of(pair.replica))} is {tags[STOPPED]!r}, expected a time such as 2026-01-31T12:00:00Z"
             ) from None
 
-    def _replicated(self, pair: Pair) -> Callable[[Blob], bool]:
+    def _replicated(self, pair: BucketPair) -> Callable[[Blob], bool]:
         """Return a function that returns whether Azure replicated a blob to the replica.
 
         A failover deletes the policy, so its ID is unknown here. The statuses of a policy to another account have its ID, and that policy still exists.
@@ -103,16 +103,16 @@ class AzureFailback(AzureFailover):
             status == "complete" and name.partition("_")[0] not in others for name, status in blob.replication.items()
         )
 
-    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         rows = list(copies)
         source, target = self._container(pair.replica).base, self._container(pair.source).base
         _together(lambda one: self._copy(source, target, one), [one for one in rows if one.size <= PART])
-        for one in rows:
-            if one.size > PART:
-                self._copy(source, target, one)
+        for row in rows:
+            if row.size > PART:
+                self._copy(source, target, row)
 
-    def _copy(self, source: str, target: str, one: Copy) -> None:
-        path = quote(one.key, safe="/-_.~")
+    def _copy(self, source: str, target: str, copy: Copy) -> None:
+        path = quote(copy.key, safe="/-_.~")
         there, here = f"{source}/{path}", f"{target}/{path}"
         head = asked(lambda: raise_for(self._rest.blob("HEAD", there)))
         # Managed Lustre stores owners and modes in the metadata.
@@ -121,49 +121,49 @@ class AzureFailback(AzureFailover):
             for name, value in head.headers.items()
             if name.lower().startswith("x-ms-meta-") and name.lower() != f"x-ms-meta-{COPY_OF}"
         }
-        guard = {"If-None-Match": "*"} if one.replaces is None else {"If-Match": _quoted(one.replaces)}
-        final = {**kept, f"x-ms-meta-{COPY_OF}": one.version, **guard}
+        guard = {"If-None-Match": "*"} if copy.replaces is None else {"If-Match": _quoted(copy.replaces)}
+        final = {**kept, f"x-ms-meta-{COPY_OF}": copy.version, **guard}
 
         def read() -> dict[str, str]:
             token = asked(self._rest.storage_token)  # A large blob can take longer than the lifetime of a token.
-            return {"x-ms-copy-source": there, "x-ms-source-if-match": _quoted(one.version), "x-ms-copy-source-authorization": f"Bearer {token}"}  # fmt: skip
+            return {"x-ms-copy-source": there, "x-ms-source-if-match": _quoted(copy.version), "x-ms-copy-source-authorization": f"Bearer {token}"}  # fmt: skip
 
-        if one.size <= PART:
-            self._put(here, {"x-ms-blob-type": "BlockBlob", **read(), **final}, one)
+        if copy.size <= PART:
+            self._put(here, {"x-ms-blob-type": "BlockBlob", **read(), **final}, copy)
             return
-        size = max(PART, -(-one.size // MOST_PARTS))
+        size = max(PART, -(-copy.size // MOST_PARTS))
 
         def part(number: int) -> str:
-            span = f"bytes={number * size}-{min((number + 1) * size, one.size) - 1}"
+            span = f"bytes={number * size}-{min((number + 1) * size, copy.size) - 1}"
             block = b64encode(f"{number:08}".encode()).decode()
-            self._put(f"{here}?comp=block&blockid={quote(block)}", {**read(), "x-ms-source-range": span}, one)
+            self._put(f"{here}?comp=block&blockid={quote(block)}", {**read(), "x-ms-source-range": span}, copy)
             return block
 
-        blocks = _together(part, range(-(-one.size // size)))
+        blocks = _together(part, range(-(-copy.size // size)))
         named = {name.lower(): value for name, value in head.headers.items()}
         properties = {setter: named[name] for name, setter in KEPT.items() if named.get(name)}
         listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'
-        self._put(f"{here}?comp=blocklist", {**properties, **final}, one, body.encode())
+        self._put(f"{here}?comp=blocklist", {**properties, **final}, copy, body.encode())
 
-    def _put(self, url: str, headers: Mapping[str, str], one: Copy, body: bytes = b"") -> None:
-        def put() -> Answer | None:
+    def _put(self, url: str, headers: Mapping[str, str], copy: Copy, body: bytes = b"") -> None:
+        def put() -> RestAnswer | None:
             try:
                 return raise_for(self._rest.blob("PUT", url, headers, body))
-            except Refused as problem:
+            except AzureRefused as problem:
                 if problem.code in CHANGED:
                     return None
                 raise
 
         if asked(put) is None:
             raise DeploymentError(
-                f"{one.key} changed after the comparison and was not replaced; stop the programs that write to {url.split('?')[0]} or to its replica"
+                f"{copy.key} changed after the comparison and was not replaced; stop the programs that write to {url.split('?')[0]} or to its replica"
             )
 
 
 def _difference(
     here: Blob | None, there: Blob, stopped: datetime, replicated: Callable[[Blob], bool]
-) -> Copy | Conflict | None:
+) -> Copy | ObjectConflict | None:
     """Compare a blob in the first region with the blob in the replica."""
     written = there.modified >= stopped
     if here is None:
@@ -173,13 +173,13 @@ def _difference(
         return None
     known = _known(here, replicated)
     if not written:
-        return None if known else Conflict(key=there.name, reason="is newer in the first region", copy=None)
+        return None if known else ObjectConflict(key=there.name, reason="is newer in the first region", copy=None)
     copy = Copy(key=there.name, version=there.etag, size=there.size, replaces=here.etag)
     if known:
         return copy
     later = there.modified > here.modified
     region = "second" if later else "first"
-    return Conflict(key=there.name, reason=f"was changed in both regions, last in the {region} region", copy=copy if later else None)  # fmt: skip
+    return ObjectConflict(key=there.name, reason=f"was changed in both regions, last in the {region} region", copy=copy if later else None)  # fmt: skip
 
 
 def _known(here: Blob, replicated: Callable[[Blob], bool]) -> bool:

@@ -25,10 +25,10 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.json_text import parsed
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.azure.blob_list import Blob, Container, blobs
+from gpuinfra.clouds.azure.blob_list import Blob, BlobContainer, blobs
 from gpuinfra.clouds.azure.region.readiness import STORAGE, last, policies
-from gpuinfra.clouds.azure.rest import NotReached, Refused, Rest, raise_for
-from gpuinfra.clouds.region.failover import Pair, Resource, Unreachable, not_copied
+from gpuinfra.clouds.azure.rest import AzureRefused, NotReached, Rest, raise_for
+from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable, not_copied
 from gpuinfra.handover.ports import PortUnavailable
 
 GROUP = "azure-native:compute:VirtualMachineScaleSet"
@@ -65,9 +65,9 @@ class AzureFailover:
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
         return tuple(str(one.get("id")) for one in resources if one.get("type") == GROUP)
 
-    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+    def pairs(self, resources: Iterable[Resource]) -> tuple[BucketPair, ...]:
         return tuple(
-            Pair(source=container_id(one.source, one.containers[0]), replica=container_id(one.replica, one.containers[1]))
+            BucketPair(source=container_id(one.source, one.containers[0]), replica=container_id(one.replica, one.containers[1]))
             for one in policies(resources)
         )  # fmt: skip
 
@@ -78,7 +78,7 @@ class AzureFailover:
             if one.get("type") == FILE_SYSTEM and ((one.get("outputs") or {}).get("hsm") or {}).get("settings")
         )
 
-    def answers(self, pair: Pair) -> None:
+    def answers(self, pair: BucketPair) -> None:
         base = self._container(pair.replica).base
         found = asked(lambda: self._rest.blob("GET", f"{base}?restype=container"))
         if found.status >= 500 or found.status in (401, 404):
@@ -94,7 +94,7 @@ class AzureFailover:
         machines = asked_or([], lambda: list(self._rest.pages(f"{group}/virtualMachines", COMPUTE)))
         return len(machines)
 
-    def not_replicated(self, pair: Pair) -> list[str]:
+    def not_replicated(self, pair: BucketPair) -> list[str]:
         source = self._list(pair.source)
         mark = self._mark(pair)
         unknown = [one for one in source if one.replication.get(mark) != "complete"]
@@ -106,10 +106,10 @@ class AzureFailover:
             raise not_copied(where, missing, "Azure does not replicate blobs after the `replicas` step")
         return missing
 
-    def stop_replication(self, pair: Pair) -> None:
+    def stop_replication(self, pair: BucketPair) -> None:
         self._delete_policy(pair, account_of(pair.source))
 
-    def open_replica(self, pair: Pair) -> None:
+    def open_replica(self, pair: BucketPair) -> None:
         account = account_of(pair.replica)
         if self._policy(pair, account) is None:
             return
@@ -151,7 +151,7 @@ class AzureFailover:
         """Read a resource. Returns None if it does not exist."""
         return asked_or(None, lambda: self._rest.arm(id_, api))
 
-    def _policy(self, pair: Pair, account: str) -> tuple[str, str] | None:
+    def _policy(self, pair: BucketPair, account: str) -> tuple[str, str] | None:
         """Return the ID of the policy in an account that replicates the pair, and the ID of its rule. Returns None if there is none."""
         containers = (last(pair.source), last(pair.replica))
         accounts = (last(account_of(pair.source)), last(account_of(pair.replica)))
@@ -163,28 +163,28 @@ class AzureFailover:
 
     def _policies(self, account: str) -> Iterator[tuple[str, tuple[str, str], list[dict[str, Any]]]]:
         """Yield the ID of each policy of an account, the names of the source and destination accounts, and the rules."""
-        for one in asked_or([], lambda: list(self._rest.pages(f"{account}/objectReplicationPolicies", STORAGE))):
-            held = one.get("properties") or {}
+        for policy in asked_or([], lambda: list(self._rest.pages(f"{account}/objectReplicationPolicies", STORAGE))):
+            held = policy.get("properties") or {}
             names = (last(str(held.get("sourceAccount"))), last(str(held.get("destinationAccount"))))
             yield str(held.get("policyId")), names, held.get("rules") or []
 
-    def _delete_policy(self, pair: Pair, account: str) -> None:
+    def _delete_policy(self, pair: BucketPair, account: str) -> None:
         found = self._policy(pair, account)
         if found is not None:
             path = f"{account}/objectReplicationPolicies/{found[0]}"
             asked_or(None, lambda: self._rest.arm_change("DELETE", path, STORAGE))
 
-    def _mark(self, pair: Pair) -> str:
+    def _mark(self, pair: BucketPair) -> str:
         """Return the name of the replication status of the pair. Empty if the source account has no policy."""
         found = self._policy(pair, account_of(pair.source))
         return "_".join(found) if found else ""
 
-    def _container(self, id_: str) -> Container:
+    def _container(self, id_: str) -> BlobContainer:
         """Return a container with the address of its account."""
         found = asked(lambda: self._rest.arm(account_of(id_), STORAGE))
         endpoint = str(((found.get("properties") or {}).get("primaryEndpoints") or {}).get("blob") or "").rstrip("/")
         url = f"{endpoint}/{last(id_)}"
-        return Container(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=found.get("tags") or {})
+        return BlobContainer(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=found.get("tags") or {})
 
     def _list(self, id_: str) -> list[Blob]:
         try:
@@ -200,7 +200,7 @@ def asked(request: Callable[[], _Result]) -> _Result:
     """Send a request. Raises `Unreachable` and `DeploymentError`."""
     try:
         return request()
-    except Refused as problem:
+    except AzureRefused as problem:
         if problem.status >= 500 or problem.status in UNAVAILABLE:
             raise Unreachable(one_line(problem)) from None
         raise DeploymentError(one_line(problem)) from None
@@ -216,7 +216,7 @@ def asked_or(missing: _Result, request: Callable[[], _Result]) -> _Result:
     def unless_missing() -> _Result:
         try:
             return request()
-        except Refused as problem:
+        except AzureRefused as problem:
             if problem.status == 404:
                 return missing
             raise

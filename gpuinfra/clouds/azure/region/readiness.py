@@ -21,13 +21,13 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from gpuinfra.clouds.azure.region.recovery import BUCKETS, PENDING
-from gpuinfra.clouds.azure.rest import Refused, Rest, raise_for
+from gpuinfra.clouds.azure.rest import AzureRefused, Rest, raise_for
 from gpuinfra.clouds.region.readiness import (
     FAIL,
     OK,
     SKIPPED,
-    Line,
-    Question,
+    ReadinessLine,
+    ReadinessQuestion,
     Resource,
     Unread,
     asked,
@@ -62,14 +62,14 @@ Head = Callable[[str, str], Mapping[str, str] | None]
 Returns None if the blob does not exist. Raises `Unread`."""
 
 
-def look(question: Question) -> Iterator[Line]:
+def look(question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     """Read the second region with the credentials from the environment."""
     rest = Rest(timeout_s=TIMEOUT_S)
 
     def get(path: str, api: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         try:
             return rest.arm(path, api, query)
-        except Refused as problem:
+        except AzureRefused as problem:
             if problem.status == 404:
                 return None
             raise Unread(str(problem)) from None
@@ -97,7 +97,7 @@ def look(question: Question) -> Iterator[Line]:
     yield from vaults(question, every)
 
 
-def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[Line]:
+def lines(question: ReadinessQuestion, get: Get, head: Head, now: datetime) -> Iterator[ReadinessLine]:
     """Return the lines for the resources in the state."""
     second = question.recovery.region
     vaults = {str(one.get("id")): one for one in question.of_type(VAULT) if _location(one.get("outputs")) == second}
@@ -118,8 +118,8 @@ def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[L
         scope, _, name = grant.rpartition("/providers/Microsoft.Authorization/roleAssignments/")
         if scope in keys:
             yield from asked("role", name, lambda grant=grant, scope=scope, name=name: _role(get, grant, scope, name))
-    for one in question.of_type(UPLOAD):
-        outputs = one.get("outputs") or {}
+    for upload in question.of_type(UPLOAD):
+        outputs = upload.get("outputs") or {}
         container, name = str(outputs.get("container")), str(outputs.get("blob"))
         account = container.removeprefix("https://").partition(".")[0]
         for pair in pairs:
@@ -127,7 +127,7 @@ def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[L
                 yield from asked("bundle", name, lambda c=container, n=name, p=pair: p.bundle(head, c, n))
 
 
-def backend(question: Question, every: Every, environment: Mapping[str, str]) -> Iterator[Line]:
+def backend(question: ReadinessQuestion, every: Every, environment: Mapping[str, str]) -> Iterator[ReadinessLine]:
     """Read the region of the storage account that contains the Pulumi state.
 
     The account is in the URL (`azblob://CONTAINER?storage_account=ACCOUNT`) or in the variable `AZURE_STORAGE_ACCOUNT`. The account can be
@@ -140,21 +140,21 @@ def backend(question: Question, every: Every, environment: Mapping[str, str]) ->
     account = (parse_qs(parts.query).get("storage_account") or [environment.get("AZURE_STORAGE_ACCOUNT", "")])[0]
     subscription = _subscription(question)
 
-    def home() -> Iterator[Line]:
+    def home() -> Iterator[ReadinessLine]:
         found = every(f"/subscriptions/{subscription}/providers/Microsoft.Storage/storageAccounts", STORAGE)
         known = next((one for one in found if one.get("name") == account), None)
         if known is None:
             reason = (
                 f"the storage account {account or 'of the state backend'} is not in the subscription {subscription}"
             )
-            yield Line(topic="state", name=name, state=SKIPPED, reason=reason)
+            yield ReadinessLine(topic="state", name=name, state=SKIPPED, reason=reason)
         else:
             yield state(question, _location(known))
 
     yield from asked("state", name, home)
 
 
-def vaults(question: Question, every: Every) -> Iterator[Line]:
+def vaults(question: ReadinessQuestion, every: Every) -> Iterator[ReadinessLine]:
     """Read the region of each Key Vault that encrypts the secrets of a stack (`azurekeyvault://VAULT.vault.azure.net/keys/KEY`).
 
     URLs: https://www.pulumi.com/docs/iac/concepts/secrets/; requests: Vaults - List By Subscription
@@ -167,18 +167,18 @@ def vaults(question: Question, every: Every) -> Iterator[Line]:
             yield from asked("state", name, lambda name=name, vault=vault: [_vault(question, every, name, vault)])
 
 
-def _vault(question: Question, every: Every, name: str, vault: str) -> Line:
+def _vault(question: ReadinessQuestion, every: Every, name: str, vault: str) -> ReadinessLine:
     subscription = _subscription(question)
     found = every(f"/subscriptions/{subscription}/providers/Microsoft.KeyVault/vaults", KEYS)
     # The names of vaults are not case-sensitive.
     known = next((one for one in found if str(one.get("name")).lower() == vault.lower()), None)
     if known is None:
         reason = f"the vault {vault} is not in the subscription {subscription}"
-        return Line(topic="state", name=name, state=SKIPPED, reason=reason)
+        return ReadinessLine(topic="state", name=name, state=SKIPPED, reason=reason)
     return secrets(question, name, _location(known))
 
 
-def _subscription(question: Question) -> str:
+def _subscription(question: ReadinessQuestion) -> str:
     ids = (str(one.get("id")) for one in question.resources)
     return next((id_.split("/")[2] for id_ in ids if id_.startswith("/subscriptions/")), "")
 
@@ -199,10 +199,10 @@ class Policy:
 def policies(resources: Iterable[Resource]) -> Iterator[Policy]:
     """Return the replication policies that a state contains in both accounts."""
     held: dict[str, dict[str, Resource]] = defaultdict(dict)
-    for one in resources:
-        if one.get("type") == POLICY:
-            account, _, policy = str(one.get("id")).rpartition("/objectReplicationPolicies/")
-            held[policy][account] = one
+    for resource in resources:
+        if resource.get("type") == POLICY:
+            account, _, policy = str(resource.get("id")).rpartition("/objectReplicationPolicies/")
+            held[policy][account] = resource
     for policy, accounts in held.items():
         outputs = next(iter(accounts.values())).get("outputs") or {}
         rule = (outputs.get("rules") or [{}])[0]
@@ -219,7 +219,7 @@ class _Pair:
 
     def __init__(
         self,
-        question: Question,
+        question: ReadinessQuestion,
         get: Get,
         now: datetime,
         vaults: set[str],
@@ -234,7 +234,7 @@ class _Pair:
             f"{last(account)}/{name}" for account, name in zip(accounts, containers, strict=True)
         )
 
-    def replication(self) -> Iterator[Line]:
+    def replication(self) -> Iterator[ReadinessLine]:
         """Both accounts have the policy, and one of its rules copies all blobs of the container."""
         for account in self._accounts:
             answer = self._get(self._path(account), STORAGE, {})
@@ -255,33 +255,33 @@ class _Pair:
             if prefixes := (ours[0].get("filters") or {}).get("prefixMatch"):
                 yield self._broken(f"the rule copies only blobs whose names start with {', '.join(prefixes)}")
                 return
-        yield Line(topic="replication", name=self.source, state=OK, reason=f"copies to {self.replica}")
+        yield ReadinessLine(topic="replication", name=self.source, state=OK, reason=f"copies to {self.replica}")
 
-    def exists(self) -> Iterator[Line]:
+    def exists(self) -> Iterator[ReadinessLine]:
         """The container exists in the second region, and its account uses a key in a vault of the stack in that region."""
         account, second = self._accounts[1], self._question.recovery.region
         answer = self._get(account, STORAGE, {})
         container = self._get(f"{account}/blobServices/default/containers/{self._containers[1]}", STORAGE, {})
         if answer is None or container is None:
             what = "account" if answer is None else "container"
-            yield Line(topic="replica", name=self.replica, state=FAIL, reason=f"the {what} does not exist")
+            yield ReadinessLine(topic="replica", name=self.replica, state=FAIL, reason=f"the {what} does not exist")
         elif _location(answer) != second:
             reason = f"the replica is in {_location(answer)}, not in {second}"
-            yield Line(topic="replica", name=self.replica, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="replica", name=self.replica, state=FAIL, reason=reason)
         else:
-            yield Line(topic="replica", name=self.replica, state=OK, reason=f"exists in {second}")
+            yield ReadinessLine(topic="replica", name=self.replica, state=OK, reason=f"exists in {second}")
         if answer is None:
             return
         encryption = (answer.get("properties") or {}).get("encryption") or {}
         uri = _uri((encryption.get("keyvaultproperties") or {}).get("keyvaulturi"))
         if uri in self._vaults:
-            yield Line(topic="key", name=last(account), state=OK, reason=f"uses a key in {second}")
+            yield ReadinessLine(topic="key", name=last(account), state=OK, reason=f"uses a key in {second}")
         else:
             used = f"a key of {uri}" if uri else "a Microsoft-managed key"
             reason = f"the account uses {used}, not a key of this stack in {second}"
-            yield Line(topic="key", name=last(account), state=FAIL, reason=reason)
+            yield ReadinessLine(topic="key", name=last(account), state=FAIL, reason=reason)
 
-    def lag(self) -> Iterator[Line]:
+    def lag(self) -> Iterator[ReadinessLine]:
         """Azure publishes the number of pending operations by age. The lag is the upper limit of the oldest age."""
         id_ = self._path(self._accounts[0])
         query = {
@@ -301,7 +301,7 @@ class _Pair:
         fix = f"az monitor metrics list --resource {id_} --metric {PENDING.name} --interval PT5M --filter \"{PENDING.dimension} eq '*'\""
         yield lag(self._question, self.source, pending.get(oldest), fix, shown=oldest)
 
-    def bundle(self, head: Head, container: str, name: str) -> Iterator[Line]:
+    def bundle(self, head: Head, container: str, name: str) -> Iterator[ReadinessLine]:
         """The source blob has the replication status."""
         headers = head(container, name)
         mark = f"x-ms-or-{self._policy}_".lower()
@@ -316,15 +316,15 @@ class _Pair:
         elif "complete" not in found:
             reason = f"the bundle has no replication status, so it is not in {self.replica} yet"
         else:
-            yield Line(topic="bundle", name=name, state=OK, reason=f"is in {self.replica}")
+            yield ReadinessLine(topic="bundle", name=name, state=OK, reason=f"is in {self.replica}")
             return
-        yield Line(topic="bundle", name=name, state=FAIL, reason=reason)
+        yield ReadinessLine(topic="bundle", name=name, state=FAIL, reason=reason)
 
     def _path(self, account: str) -> str:
         return f"{account}/objectReplicationPolicies/{self._policy}"
 
-    def _broken(self, reason: str) -> Line:
-        return Line(topic="replication", name=self.source, state=FAIL, reason=reason)
+    def _broken(self, reason: str) -> ReadinessLine:
+        return ReadinessLine(topic="replication", name=self.source, state=FAIL, reason=reason)
 
 
 def _pending(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -346,13 +346,13 @@ def _pending(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _age(series: Mapping[str, Any]) -> str:
-    for one in series.get("metadatavalues") or []:
-        if str((one.get("name") or {}).get("value")).lower() == PENDING.dimension.lower():
-            return str(one.get("value"))
+    for metadata in series.get("metadatavalues") or []:
+        if str((metadata.get("name") or {}).get("value")).lower() == PENDING.dimension.lower():
+            return str(metadata.get("value"))
     return "an unknown time"
 
 
-def _key(get: Get, name: str) -> Iterator[Line]:
+def _key(get: Get, name: str) -> Iterator[ReadinessLine]:
     answer = get(name, KEYS, {})
     enabled = (((answer or {}).get("properties") or {}).get("attributes") or {}).get("enabled")
     state = None if answer is None else "enabled" if enabled else "disabled"
@@ -360,7 +360,7 @@ def _key(get: Get, name: str) -> Iterator[Line]:
     yield key(_short(name), state, fix)
 
 
-def _role(get: Get, grant: str, scope: str, name: str) -> Iterator[Line]:
+def _role(get: Get, grant: str, scope: str, name: str) -> Iterator[ReadinessLine]:
     reason = f"the accounts of the replicas have no role for the key {_short(scope)}, so the replicas cannot be read"
     yield role(name, reason, exists=get(grant, GRANTS, {}) is not None)
 

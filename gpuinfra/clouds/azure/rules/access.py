@@ -63,17 +63,17 @@ def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> I
 
 def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Each node role is assigned at a resource, because a role at subscription or resource group scope also applies to the evidence account."""
-    for i, one in enumerate(spec.access.node_roles):
+    for i, node_role in enumerate(spec.access.node_roles):
         path = f"access.node_roles[{i}]"
-        if not _GUID.fullmatch(one.role):
-            what = f"is {shown(one.role)}; allowed: the ID of a role definition such as 7f951dda-4ed3-4680-a7ca-43fe172d538d"
+        if not _GUID.fullmatch(node_role.role):
+            what = f"is {shown(node_role.role)}; allowed: the ID of a role definition such as 7f951dda-4ed3-4680-a7ca-43fe172d538d"
             yield error(
                 f"{path}.role", what, 'run `az role definition list --name AcrPull --query "[].name"` to get the ID'
             )
-        if one.scope is None:
+        if node_role.scope is None:
             yield error(f"{path}.scope", "is required on Azure", "set it to the ID of the resource that the nodes use")
-        elif not _RESOURCE.fullmatch(one.scope):
-            what = f"is {shown(one.scope)}; allowed: the ID of a resource, /subscriptions/ID/resourceGroups/NAME/providers/TYPE/NAME"
+        elif not _RESOURCE.fullmatch(node_role.scope):
+            what = f"is {shown(node_role.scope)}; allowed: the ID of a resource, /subscriptions/ID/resourceGroups/NAME/providers/TYPE/NAME"
             yield error(f"{path}.scope", what, "assign the role at the resource that the nodes use")
 
 
@@ -105,9 +105,9 @@ _PRIVATE = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.
 
 def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Operators are specified as object IDs, to which roles are assigned."""
-    for i, one in enumerate(spec.access.operators):
-        if not _GUID.fullmatch(one):
-            what = f"is {shown(one)}; allowed: an object ID"
+    for i, operator in enumerate(spec.access.operators):
+        if not _GUID.fullmatch(operator):
+            what = f"is {shown(operator)}; allowed: an object ID"
             hint = "run: az ad signed-in-user show --query id"
             yield error(f"access.operators[{i}]", what, hint)
 

@@ -62,12 +62,12 @@ def existing_share_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fin
             )
             yield error(f"{path}.id", what, "run: az storage share-rm show --query id")
         else:
-            for name, found, known in (
+            for name, given, derived in (
                 ("address", existing.address, share.address),
                 ("mount_name", existing.mount_name, share.path),
             ):
-                if found not in (None, known):
-                    what = f"is {shown(found)}; allowed: {known}, which follows from the ID of the share"
+                if given not in (None, derived):
+                    what = f"is {shown(given)}; allowed: {derived}, which follows from the ID of the share"
                     yield error(f"{path}.{name}", what, "remove it")
         yield from fields_of_other_clouds(path, existing)
 

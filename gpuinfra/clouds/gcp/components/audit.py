@@ -15,7 +15,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import resources as rows
-from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs, RetentionLock
 from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, Plan
@@ -110,7 +110,7 @@ class AuditTrail(pulumi.ComponentResource):
                     scope=scope,
                     purpose="audit",
                     key_id=self.key_id,
-                    lock=Lock(days=plan.lock_days, forever=plan.lock_mode == "COMPLIANCE"),
+                    lock=RetentionLock(days=plan.lock_days, forever=plan.lock_mode == "COMPLIANCE"),
                 ),
                 pulumi.ResourceOptions(parent=self),
             ).bucket

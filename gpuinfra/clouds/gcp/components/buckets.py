@@ -15,7 +15,7 @@ DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class RetentionLock:
     """Retention policy: objects cannot be replaced or deleted before the retention period ends."""
 
     days: int
@@ -32,7 +32,7 @@ class PrivateBucketArgs:
     """Part of the name, such as `audit` or `evidence`."""
     key_id: pulumi.Input[str] | None = None
     """KMS key that encrypts the objects. If unset, Google Cloud uses a Google-owned key."""
-    lock: Lock | None = None
+    lock: RetentionLock | None = None
     """Retention of the objects. If unset, objects can be replaced, and noncurrent versions are kept for `old_versions_days`.
     Google Cloud supports either a retention policy or versioning on a bucket."""
     old_versions_days: int = OLD_VERSIONS_DAYS

@@ -65,23 +65,25 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         network_id, subnet_ids = self._network()
         file_systems, imports, exports = [], {}, {}
         data: dict[str, pulumi.Input[str]] = {}
-        for one in plan.file_systems:
-            if one.kind == "object":
-                bucket = self._bucket(one, foundation)
-                if one.bucket == "auto":
-                    data[one.name] = bucket
-                file_systems.append(mounted(one, "storage.googleapis.com", bucket))
+        for file_system in plan.file_systems:
+            if file_system.kind == "object":
+                bucket = self._bucket(file_system, foundation)
+                if file_system.bucket == "auto":
+                    data[file_system.name] = bucket
+                file_systems.append(mounted(file_system, "storage.googleapis.com", bucket))
                 continue
             created = SharedFilesystem(
-                naming.logical(plan.name, one.name),
-                SharedFilesystemArgs(scope=self.scope, plan=one, network_id=network_id, key_id=foundation.data_key_id),
+                naming.logical(plan.name, file_system.name),
+                SharedFilesystemArgs(
+                    scope=self.scope, plan=file_system, network_id=network_id, key_id=foundation.data_key_id
+                ),
                 self.opts,
             )
             file_systems.append(created.mounted)
-            if one.bucket == "auto" and created.bucket is not None:
-                data[one.name] = created.bucket
+            if file_system.bucket == "auto" and created.bucket is not None:
+                data[file_system.name] = created.bucket
             if created.import_command is not None:
-                imports[one.mount], exports[one.mount] = created.import_command, created.export_command
+                imports[file_system.mount], exports[file_system.mount] = created.import_command, created.export_command
         file_systems += [one.mounted for one in plan.existing_file_systems]
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
         return SiteRefs(
@@ -95,12 +97,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             export_commands=exports,
         )
 
-    def _bucket(self, one: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
+    def _bucket(self, file_system: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
         """Return the bucket of a mount: the declared bucket, or a new one."""
-        if one.bucket and one.bucket != "auto":
-            return one.bucket
-        args = PrivateBucketArgs(scope=self.scope, purpose=one.name, key_id=foundation.data_key_id)
-        return PrivateBucket(naming.logical(self.plan.name, one.name), args, self.opts).bucket
+        if file_system.bucket and file_system.bucket != "auto":
+            return file_system.bucket
+        args = PrivateBucketArgs(scope=self.scope, purpose=file_system.name, key_id=foundation.data_key_id)
+        return PrivateBucket(naming.logical(self.plan.name, file_system.name), args, self.opts).bucket
 
     def _second_region(
         self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, pulumi.Input[str]]

@@ -13,7 +13,7 @@ from gpuinfra.clouds.existing import NO_OUTPUT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Existing(existing.Existing):
+class Existing(existing.ExistingBase):
     """Google Cloud resources that a cluster uses but does not create."""
 
     data_key_id: pulumi.Input[str] | None = None
@@ -29,7 +29,7 @@ class Existing(existing.Existing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundationRefs(build.FoundationRefs):
+class FoundationRefs(build.FoundationOutputs):
     """References to resources of the foundation."""
 
     data_key_id: pulumi.Input[str]
@@ -38,7 +38,7 @@ class FoundationRefs(build.FoundationRefs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteRefs(build.SiteRefs):
+class SiteRefs(build.SiteOutputs):
     """References to resources of the site."""
 
     network_id: pulumi.Input[str] | None = None

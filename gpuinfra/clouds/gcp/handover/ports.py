@@ -314,8 +314,8 @@ class ManagedInstances:
         fields = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
         url = f"{self._compute}projects/{project}/zones/{zone}/instances"
         for page in self._client.pages("GET", url, {"maxResults": "500", "fields": fields}):
-            for one in page.get("items") or []:
-                yield str(one.get("id")), one
+            for item in page.get("items") or []:
+                yield str(item.get("id")), item
 
     def _url(self, path: Mapping[str, str]) -> str:
         return f"{self._compute}projects/{path['project']}/zones/{path['zone']}/instanceGroupManagers/{path['name']}"

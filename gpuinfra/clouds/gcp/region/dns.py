@@ -71,8 +71,8 @@ class GcpDns:
         found = dict[Key, dict[str, Any]]()
         for name, type_ in keys:
             page = self._api.sent("GET", DNS, f"{_path(zone)}/rrsets", {"name": f"{name}.", "type": type_})
-            for one in page.get("rrsets") or ():
-                found[name, type_] = {key: value for key, value in one.items() if key not in _OUTPUT}
+            for record_set in page.get("rrsets") or ():
+                found[name, type_] = {key: value for key, value in record_set.items() if key not in _OUTPUT}
         return found
 
 
@@ -80,8 +80,8 @@ def _path(zone: str) -> str:
     return f"dns/v1/{zone}"
 
 
-def _values(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _values(record_set: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the sorted values of a record set. A record set with a routing policy has no values of its own."""
-    if "routingPolicy" in one:
+    if "routingPolicy" in record_set:
         return ("ROUTING POLICY",)
-    return tuple(sorted(str(value) for value in one.get("rrdatas") or ()))
+    return tuple(sorted(str(value) for value in record_set.get("rrdatas") or ()))

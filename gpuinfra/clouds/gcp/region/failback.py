@@ -25,7 +25,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import CHANGED, COMPUTE_ENGINE, STORAGE, Api
 from gpuinfra.clouds.gcp.handover.ports import group_path
 from gpuinfra.clouds.gcp.region.failover import QUEUED, THREADS, Content, GcpFailover, Object, objects_of, same
-from gpuinfra.clouds.region.failover import Comparison, Conflict, Copy, Pair, changed_in_both
+from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 PART = 256 * 2**20
 """Number of bytes that a request copies, so that each request is short. The API requires a multiple of 1 MiB."""
@@ -56,17 +56,17 @@ class GcpFailback(GcpFailover):
         options = [f"--resize-requests={','.join(names)}", f"--zone={at['zone']}", f"--project={at['project']}", "--quiet"]  # fmt: skip
         return join(["gcloud", "compute", "instance-groups", "managed", "resize-requests", "delete", at["name"], *options])  # fmt: skip
 
-    def start_replication(self, pair: Pair) -> None:
+    def start_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, "ENABLED")
 
-    def compare(self, pair: Pair) -> Comparison:
+    def compare(self, pair: BucketPair) -> Comparison:
         first = dict(self._by_name(pair.source))
         keys = [(name, first.get(name, []), there) for name, there in self._by_name(pair.replica)]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda one: self._difference(pair, *one), keys))
         return Comparison(
             copies=tuple(one for one in found if isinstance(one, Copy)),
-            conflicts=tuple(one for one in found if isinstance(one, Conflict)),
+            conflicts=tuple(one for one in found if isinstance(one, ObjectConflict)),
             deleted=found.count(DELETED),
         )
 
@@ -74,7 +74,9 @@ class GcpFailback(GcpFailover):
         for name, versions in groupby(self._listed(bucket, versions="true"), key=lambda one: str(one["name"])):
             yield name, list(versions)
 
-    def _difference(self, pair: Pair, key: str, here: Versions, there: Versions) -> Copy | Conflict | str | None:
+    def _difference(
+        self, pair: BucketPair, key: str, here: Versions, there: Versions
+    ) -> Copy | ObjectConflict | str | None:
         """Compare the versions of an object."""
         current, newest = _live(here), _live(there)
         if newest is None:
@@ -99,12 +101,14 @@ class GcpFailback(GcpFailover):
         if known:
             if copied:
                 return changed_in_both(key, copy) if later else None
-            return Conflict(key=key, reason="is newer in the first region", copy=None)
+            return ObjectConflict(key=key, reason="is newer in the first region", copy=None)
         if copied and later:
             return copy
         return changed_in_both(key, copy if later else None)
 
-    def _deleted_here(self, pair: Pair, key: str, here: Versions, copy: Copy, newest: Object, content: Content) -> Copy | Conflict | None:  # fmt: skip
+    def _deleted_here(
+        self, pair: BucketPair, key: str, here: Versions, copy: Copy, newest: Object, content: Content
+    ) -> Copy | ObjectConflict | None:
         """Compare a replica with an object that has no live version in the first region. Deletions are not replicated."""
         if self._is_among(pair.source, here, content):
             return None
@@ -116,31 +120,31 @@ class GcpFailback(GcpFailover):
         sizes = [one for one in versions if str(one["size"]) == content[0]]
         return any(same(self._content(bucket, one), content) for one in sizes)
 
-    def _content(self, bucket: str, one: Object) -> Content:
-        found = self.content(bucket, one)
+    def _content(self, bucket: str, blob: Object) -> Content:
+        found = self.content(bucket, blob)
         if found is None:
             raise DeploymentError(
-                f"a version of {one['name']} in {bucket} was deleted during the comparison; stop the programs that delete objects, and run the command again"
+                f"a version of {blob['name']} in {bucket} was deleted during the comparison; stop the programs that delete objects, and run the command again"
             )
         return found
 
-    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda one: self._copy(pair, one), list(copies)))
 
-    def _copy(self, pair: Pair, one: Copy) -> None:
-        name = quote(one.key, safe="")
+    def _copy(self, pair: BucketPair, copy: Copy) -> None:
+        name = quote(copy.key, safe="")
         path = f"{objects_of(pair.replica)}/{name}/rewriteTo/b/{quote(pair.source, safe='')}/o/{name}"
         asked = {
-            "sourceGeneration": one.version,
-            "ifGenerationMatch": one.replaces or "0",
+            "sourceGeneration": copy.version,
+            "ifGenerationMatch": copy.replaces or "0",
             "maxBytesRewrittenPerCall": str(PART),
         }
         while True:
             found = self._api.ask("POST", STORAGE, path, asked, missing=CHANGED)
             if found is None:
                 raise DeploymentError(
-                    f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
+                    f"{copy.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
                 )
             if found.get("done"):
                 return

@@ -25,7 +25,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.gcp.api import COMPUTE_ENGINE, LUSTRE, STORAGE, TRANSFER, Api
-from gpuinfra.clouds.region.failover import Pair, Resource, not_copied
+from gpuinfra.clouds.region.failover import BucketPair, Resource, not_copied
 
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 JOB = "gcp:storage/transferJob:TransferJob"
@@ -70,7 +70,7 @@ class GcpFailover:
                 self._queued.setdefault(group, []).append(request)
         return tuple(str(one.get("id")) for one in found if one.get("type") == GROUP)
 
-    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+    def pairs(self, resources: Iterable[Resource]) -> tuple[BucketPair, ...]:
         return tuple(_pairs(resources))
 
     def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class GcpFailover:
         self._imports |= found
         return tuple(found)
 
-    def answers(self, pair: Pair) -> None:
+    def answers(self, pair: BucketPair) -> None:
         self._api.sent("GET", STORAGE, objects_of(pair.replica), {"maxResults": "1", "fields": "items(name)"})
 
     def stop_group(self, group: str) -> None:
@@ -95,7 +95,7 @@ class GcpFailover:
         pages = self._api.pages("POST", COMPUTE_ENGINE, f"{group}/listManagedInstances", {"maxResults": "500"})
         return sum(len(page.get("managedInstances") or []) for page in pages)
 
-    def not_replicated(self, pair: Pair) -> list[str]:
+    def not_replicated(self, pair: BucketPair) -> list[str]:
         copies = {str(one["name"]): one for one in self._listed(pair.replica)}
         missing, same_size = [], []
         for one in self._listed(pair.source):
@@ -121,12 +121,12 @@ class GcpFailover:
         for page in self._api.pages("GET", STORAGE, objects_of(bucket), asked):
             yield from page.get("items") or []
 
-    def content(self, bucket: str, one: Object) -> Content | None:
+    def content(self, bucket: str, blob: Object) -> Content | None:
         """Return the content of a version, or None if the version was deleted after it was listed."""
-        key = bucket, str(one["name"]), str(one["generation"])
+        key = bucket, str(blob["name"]), str(blob["generation"])
         if key not in self._contents:
-            found: Object | None = one
-            if not one.get("crc32c"):
+            found: Object | None = blob
+            if not blob.get("crc32c"):
                 path = f"{objects_of(bucket)}/{quote(key[1], safe='')}"
                 found = self._api.ask("GET", STORAGE, path, {"generation": key[2], "fields": FIELDS})
             if found is None:
@@ -134,14 +134,14 @@ class GcpFailover:
             self._contents[key] = str(found["size"]), str(found.get("crc32c") or ""), str(found.get("md5Hash") or "")
         return self._contents[key]
 
-    def stop_replication(self, pair: Pair) -> None:
+    def stop_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, DISABLED)
 
-    def _job(self, pair: Pair) -> Object | None:
+    def _job(self, pair: BucketPair) -> Object | None:
         project, _, job = pair.job.partition("/")
         return self._api.ask("GET", TRANSFER, f"v1/{job}", {"projectId": project})
 
-    def _set_replication(self, pair: Pair, status: str) -> None:
+    def _set_replication(self, pair: BucketPair, status: str) -> None:
         project, _, job = pair.job.partition("/")
         found = self._job(pair)
         if found is not None and found.get("status") not in (status, "DELETED"):
@@ -151,9 +151,9 @@ class GcpFailover:
     def start_import(self, file_system: str) -> str:
         location, _, instance = file_system.partition("/instances/")
         for page in self._api.pages("GET", LUSTRE, f"v1/{location}/operations", {"pageSize": "500"}):
-            for one in page.get("operations") or []:
-                if not one.get("done") and _imports_into(one, instance):
-                    return str(one["name"])
+            for operation in page.get("operations") or []:
+                if not operation.get("done") and _imports_into(operation, instance):
+                    return str(operation["name"])
         body = {"gcsPath": {"uri": self._imports[file_system]}, "lustrePath": {"path": "/"}, "requestId": str(uuid4())}
         return str(self._api.sent("POST", LUSTRE, f"v1/{file_system}:importData", body=body)["name"])
 
@@ -169,9 +169,9 @@ class GcpFailover:
         return True
 
 
-def same(one: Content, other: Content) -> bool:
+def same(content: Content, other: Content) -> bool:
     """Return whether two contents are equal. MD5 values are compared if both objects have one."""
-    return bool(one[1]) and one[:2] == other[:2] and (not one[2] or not other[2] or one[2] == other[2])
+    return bool(content[1]) and content[:2] == other[:2] and (not content[2] or not other[2] or content[2] == other[2])
 
 
 def objects_of(bucket: str) -> str:
@@ -179,18 +179,18 @@ def objects_of(bucket: str) -> str:
     return f"storage/v1/b/{quote(bucket, safe='')}/o"
 
 
-def _pairs(resources: Iterable[Resource]) -> Iterator[Pair]:
-    for one in resources:
-        outputs = (one.get("outputs") or {}) if one.get("type") == JOB else {}
+def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
+    for resource in resources:
+        outputs = (resource.get("outputs") or {}) if resource.get("type") == JOB else {}
         if spec := outputs.get("replicationSpec"):
             source, replica = (str((spec.get(key) or {}).get("bucketName")) for key in ("gcsDataSource", "gcsDataSink"))
-            yield Pair(source=source, replica=replica, job=f"{outputs.get('project')}/{outputs.get('name')}")
+            yield BucketPair(source=source, replica=replica, job=f"{outputs.get('project')}/{outputs.get('name')}")
 
 
 def _imports(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
     """Return each file system with a bucket, and the path from which its `import_command` imports."""
-    for one in resources:
-        if one.get("type") == FILE_SYSTEM and (command := (one.get("outputs") or {}).get("import_command")):
+    for resource in resources:
+        if resource.get("type") == FILE_SYSTEM and (command := (resource.get("outputs") or {}).get("import_command")):
             words = shlex.split(str(command))
             options = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
             place = f"projects/{options['project']}/locations/{options['location']}"

@@ -19,8 +19,8 @@ from gpuinfra.clouds.gcp.handover.ports import Client, PortUnavailable
 from gpuinfra.clouds.region.readiness import (
     FAIL,
     OK,
-    Line,
-    Question,
+    ReadinessLine,
+    ReadinessQuestion,
     Unread,
     asked,
     bundle,
@@ -54,7 +54,7 @@ Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
 """Sends a read request, given the service, path and parameters. Returns None if the resource does not exist. Raises `Unread`."""
 
 
-def look(question: Question) -> Iterator[Line]:
+def look(question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     """Read the second region with the credentials from the environment."""
     client = Client()
 
@@ -70,7 +70,7 @@ def look(question: Question) -> Iterator[Line]:
     yield from backend(question, get)
 
 
-def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
+def lines(question: ReadinessQuestion, get: Get, now: datetime) -> Iterator[ReadinessLine]:
     """Return the lines for the resources in the state."""
     jobs = [one.get("outputs") or {} for one in question.of_type(JOB)]
     jobs = [one for one in jobs if one.get("replicationSpec")]
@@ -106,18 +106,18 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(get, b, r, n))
 
 
-def images(question: Question, get: Get) -> Iterator[Line]:
+def images(question: ReadinessQuestion, get: Get) -> Iterator[ReadinessLine]:
     """Report the images that are stored only in the first region. `preflight` reports images that do not exist."""
     for ref in question.images:
         yield from asked("image", ref, lambda ref=ref: _image(question, get, ref))
 
 
-def backend(question: Question, get: Get) -> Iterator[Line]:
+def backend(question: ReadinessQuestion, get: Get) -> Iterator[ReadinessLine]:
     """Read the location of the bucket that contains the Pulumi state (`gs://BUCKET`). A multi-region or dual-region is no region."""
     name, url = question.backend
     parts = urlsplit(url)
 
-    def home() -> Iterator[Line]:
+    def home() -> Iterator[ReadinessLine]:
         answer = get("storage", f"storage/v1/b/{quote(parts.netloc, safe='')}", {})
         yield state(question, None if answer is None else str(answer.get("location") or "").lower())
 
@@ -130,7 +130,7 @@ class _Job:
 
     def __init__(
         self,
-        question: Question,
+        question: ReadinessQuestion,
         get: Get,
         *,
         name: str,
@@ -143,7 +143,7 @@ class _Job:
         self._question, self._get, self._now, self._keys = question, get, now, keys
         self._name, self._project, self._source, self._replica = name, project, source, replica
 
-    def replication(self) -> Iterator[Line]:
+    def replication(self) -> Iterator[ReadinessLine]:
         answer = self._get("storagetransfer", f"v1/{self._name}", {"projectId": self._project})
         status = str((answer or {}).get("status") or "DELETED")
         sink = (((answer or {}).get("replicationSpec") or {}).get("gcsDataSink") or {}).get("bucketName")
@@ -151,60 +151,62 @@ class _Job:
         if status != "ENABLED":
             reason = f"the replication job {self._name} is {status}"
             fix = resume if status == "DISABLED" else ""
-            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason, fix=fix)
         elif sink != self._replica:
             reason = f"the replication job {self._name} copies to {sink}, not to {self._replica}"
-            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
         else:
-            yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+            yield ReadinessLine(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
         options = ((answer or {}).get("replicationSpec") or {}).get("transferOptions") or {}
         if (options.get("metadataOptions") or {}).get("kmsKey") == "KMS_KEY_PRESERVE":
             reason = f"the replication job keeps the key of each object, which is in {self._question.region}"
-            yield Line(topic="key", name=self._name, state=FAIL, reason=reason)
+            yield ReadinessLine(topic="key", name=self._name, state=FAIL, reason=reason)
 
-    def exists(self) -> Iterator[Line]:
+    def exists(self) -> Iterator[ReadinessLine]:
         second = self._question.recovery.region
         answer = self._get("storage", f"storage/v1/b/{quote(self._replica, safe='')}", {})
         location = str((answer or {}).get("location") or "").lower()
         if answer is None:
-            yield Line(topic="replica", name=self._replica, state=FAIL, reason="the replica does not exist")
+            yield ReadinessLine(topic="replica", name=self._replica, state=FAIL, reason="the replica does not exist")
         elif location != second:
-            yield Line(
+            yield ReadinessLine(
                 topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {location}, not in {second}"
             )
         else:
-            yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+            yield ReadinessLine(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
         if answer is not None:
             yield self._encryption(str((answer.get("encryption") or {}).get("defaultKmsKeyName") or ""))
 
-    def _encryption(self, key_id: str) -> Line:
+    def _encryption(self, key_id: str) -> ReadinessLine:
         """The default key of the replica is a key of the stack in the second region."""
         second = self._question.recovery.region
         if key_id in self._keys:
-            return Line(topic="key", name=self._replica, state=OK, reason=f"uses a key in {second}")
+            return ReadinessLine(topic="key", name=self._replica, state=OK, reason=f"uses a key in {second}")
         used = key_id or "a Google-managed key"
         reason = f"the replica uses {used}, not a key of this stack in {second}"
-        return Line(topic="key", name=self._replica, state=FAIL, reason=reason)
+        return ReadinessLine(topic="key", name=self._replica, state=FAIL, reason=reason)
 
-    def lag(self) -> Iterator[Line]:
+    def lag(self) -> Iterator[ReadinessLine]:
         """The latency of the objects that were replicated is a distribution in milliseconds. The lag is the 99th percentile of the last hour."""
         values = self._series(f'metric.type = "{LATENCY}"', RECENT, "ALIGN_PERCENTILE_99")
         if not values:
             # Google publishes no metric about objects that are waiting.
-            yield Line(topic="lag", name=self._source, state=OK, reason="no objects were replicated in the last hour")
+            yield ReadinessLine(
+                topic="lag", name=self._source, state=OK, reason="no objects were replicated in the last hour"
+            )
             return
         fix = f"gcloud transfer operations list --job-names={self._name} --project={self._project}"
         yield lag(self._question, self._source, max(values) / 1000, fix)
 
-    def failures(self) -> Iterator[Line]:
+    def failures(self) -> Iterator[ReadinessLine]:
         values = self._series(f'metric.type = "{COUNT}" AND metric.labels.status = "failed"', FAILURES, "ALIGN_SUM")
         failed = int(sum(values))
         if failed:
             reason = f"{failed} objects were not replicated in the last 24 hours"
             fix = _copy(self._source, self._replica, self._project)
-            yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield ReadinessLine(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
-            yield Line(
+            yield ReadinessLine(
                 topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
             )
 
@@ -226,7 +228,7 @@ class _Job:
         ]
 
 
-def _key(get: Get, name: str) -> Iterator[Line]:
+def _key(get: Get, name: str) -> Iterator[ReadinessLine]:
     answer = get("cloudkms", f"v1/{name}", {})
     primary = (answer or {}).get("primary") or {}
     state = str(primary.get("state") or "without a primary version")
@@ -235,24 +237,24 @@ def _key(get: Get, name: str) -> Iterator[Line]:
     yield key(name, None if answer is None else state, f"{restore}gcloud kms keys versions enable {version}")
 
 
-def _role(get: Get, role: str) -> Iterator[Line]:
+def _role(get: Get, role: str) -> Iterator[ReadinessLine]:
     answer = get("iam", f"v1/{role}", {})
     project, _, name = role.removeprefix("projects/").partition("/roles/")
     if answer is None:
-        yield Line(topic="role", name=role, state=FAIL, reason="the replication role does not exist")
+        yield ReadinessLine(topic="role", name=role, state=FAIL, reason="the replication role does not exist")
     elif answer.get("deleted"):
         fix = f"gcloud iam roles undelete {name} --project={project}"
-        yield Line(topic="role", name=role, state=FAIL, reason="the replication role is deleted", fix=fix)
+        yield ReadinessLine(topic="role", name=role, state=FAIL, reason="the replication role is deleted", fix=fix)
     else:
-        yield Line(topic="role", name=role, state=OK, reason="exists")
+        yield ReadinessLine(topic="role", name=role, state=OK, reason="exists")
 
 
-def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[Line]:
+def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[ReadinessLine]:
     answer = get("storage", f"storage/v1/b/{quote(replica, safe='')}/o/{quote(name, safe='')}", {})
     yield bundle(name, bucket, replica, _copy(bucket, replica, ""), exists=answer is not None)
 
 
-def _image(question: Question, get: Get, ref: str) -> Iterator[Line]:
+def _image(question: ReadinessQuestion, get: Get, ref: str) -> Iterator[ReadinessLine]:
     path = ref.partition("/compute/v1/")[2] or ref
     answer = get("compute", path, {})
     places = [str(one).lower() for one in (answer or {}).get("storageLocations") or []]
@@ -264,7 +266,7 @@ def _image(question: Question, get: Get, ref: str) -> Iterator[Line]:
             f"--storage-location={question.recovery.region}, and set `image` to projects/{project}/global/images/{copy}"
         )
         reason = f"the image is stored only in {question.region}"
-        yield Line(topic="image", name=ref, state=FAIL, reason=reason, fix=fix)
+        yield ReadinessLine(topic="image", name=ref, state=FAIL, reason=reason, fix=fix)
 
 
 def _copy(bucket: str, replica: str, project: str) -> str:

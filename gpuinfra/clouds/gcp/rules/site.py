@@ -113,18 +113,18 @@ def budget_recipients_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The node roles do not allow a node to change permissions or the evidence of other nodes in the stack's project."""
     own = getattr(spec.where, "project", None)
-    for i, one in enumerate(spec.access.node_roles):
+    for i, node_role in enumerate(spec.access.node_roles):
         path = f"access.node_roles[{i}]"
-        if not _ROLE.fullmatch(one.role):
-            what = f"is {shown(one.role)}; allowed: the name of a role such as roles/artifactregistry.reader"
+        if not _ROLE.fullmatch(node_role.role):
+            what = f"is {shown(node_role.role)}; allowed: the name of a role such as roles/artifactregistry.reader"
             yield error(f"{path}.role", what, "run `gcloud iam roles list` to list the roles")
-        elif one.scope in (None, own) and one.role.removeprefix("roles/") in BROAD_ROLES:
-            what = f"is {one.role}, which allows a node to change permissions or the evidence of other nodes in the project"
+        elif node_role.scope in (None, own) and node_role.role.removeprefix("roles/") in BROAD_ROLES:
+            what = f"is {node_role.role}, which allows a node to change permissions or the evidence of other nodes in the project"
             yield error(
                 f"{path}.role", what, "use a role that only reads, or a custom role, or set scope to another project"
             )
-        if one.scope is not None and not PROJECT.fullmatch(one.scope):
-            what = f"is {shown(one.scope)}, which is not a project ID"
+        if node_role.scope is not None and not PROJECT.fullmatch(node_role.scope):
+            what = f"is {shown(node_role.scope)}, which is not a project ID"
             yield error(f"{path}.scope", what, "use the project ID, not the project name or number")
 
 
@@ -189,9 +189,9 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Operators are IAM members with a type prefix. The member allUsers is not allowed."""
-    for i, one in enumerate(spec.access.operators):
-        if not _MEMBER.fullmatch(one):
-            what = f"is {shown(one)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
+    for i, operator in enumerate(spec.access.operators):
+        if not _MEMBER.fullmatch(operator):
+            what = f"is {shown(operator)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
             hint = (
                 "use a format such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
             )

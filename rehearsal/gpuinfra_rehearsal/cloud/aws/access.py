@@ -146,8 +146,8 @@ def role_policies(store: Store, role: str) -> Iterator[str]:
         return
     for inline in found.plain.get("inlinePolicies") or []:
         yield str(inline.get("policy") or "{}")
-    for one in store.where("aws:iam/rolePolicy:RolePolicy", role=role):
-        yield str(one.plain["policy"])
+    for resource in store.where("aws:iam/rolePolicy:RolePolicy", role=role):
+        yield str(resource.plain["policy"])
     arns = list(found.plain.get("managedPolicyArns") or [])
     attached = store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
     arns += [str(one.plain["policyArn"]) for one in attached]
@@ -177,7 +177,7 @@ def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
     return None
 
 
-def locked(store: Store, bucket_name: str, found: StoredObject | None) -> bool:
+def locked(store: Store, bucket_name: str, stored_object: StoredObject | None) -> bool:
     """Return whether an object cannot be deleted yet."""
     lock = lock_of(store, bucket_name)
-    return bool(found and lock and time.time() < found.modified + lock[1])
+    return bool(stored_object and lock and time.time() < stored_object.modified + lock[1])

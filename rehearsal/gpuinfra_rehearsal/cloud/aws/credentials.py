@@ -35,7 +35,7 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyPair:
     """One key pair."""
 
     id: str
@@ -48,7 +48,7 @@ class Key:
         return self.expires is not None and time.time() > self.expires
 
 
-def operator(store: Store) -> Key:
+def operator(store: Store) -> KeyPair:
     """Return the operator's keys."""
     with store.change():
         known = store.get("credential", "operator")
@@ -61,7 +61,7 @@ def operator(store: Store) -> Key:
     return found
 
 
-def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
+def of_instance(store: Store, instance: dict[str, Any]) -> tuple[KeyPair, dict[str, Any]] | None:
     """Return (keys of an instance's role, issue time, expiration time), or None if the instance has no role."""
     role = role_of(store, instance)
     if role is None:
@@ -80,21 +80,21 @@ def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, 
     return (found, known) if found else None
 
 
-def by_id(store: Store, key_id: str) -> Key | None:
+def by_id(store: Store, key_id: str) -> KeyPair | None:
     """Return the key pair with this ID."""
     known = store.get("key", key_id)
     if known is None:
         return None
     if known["kind"] == "operator":
         principal = Principal("operator", OPERATOR, OPERATOR_ID)
-        return Key(key_id, known["secret"], principal)
+        return KeyPair(key_id, known["secret"], principal)
     role = store.find("aws:iam/role:Role", known["role"])
     unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17
     principal = Principal(
         "instance", f"arn:aws:sts::{ACCOUNT}:assumed-role/{known['role']}/{known['instance']}", f"{unique}:{known['instance']}",
         role=known["role"], instance=known["instance"], token=known["token"],
     )  # fmt: skip
-    return Key(key_id, known["secret"], principal, known["expires"])
+    return KeyPair(key_id, known["secret"], principal, known["expires"])
 
 
 def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import places, refreshes
-from gpuinfra_rehearsal.cloud.aws.images import Image, image_of
+from gpuinfra_rehearsal.cloud.aws.images import ImageContent, image_of
 from gpuinfra_rehearsal.cloud.core import ids
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra_rehearsal.cloud.core.interfaces import GroupKind, Instance, View
 
@@ -141,12 +141,12 @@ class AutoScaling(GroupKind):
         zone = _zone(cloud, group, group.plain, cloud.fleet.of_group(group))[1]
         return (tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind_of(cloud.store, group), zone)  # fmt: skip
 
-    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
+    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> ApiRejected | None:
         inputs = group.plain
         kind, target = kind_of(cloud.store, group), self.targets(cloud, group)
         resolved = resolve_template(cloud.store, inputs, group.region)
         if resolved is None:
-            return CloudError(
+            return ApiRejected(
                 "ValidationError", "The launch template of the group does not exist. Launching EC2 instance failed."
             )
         machine = machine_of(inputs, resolved[2])
@@ -154,14 +154,14 @@ class AutoScaling(GroupKind):
         name = _zone(cloud, group, inputs, cloud.fleet.of_group(group))[0]
         if refused := cloud.faults.refusal(self.cloud, *target):
             code, message = refused
-            return CloudError(code, message.rpartition("Status Reason: ")[2])
+            return ApiRejected(code, message.rpartition("Status Reason: ")[2])
         if cloud.faults.without_quota(*target):
             # The text and its source are in clouds/aws/handover/refusals.json.
             text = (
                 "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified "
                 "instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."
             )
-            return CloudError("VcpuLimitExceeded", f"{text} Launching EC2 instance failed.")
+            return ApiRejected("VcpuLimitExceeded", f"{text} Launching EC2 instance failed.")
         if cloud.faults.without_capacity(wanted, *target):
             if kind == "spot":
                 reason = "There is no Spot capacity available that matches your request."
@@ -170,7 +170,7 @@ class AutoScaling(GroupKind):
                     f"We currently do not have sufficient {machine} capacity in the Availability Zone you requested ({name}). "
                     "Our system will be working on provisioning additional capacity."
                 )
-            return CloudError(
+            return ApiRejected(
                 "InsufficientInstanceCapacity",
                 f"Could not launch {words} Instances. InsufficientInstanceCapacity - {reason} Launching EC2 instance failed.",
             )
@@ -178,7 +178,7 @@ class AutoScaling(GroupKind):
             made = cloud.store.find("aws:ec2/capacityReservation:CapacityReservation", reservation)
             room = reservation_room(cloud, reservation, made.plain.get("instanceCount") if made else None)
             if room and wanted - have > room[1]:
-                return CloudError(
+                return ApiRejected(
                     "ReservationCapacityExceeded",
                     f"Could not launch {words} Instances. ReservationCapacityExceeded - The requested reservation {reservation} does not have "
                     "sufficient compatible and available capacity for this request. Launching EC2 instance failed.",
@@ -192,7 +192,7 @@ class AutoScaling(GroupKind):
         template, version, data = resolved
         tags = tags_of(inputs)
         serial = cloud.store.next("i")
-        image: Image = image_of(cloud.store, str(data.get("imageId") or ""))
+        image: ImageContent = image_of(cloud.store, str(data.get("imageId") or ""))
         zone, zone_id, subnet = _zone(cloud, group, inputs, have)
         return new_instance(self.cloud, group, self.view(cloud, group, have), name, serial) | {
             "id": f"i-{ids.hexa(serial, 17)}",

@@ -17,7 +17,7 @@ COPY = "aws:ec2/amiCopy:AmiCopy"
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageContent:
     """The content of an image."""
 
     os: str
@@ -31,12 +31,12 @@ def image_id(store: Store, name: str, region: str) -> str:
     return id
 
 
-def image_of(store: Store, id: str) -> Image:
+def image_of(store: Store, id: str) -> ImageContent:
     """Return the content of an image by its ID."""
     known = store.get("image", id) or {}
     name = str(known.get("name") or id.removeprefix("resolve:ssm:"))
     version = re.search(r"ubuntu[-/\w]*?[-/ ](\d\d\.\d\d)", name, re.I)
-    return Image(
+    return ImageContent(
         os=f"ubuntu-{version.group(1) if version else '22.04'}",
         prebuilt=bool(re.search(r"deeplearning|deep.learning|nvidia|neuron", name, re.I)),
     )

@@ -14,7 +14,7 @@ from gpuinfra.clouds.aws.permissions import ACTIONS, IMAGE_COPY
 from gpuinfra_rehearsal.cloud.aws import policy
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
 from gpuinfra_rehearsal.cloud.core import ids
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, st
     return policy.decide(request, documents)
 
 
-def denial(request: AccessRequest, reason: str) -> CloudError:
+def denial(request: AccessRequest, reason: str) -> ApiRejected:
     """Return the denial in the service's wording. EC2 has its own error code."""
     service, _, call = request.action.partition(":")
     code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
     text = f"User: {request.principal} is not authorized to perform: {request.action} on resource: {request.resource} {reason}"
-    return CloudError(code, text, f"{service.upper()}: {call}", status=403)
+    return ApiRejected(code, text, f"{service.upper()}: {call}", status=403)
 
 
 def http(

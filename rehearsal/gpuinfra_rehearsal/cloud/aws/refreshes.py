@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.core import ids
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
@@ -78,5 +78,5 @@ def start_now(store: Store, region: str, group: str, asked: Mapping[str, Any]) -
     found = newest(store, region, group)
     if found is not None and found["status"] == "InProgress":
         text = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
-        raise CloudError("InstanceRefreshInProgress", text)
+        raise ApiRejected("InstanceRefreshInProgress", text)
     return str(start(store, region, group, asked)["id"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.core import outage, replication
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
@@ -34,10 +34,10 @@ def latency(store: Store, source: str, replica: str) -> float | None:
 
 def _enabled(store: Store) -> Iterator[tuple[str, str, float]]:
     """Yield the source, the replica and the time of creation of each enabled rule in a region without an outage."""
-    for one in store.list(CONFIGURATION):
-        for rule in one.plain.get("rules") or []:
-            if rule.get("status") == "Enabled" and not outage.affects(store, one.region):
-                yield str(one.plain.get("bucket")), _replica(rule), one.created
+    for resource in store.list(CONFIGURATION):
+        for rule in resource.plain.get("rules") or []:
+            if rule.get("status") == "Enabled" and not outage.affects(store, resource.region):
+                yield str(resource.plain.get("bucket")), _replica(rule), resource.created
 
 
 def _replica(rule: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def document(store: Store, bucket: str) -> str:
     found = next((one for one in store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
     if found is None:
         text = "The replication configuration was not found"
-        raise CloudError("ReplicationConfigurationNotFoundError", text, status=404)
+        raise ApiRejected("ReplicationConfigurationNotFoundError", text, status=404)
     rules = "".join(
         f"<Rule><ID>{escape(str(rule.get('id')))}</ID><Priority>{int(rule.get('priority') or 0)}</Priority><Filter><Prefix></Prefix></Filter>"
         f"<Status>{rule.get('status')}</Status>{_criteria(rule)}"

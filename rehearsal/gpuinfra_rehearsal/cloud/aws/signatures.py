@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, unquote
 
-from gpuinfra_rehearsal.cloud.aws.credentials import Key
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.aws.credentials import KeyPair
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request
 
 WINDOW_S = 15 * 60
@@ -29,7 +29,7 @@ _HEADER = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^,\s]+),\s*SignedHeaders=
 class Verified:
     """A request with a valid signature."""
 
-    key: Key
+    key: KeyPair
     region: str
     service: str
 
@@ -47,26 +47,26 @@ class _Claim:
     presigned: bool = False
 
 
-def verify(request: Request, find: Callable[[str], Key | None], *, s3: bool = False) -> Verified:
+def verify(request: Request, find: Callable[[str], KeyPair | None], *, s3: bool = False) -> Verified:
     """Identify the key that signed a request. Raises CloudError with AWS's message if the signature is invalid."""
     claim = _presigned(request) if "X-Amz-Signature=" in request.raw_query else _headed(request)
     parts = claim.credential.split("/")
     if len(parts) != 5 or parts[4] != "aws4_request":
         text = f"Credential must have five parts, ending in aws4_request: '{claim.credential}'"
-        raise CloudError("IncompleteSignature", text, status=400)
+        raise ApiRejected("IncompleteSignature", text, status=400)
     key_id, day, region, service, _ = parts
     key = find(key_id)
     if key is None and s3:
-        raise CloudError("InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.", status=403)  # fmt: skip
+        raise ApiRejected("InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.", status=403)  # fmt: skip
     if key is None or not hmac.compare_digest(claim.token, key.principal.token):
-        raise CloudError("InvalidClientTokenId", "The security token included in the request is invalid.", status=403)
+        raise ApiRejected("InvalidClientTokenId", "The security token included in the request is invalid.", status=403)
     _check_date(claim, day, key)
     if "host" not in claim.signed:
         raise _mismatch("'Host' must be a 'SignedHeader' in the AWS Authorization.")
     promised = request.headers.get("x-amz-content-sha256", "")
     if re.fullmatch(r"[0-9a-f]{64}", promised) and promised != hashlib.sha256(request.body).hexdigest():
         text = "The provided 'x-amz-content-sha256' header does not match what was computed."
-        raise CloudError("XAmzContentSHA256Mismatch", text)
+        raise ApiRejected("XAmzContentSHA256Mismatch", text)
     if not hmac.compare_digest(_signature(request, claim, key, region, service, s3), claim.signature):
         raise _mismatch(
             "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method."
@@ -76,14 +76,14 @@ def verify(request: Request, find: Callable[[str], Key | None], *, s3: bool = Fa
     return Verified(key, region, service)
 
 
-def _mismatch(text: str) -> CloudError:
-    return CloudError("SignatureDoesNotMatch", text, status=403)
+def _mismatch(text: str) -> ApiRejected:
+    return ApiRejected("SignatureDoesNotMatch", text, status=403)
 
 
 def _headed(request: Request) -> _Claim:
     found = _HEADER.fullmatch(request.headers.get("authorization", ""))
     if not found:
-        raise CloudError("MissingAuthenticationToken", "Request is missing Authentication Token", status=403)
+        raise ApiRejected("MissingAuthenticationToken", "Request is missing Authentication Token", status=403)
     return _Claim(
         credential=found[1], signed=found[2].split(";"), signature=found[3],
         date=request.headers.get("x-amz-date", ""), token=request.headers.get("x-amz-security-token", ""),
@@ -95,30 +95,30 @@ def _presigned(request: Request) -> _Claim:
     signature = query.get("X-Amz-Signature", "")
     if query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256" or not re.fullmatch(r"[0-9a-f]{64}", signature):
         text = "The presigned request names no known algorithm or no signature"
-        raise CloudError("IncompleteSignature", text, status=400)
+        raise ApiRejected("IncompleteSignature", text, status=400)
     return _Claim(
         credential=query.get("X-Amz-Credential", ""), signed=query.get("X-Amz-SignedHeaders", "").split(";"), signature=signature,
         date=query.get("X-Amz-Date", ""), token=query.get("X-Amz-Security-Token", ""), expires=query.get("X-Amz-Expires", ""), presigned=True,
     )  # fmt: skip
 
 
-def _check_date(claim: _Claim, day: str, key: Key) -> None:
+def _check_date(claim: _Claim, day: str, key: KeyPair) -> None:
     try:
         at = datetime.strptime(claim.date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError as error:
         text = f"Date must be like 20261121T090000Z, not '{claim.date}'"
-        raise CloudError("IncompleteSignature", text, status=400) from error
+        raise ApiRejected("IncompleteSignature", text, status=400) from error
     if claim.date[:8] != day:
         raise _mismatch(f"Date in Credential scope does not match {claim.date}")
     window = min(int(claim.expires), 604800) if claim.expires.isdigit() else WINDOW_S
     if not at - WINDOW_S <= time.time() <= at + window:
         text = f"Signature expired: {claim.date} is not within {window} seconds of now"
-        raise CloudError("RequestExpired", text, status=403)
+        raise ApiRejected("RequestExpired", text, status=403)
     if key.expired:
-        raise CloudError("ExpiredToken", "The security token included in the request is expired", status=403)
+        raise ApiRejected("ExpiredToken", "The security token included in the request is expired", status=403)
 
 
-def _signature(request: Request, claim: _Claim, key: Key, region: str, service: str, s3: bool) -> str:
+def _signature(request: Request, claim: _Claim, key: KeyPair, region: str, service: str, s3: bool) -> str:
     """Return the signature that botocore computes for this request with this key."""
     from botocore import auth
     from botocore.awsrequest import AWSRequest

@@ -20,7 +20,7 @@ from gpuinfra_rehearsal.cloud.aws import (
     texts,
 )
 from gpuinfra_rehearsal.cloud.aws.groups import AutoScaling
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.ids import Count, kebab, module
 from gpuinfra_rehearsal.cloud.core.interfaces import Subject
 from gpuinfra_rehearsal.cloud.core.stand_in import Action, StandIn
@@ -37,7 +37,7 @@ _ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "
 BUCKET_SETTINGS = re.compile(r"aws:s3/bucket(?!Object(v2)?:)")
 
 
-class Aws(StandIn):
+class AwsStandIn(StandIn):
     """AWS."""
 
     typed = True
@@ -46,7 +46,7 @@ class Aws(StandIn):
     moving_settings = ()
     identity_inputs = ("region",)
     group_kinds = (AutoScaling(),)
-    unavailable = CloudError(
+    unavailable = ApiRejected(
         "ServiceUnavailable",
         "The request has failed due to a temporary failure of the server. (injected by --fault)",
         "{service}: Create{kind}",
@@ -107,16 +107,16 @@ class Aws(StandIn):
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Return the services. EFS and Route 53 have separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
         because the AWS SDKs use one endpoint."""
-        from gpuinfra_rehearsal.cloud.aws.http.dns import PREFIX, Dns
-        from gpuinfra_rehearsal.cloud.aws.http.metadata import Metadata
+        from gpuinfra_rehearsal.cloud.aws.http.dns import PREFIX, Route53
+        from gpuinfra_rehearsal.cloud.aws.http.metadata import MetadataService
         from gpuinfra_rehearsal.cloud.aws.http.objects import Objects
         from gpuinfra_rehearsal.cloud.aws.http.query import Queries
 
         queries, objects = Queries(cloud), Objects(cloud)
         return {
-            "/.imds/": Metadata(cloud),
+            "/.imds/": MetadataService(cloud),
             "/2015-02-01/": queries.efs,
-            PREFIX: Dns(cloud),
+            PREFIX: Route53(cloud),
             "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
         }
 
@@ -160,4 +160,4 @@ class Aws(StandIn):
         return {"schedule": schedule}
 
 
-STAND_IN = Aws
+STAND_IN = AwsStandIn

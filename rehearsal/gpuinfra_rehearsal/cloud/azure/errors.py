@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected, CreatedButFailed
 
 
-class AzureError(CloudError):
+class AzureError(ApiRejected):
     """An Azure API rejected a call."""
 
     def reported(self, doing: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.azure import model, upgrade
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra_rehearsal.cloud.core.ids import inside, last
 from gpuinfra_rehearsal.cloud.core.interfaces import GroupKind, Instance, View
@@ -40,7 +40,7 @@ def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
     return found + upgrade.problems(cloud.store, group)
 
 
-class ScaleSets(GroupKind):
+class ScaleSetGroups(GroupKind):
     """Azure groups, with the messages of the activity log. Machines are upgraded in place (`upgrade`)."""
 
     cloud = "azure"
@@ -67,7 +67,7 @@ class ScaleSets(GroupKind):
         pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
         return (pool, own, last(group.id), model.kind_of(inputs), *map(str, inputs.get("zones") or []))
 
-    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
+    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> ApiRejected | None:
         inputs = group.plain
         kind, machine, target = model.kind_of(inputs), model.machine_of(inputs), self.targets(cloud, group)
         if refused := cloud.faults.refusal(self.cloud, *target):
@@ -135,7 +135,7 @@ class ScaleSets(GroupKind):
         return sorted(have, key=lambda one: -one["index"])
 
 
-KIND = ScaleSets()
+KIND = ScaleSetGroups()
 
 
 def _size(store: Store, group: str, machine: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra_rehearsal.cloud.azure import conditions
 from gpuinfra_rehearsal.cloud.azure.builtin_roles import ROLES, Role, of_inputs
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.rights import grant
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal
     kind, _, token = header.partition(" ")
     known = store.get("azure-token", token) if kind == "Bearer" and token else None
     if known is None:
-        raise CloudError("InvalidAuthenticationInfo", "Server failed to authenticate the request. The access token is not valid.", status=401)  # fmt: skip
+        raise ApiRejected("InvalidAuthenticationInfo", "Server failed to authenticate the request. The access token is not valid.", status=401)  # fmt: skip
     if time.time() > known["expires"]:
-        raise CloudError("ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than the current UTC time.", status=401)  # fmt: skip
+        raise ApiRejected("ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than the current UTC time.", status=401)  # fmt: skip
     if known["audience"] not in audiences:
-        raise CloudError(
+        raise ApiRejected(
             "InvalidAuthenticationTokenAudience",
             f"The access token has been obtained for the wrong audience '{known['audience']}'.",
             status=401,
@@ -119,11 +119,11 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
 
 def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
     """Return the role assignments of a principal that apply to a scope."""
-    for one in store.list(ASSIGNMENT):
-        inputs = one.plain
+    for resource in store.list(ASSIGNMENT):
+        inputs = resource.plain
         scope = "/" + str(inputs.get("scope") or "").strip("/")
         if str(inputs.get("principalId")).lower() == principal.lower() and within(place, scope):
-            yield one
+            yield resource
 
 
 def within(place: str, scope: str) -> bool:
@@ -172,10 +172,12 @@ def role_of(store: Store, definition: str, at: str | None = None) -> Role | None
     guid = definition.rsplit("/", 1)[-1].lower()
     if guid in ROLES:
         return ROLES[guid]
-    for one in store.list(DEFINITION):
-        inputs = one.plain
+    for resource in store.list(DEFINITION):
+        inputs = resource.plain
         scopes = [str(scope) for scope in inputs.get("assignableScopes") or []]
-        if one.id.rsplit("/", 1)[-1].lower() == guid and (at is None or any(within(at, scope) for scope in scopes)):
+        if resource.id.rsplit("/", 1)[-1].lower() == guid and (
+            at is None or any(within(at, scope) for scope in scopes)
+        ):
             return of_inputs(inputs)
     return None
 

@@ -11,7 +11,7 @@ from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
 from gpuinfra_rehearsal.cloud.azure import identity
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
 
@@ -93,7 +93,7 @@ def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, st
     return any(wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} for text in documents), ""
 
 
-def denial(request: AccessRequest, reason: str) -> CloudError:
+def denial(request: AccessRequest, reason: str) -> ApiRejected:
     """Return the denial in Azure's wording."""
     text = (
         f"The client 'standin-operator@example.com' with object id '{request.principal}' does not have authorization to perform action '{request.action}' "

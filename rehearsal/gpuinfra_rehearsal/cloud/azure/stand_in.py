@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
 
 
-class Azure(StandIn):
+class AzureStandIn(StandIn):
     """Azure."""
 
     typed = True
@@ -122,9 +122,9 @@ class Azure(StandIn):
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
         """Return the role assignments of the nodes' identities."""
         principals = {str(held.outputs.get("principalId")).lower() for one in nodes for held in identity.identities_of(store, one)}  # fmt: skip
-        for one in store.list(identity.ASSIGNMENT):
-            if str(one.plain.get("principalId")).lower() in principals:
-                yield grant(one.urn)
+        for resource in store.list(identity.ASSIGNMENT):
+            if str(resource.plain.get("principalId")).lower() in principals:
+                yield grant(resource.urn)
 
 
-STAND_IN = Azure
+STAND_IN = AzureStandIn

@@ -67,8 +67,8 @@ def writable(store: Store, account_name: str, container: str) -> None:
 
     https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22; message from Azure/azure-cli issue 32600.
     """
-    for one in store.list(POLICY):
-        inputs = one.plain
+    for resource in store.list(POLICY):
+        inputs = resource.plain
         destination = str(inputs.get("destinationAccount")).rsplit("/", 1)[-1]
         if inputs.get("accountName") == destination == account_name and any(
             rule.get("destinationContainer") == container for rule in inputs.get("rules") or []
@@ -118,8 +118,8 @@ def is_private(store: Store) -> bool:
 
 def locks(store: Store, account_name: str, container: str) -> tuple[float, bool] | None:
     """Return (seconds from creation, whether appending is allowed) of a container's immutability policy, or None."""
-    for one in store.list(LOCK):
-        inputs = one.plain
+    for resource in store.list(LOCK):
+        inputs = resource.plain
         if inputs.get("accountName") == account_name and inputs.get("containerName") == container:
             days = float(inputs.get("immutabilityPeriodSinceCreationInDays") or 0)
             return days * _DAY_S, bool(inputs.get("allowProtectedAppendWrites"))

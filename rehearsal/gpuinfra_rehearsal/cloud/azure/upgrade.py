@@ -52,9 +52,9 @@ _asked: dict[str, float] = {}
 
 def tend(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     """Run one round over a scale set's machines."""
-    for one in have:
-        _run_agent(cloud, one)
-        _read_health(cloud, one)
+    for instance in have:
+        _run_agent(cloud, instance)
+        _read_health(cloud, instance)
     _roll(cloud, group, [cloud.store.get("instance", one["id"]) or one for one in have])
 
 
@@ -77,8 +77,8 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     if not old or mode == "Manual" or (mark and mark.get("code")):
         return
     if mode == "Automatic":
-        for one in old:
-            bring(cloud, group, one)
+        for instance in old:
+            bring(cloud, group, instance)
         return
     rules = policy.get("rollingUpgradePolicy") or {}
     begun = mark["at"] if mark else time.time()
@@ -101,63 +101,65 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     size = max(1, len(have) * int(rules.get("maxBatchInstancePercent", 20)) // 100)
     if rules.get("prioritizeUnhealthyInstances"):
         old.sort(key=lambda one: (one.get("health") == "Healthy", one["index"]))
-    for one in old[:size]:
-        bring(cloud, group, one)
+    for instance in old[:size]:
+        bring(cloud, group, instance)
 
 
-def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
+def bring(cloud: Cloud, group: Resource, instance: Instance) -> None:
     """Upgrade one machine to the set's model, with a new disk if required."""
     inputs = group.plain
-    fresh = one["disk"] != disk_of(inputs)
+    fresh = instance["disk"] != disk_of(inputs)
     with cloud.store.change():
-        now = cloud.store.get("instance", one["id"])
+        now = cloud.store.get("instance", instance["id"])
         if now is None or now["state"] == "terminated":
             return
         now |= brought_to(inputs) | {"brought": time.time(), "health": "Unknown"}
         now["tags"] = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         if fresh:
             now |= provisioned(inputs) | {"agent": None, "new_disk": True}
-        cloud.store.put("instance", one["id"], now)
-        cloud.store.log("reimage" if fresh else "upgrade", group.type, f"{group.id}/virtualMachines/{one['index']}", "")
+        cloud.store.put("instance", instance["id"], now)
+        cloud.store.log(
+            "reimage" if fresh else "upgrade", group.type, f"{group.id}/virtualMachines/{instance['index']}", ""
+        )
     if fresh:
-        cloud.fleet.reimage(one["id"])
+        cloud.fleet.reimage(instance["id"])
 
 
-def _is_healthy(cloud: Cloud, one: Instance) -> bool:
+def _is_healthy(cloud: Cloud, instance: Instance) -> bool:
     """Return whether an upgrade can continue after this machine. Always true without a health extension or without
     nodes."""
     return cloud.fleet.host is None or (
-        _script_ended(one) and (not one["reports_health"] or one.get("health") == "Healthy")
+        _script_ended(instance) and (not instance["reports_health"] or instance.get("health") == "Healthy")
     )
 
 
-def _is_late(one: Instance) -> bool:
+def _is_late(instance: Instance) -> bool:
     """Return whether an upgrade stops waiting for this machine, because its script did not exit or the machine is
     unhealthy afterward."""
-    if not _script_ended(one):
-        return time.time() - one["brought"] > SCRIPT_LIMIT_S
-    begun = max(one["brought"], (one.get("agent") or {}).get("at", 0.0))
-    return one.get("health") == "Unhealthy" or time.time() - begun > PATIENCE_S
+    if not _script_ended(instance):
+        return time.time() - instance["brought"] > SCRIPT_LIMIT_S
+    begun = max(instance["brought"], (instance.get("agent") or {}).get("at", 0.0))
+    return instance.get("health") == "Unhealthy" or time.time() - begun > PATIENCE_S
 
 
-def _script_ended(one: Instance) -> bool:
+def _script_ended(instance: Instance) -> bool:
     """Return whether the model's script has ended on the machine, with any result."""
-    return not one["script"] or (one.get("agent") or {}).get("script") == _mark(one["script"])
+    return not instance["script"] or (instance.get("agent") or {}).get("script") == _mark(instance["script"])
 
 
 def _mark(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
 
 
-def _run_agent(cloud: Cloud, one: Instance) -> None:
+def _run_agent(cloud: Cloud, instance: Instance) -> None:
     """Run the script of the machine's model, unless it has already run on this machine."""
-    if cloud.fleet.host is None or not one["script"] or one["id"] in _running:
+    if cloud.fleet.host is None or not instance["script"] or instance["id"] in _running:
         return
-    mark = _mark(one["script"])
-    if (one.get("agent") or {}).get("script") == mark:
+    mark = _mark(instance["script"])
+    if (instance.get("agent") or {}).get("script") == mark:
         return
-    _running.add(one["id"])
-    threading.Thread(target=_run, args=(cloud, one["id"], one["script"], mark), daemon=True).start()
+    _running.add(instance["id"])
+    threading.Thread(target=_run, args=(cloud, instance["id"], instance["script"], mark), daemon=True).start()
 
 
 def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
@@ -193,18 +195,22 @@ def _record_result(store: Store, id: str, mark: str, code: int, output: str) -> 
     _asked.pop(id, None)
 
 
-def _read_health(cloud: Cloud, one: Instance) -> None:
+def _read_health(cloud: Cloud, instance: Instance) -> None:
     """Read the machine's health, as the health extension does."""
-    if cloud.fleet.host is None or not one["reports_health"] or time.time() - _asked.get(one["id"], 0.0) < _ASK_S:
+    if (
+        cloud.fleet.host is None
+        or not instance["reports_health"]
+        or time.time() - _asked.get(instance["id"], 0.0) < _ASK_S
+    ):
         return
-    _asked[one["id"]] = time.time()
-    health = _answer(cloud, one["id"])
-    if health == one.get("health"):
+    _asked[instance["id"]] = time.time()
+    health = _answer(cloud, instance["id"])
+    if health == instance.get("health"):
         return
     with cloud.store.change():
-        now = cloud.store.get("instance", one["id"])
+        now = cloud.store.get("instance", instance["id"])
         if now is not None and now["state"] != "terminated":
-            cloud.store.put("instance", one["id"], {**now, "health": health})
+            cloud.store.put("instance", instance["id"], {**now, "health": health})
 
 
 def _answer(cloud: Cloud, id: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinfra_rehearsal.cloud.core import wire
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
 from gpuinfra_rehearsal.cloud.core.store import Resource
 
@@ -25,7 +25,7 @@ class Behavior:
     types: tuple[str, ...] = ()
     unique: tuple[tuple[str, str], ...] = ()
     """(input, scope) pairs of unique names. The scope is global, account, region or the name of an input."""
-    taken: CloudError | None = None
+    taken: ApiRejected | None = None
     """The error for a name or ID that is already in use. `{name}` and `{id}` are the existing values, `{inputs[...]}`
     is an input of the new resource. None for `StandIn.already_exists`."""
     shapes: dict[str, tuple[str, str]] = {}
@@ -46,12 +46,12 @@ class Behavior:
     """Applies with `joins`. If True, the resource is deleted when its last creator deletes it. If False, the first
     deletion removes it for all creators."""
 
-    def check(self, cloud: Cloud, call: Call) -> Iterable[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterable[RejectedInput]:
         """Validate what the SDK's types do not cover. Can fill in defaults. Inputs can contain unknowns."""
         for key, (shape, reason) in self.shapes.items():
             value = call.plain.get(key)
             if isinstance(value, str) and not wire.is_unknown(value) and not re.search(shape, value):
-                yield Failure(key, reason.format(value=value))
+                yield RejectedInput(key, reason.format(value=value))
 
     def before_create(self, cloud: Cloud, call: Call) -> None: ...
 
@@ -85,8 +85,10 @@ class Behavior:
         """Return the resource that an import reads. The importer receives only the ID, so it does not have the inputs
         of the program that created the resource."""
 
-        def read(known: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: value for key, value in known.items() if key not in self.not_returned} | {**self.importer_sets}
+        def read(outputs: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: value for key, value in outputs.items() if key not in self.not_returned} | {
+                **self.importer_sets
+            }
 
         return replace(resource, inputs=read(resource.inputs), outputs=read(resource.outputs))
 

@@ -15,74 +15,76 @@ from gpuinfra_rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RejectedInput:
     """One input that a provider rejects."""
 
     path: str
     reason: str
 
 
-def check(inputs: Mapping[str, Any], declared: Mapping[str, Property], path: str = "") -> Iterator[Failure]:
+def check(inputs: Mapping[str, Any], declared: Mapping[str, Property], path: str = "") -> Iterator[RejectedInput]:
     """Return all failures for a set of properties. Unknown values pass, because they are known only after the
     deployment."""
     for name, value in inputs.items():
         if name.startswith("__"):
             continue
         if name not in declared:
-            yield Failure(_join(path, name), f"is not an expected property{_nearest(name, declared)}")
+            yield RejectedInput(_join(path, name), f"is not an expected property{_nearest(name, declared)}")
         elif value is not None:
             yield from _value(value, declared[name].type, _join(path, name))
     for name, prop in declared.items():
         if prop.required and inputs.get(name) is None:
-            yield Failure(_join(path, name), "is a required property that is missing")
+            yield RejectedInput(_join(path, name), "is a required property that is missing")
 
 
-def _value(value: Any, type: Type, path: str) -> Iterator[Failure]:
+def _value(value: Any, type: Type, path: str) -> Iterator[RejectedInput]:
     value = wire.peel(value)
     if value is None or wire.is_unknown(value) or type.kind == "any":
         return
     if type.kind == "union":
         if all(any(True for _ in _value(value, option, path)) for option in type.options):
             allowed = " or ".join(_name(option) for option in type.options)
-            yield Failure(path, f"should be {allowed}, got {_shown(value)}")
+            yield RejectedInput(path, f"should be {allowed}, got {_shown(value)}")
     elif type.kind == "asset":
         if not wire.is_asset(value):
-            yield Failure(path, f"should be an asset or an archive, got {_shown(value)}")
+            yield RejectedInput(path, f"should be an asset or an archive, got {_shown(value)}")
     elif type.kind == "enum":
         yield from _enum(value, type, path)
     elif type.kind == "object":
         yield from _object(value, type, path)
     elif type.kind == "list":
         if not isinstance(value, list):
-            yield Failure(path, f"should be a list, got {_shown(value)}")
+            yield RejectedInput(path, f"should be a list, got {_shown(value)}")
         else:
             for index, item in enumerate(value):
                 yield from _value(item, type.item or Type("any"), f"{path}[{index}]")
     elif type.kind == "map":
         if not isinstance(value, Mapping) or wire.is_asset(value):
-            yield Failure(path, f"should be a map, got {_shown(value)}")
+            yield RejectedInput(path, f"should be a map, got {_shown(value)}")
         else:
             for key, item in value.items():
                 yield from _value(item, type.item or Type("any"), f'{path}["{key}"]')
     elif not _scalar(value, type.kind):
-        yield Failure(path, f"should be {_name(type)}, got {_shown(value)}")
+        yield RejectedInput(path, f"should be {_name(type)}, got {_shown(value)}")
 
 
-def _object(value: Any, type: Type, path: str) -> Iterator[Failure]:
+def _object(value: Any, type: Type, path: str) -> Iterator[RejectedInput]:
     if not isinstance(value, Mapping) or wire.is_asset(value):
-        yield Failure(path, f"should be an object, got {_shown(value)}")
+        yield RejectedInput(path, f"should be an object, got {_shown(value)}")
     elif type.folder is not None and (declared := fields(type.folder, type.name)):
         yield from check(value, declared, path)
 
 
-def _enum(value: Any, type: Type, path: str) -> Iterator[Failure]:
+def _enum(value: Any, type: Type, path: str) -> Iterator[RejectedInput]:
     allowed = members(type.folder, type.name) if type.folder else ()
     if type.loose:
         if isinstance(value, (Mapping, list)):
-            yield Failure(path, f"should be a string, got {_shown(value)}")
+            yield RejectedInput(path, f"should be a string, got {_shown(value)}")
     elif value not in allowed:
         known = [str(item) for item in allowed]
-        yield Failure(path, f"expected one of {', '.join(known)}; got {_shown(value)}{_nearest(str(value), known)}")
+        yield RejectedInput(
+            path, f"expected one of {', '.join(known)}; got {_shown(value)}{_nearest(str(value), known)}"
+        )
 
 
 def _scalar(value: Any, kind: str) -> bool:

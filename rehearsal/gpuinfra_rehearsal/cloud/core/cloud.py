@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuinfra_rehearsal.cloud.core import behaviors, ids, outage, registry, synth, texts, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior
-from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, ApiRejected, CreatedButFailed
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.fleet import Fleet
 from gpuinfra_rehearsal.cloud.core.interfaces import Call
@@ -106,7 +106,7 @@ class Cloud:
             )
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error from taken
-        except CloudError as error:
+        except ApiRejected as error:
             self.store.log("create", call.token, "", call.urn, error.code)
             raise
         self.wake()
@@ -154,7 +154,7 @@ class Cloud:
                 self.store.update(replace(old, inputs=call.inputs, outputs=call.outputs))
                 behavior.kept(self, call)
                 self.store.log("update", call.token, call.id, call.urn)
-        except CloudError as error:
+        except ApiRejected as error:
             self.store.log("update", call.token, call.id, call.urn, error.code)
             raise
         self.wake()
@@ -173,7 +173,7 @@ class Cloud:
                     self.store.remove(resource)
                     behavior.deleted(self, resource)
                 self.store.log("delete", resource.type, resource.id, urn)
-        except CloudError as error:
+        except ApiRejected as error:
             self.store.log("delete", resource.type, resource.id, urn, error.code)
             raise
         self.wake()
@@ -189,7 +189,7 @@ class Cloud:
         try:
             regions = registry.of_token(token).regions_of(self.store, token, region, id, inputs, change=True)
             outage.refuse(self.store, regions, f"{verb} {token}")
-        except CloudError as error:
+        except ApiRejected as error:
             self.store.log(verb, token, "", urn, error.code)
             raise
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra_rehearsal.cloud.core import behaviors, ids, outage, registry, replication, store, wire
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.core.stand_in import Action
@@ -93,7 +93,7 @@ class Control:
         try:
             asked = json.loads(request.body) if request.body else request.query
             return json_response(action(asked))
-        except CloudError as error:
+        except ApiRejected as error:
             return json_response({"error": error.reported("the cloud refused")}, 409)
         except (KeyError, TypeError, ValueError) as error:
             return json_response({"error": f"{type(error).__name__}: {error}"}, 400)
@@ -166,7 +166,7 @@ class Control:
     def _undo(self, asked: dict[str, Any]) -> dict[str, Any]:
         found = self._find(asked)
         if behaviors.of(found.type).keeps_name:
-            raise CloudError("NameInUse", f"the name of {found.id} stays in use after a deletion", status=409)
+            raise ApiRejected("NameInUse", f"the name of {found.id} stays in use after a deletion", status=409)
         self.cloud.delete(found)
         return {"id": found.id}
 

@@ -12,7 +12,7 @@ from gpuinfra_rehearsal.cloud.core.replace import replaces
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedInput:
     """One property that differs."""
 
     path: str
@@ -21,13 +21,15 @@ class Change:
     replace: bool
 
 
-def diff(token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()) -> list[Change]:
+def diff(
+    token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()
+) -> list[ChangedInput]:
     """Return all differences. An unknown new value counts as a change, because it may differ."""
     found = []
     for path, kind, before, after in _walk(_clean(old), _clean(new), ""):
         top = path.split(".")[0].split("[")[0]
         if top not in ignore and path not in ignore:
-            found.append(Change(path, kind, replaces(token, path, before, after)))
+            found.append(ChangedInput(path, kind, replaces(token, path, before, after)))
     return found
 
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any, Self
 
 
-class CloudError(Exception):
+class ApiRejected(Exception):
     """An API rejected a call."""
 
     def __init__(self, code: str, message: str, call: str = "", *, status: int = 400) -> None:
@@ -31,9 +31,9 @@ class CloudError(Exception):
         return f"{doing}: {call}https response error StatusCode: {self.status}, RequestID: 00000000-standin, api error {self.code}: {self.message}"
 
 
-class CreatedButFailed(CloudError):
+class CreatedButFailed(ApiRejected):
     """The resource exists, but the call failed. The engine keeps the resource and marks it as not initialized."""
 
 
-class AnswerLost(CloudError):
+class AnswerLost(ApiRejected):
     """The resource exists, but the response never reached the engine, as after a broken connection."""

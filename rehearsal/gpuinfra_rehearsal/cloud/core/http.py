@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(status, json.dumps(value).encode(), "application/json; charset=UTF-8", headers or {})
 
 
-def content(body: bytes, wanted: str, kind: str, headers: Mapping[str, str], unsatisfiable: CloudError) -> Response:
+def content(body: bytes, wanted: str, kind: str, headers: Mapping[str, str], unsatisfiable: ApiRejected) -> Response:
     """Return an object's content, or the range that a `Range` header requests. Raises `unsatisfiable` if the range is
     empty."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)

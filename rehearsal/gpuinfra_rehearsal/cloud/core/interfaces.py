@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpuinfra_rehearsal.cloud.core import wire
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.store import Resource, Store
 
@@ -162,7 +162,7 @@ class GroupKind(ABC):
         """Return the words that select the group in a fault: its pool, its name in the plan and in the cloud, its capacity kind and its zones."""
 
     @abstractmethod
-    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
+    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> ApiRejected | None:
         """Return the cloud's error if the group has `have` instances and cannot get `wanted`."""
 
     @abstractmethod
@@ -210,7 +210,7 @@ class PermissionModel(Protocol):
         """Return (allowed, reason for a denial) according to JSON policy documents."""
         ...
 
-    def denial(self, request: AccessRequest, reason: str) -> CloudError:
+    def denial(self, request: AccessRequest, reason: str) -> ApiRejected:
         """Return the cloud's own error."""
         ...
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuinfra_rehearsal.cloud.core import behaviors, synth, wire
-from gpuinfra_rehearsal.cloud.core.check import Failure, check
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput, check
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 
 
-class Refused(Exception):
+class InvokeRefused(Exception):
     """The arguments are invalid."""
 
-    def __init__(self, failures: Sequence[Failure]) -> None:
+    def __init__(self, failures: Sequence[RejectedInput]) -> None:
         self.failures = tuple(failures)
         super().__init__("; ".join(f"{f.path} {f.reason}" for f in failures))
 
@@ -23,7 +23,7 @@ def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> di
     declared = cloud.function(token)
     given = {key: value for key, value in args.items() if value is not None}
     if failures := list(check(given, declared.inputs)):
-        raise Refused(failures)
+        raise InvokeRefused(failures)
     where = wire.peel(given.get("region")) or region
     plain = wire.plain(given)
     about = synth.Subject(token, _identity(token, plain), str(where), given)

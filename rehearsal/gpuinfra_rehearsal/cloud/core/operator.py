@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.plan.planned import Actions
 from gpuinfra_rehearsal.cloud.core import registry
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _model(token: str) -> PermissionModel:
     stand_in = registry.of_token(token)
     if stand_in.permissions is None:
         text = f"the stand-in for {stand_in.name} has no permission model; rehearse without --under-least-permissions, or add `permissions` to its `StandIn`"
-        raise CloudError("NotImplemented", text, status=501)
+        raise ApiRejected("NotImplemented", text, status=501)
     return stand_in.permissions
 
 

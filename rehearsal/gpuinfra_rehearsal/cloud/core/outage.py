@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
@@ -42,7 +42,7 @@ def active(store: Store) -> bool:
 
 
 def refuse(store: Store, regions: Iterable[str], what: str) -> None:
-    """Raise `CloudError` if one of these regions has an outage. `what` is the request."""
+    """Raise `ApiRejected` if one of these regions has an outage. `what` is the request."""
     for region in regions:
         if affects(store, region):
-            raise CloudError("ServiceUnavailable", f"{what} requires {region}, which does not respond", status=503)
+            raise ApiRejected("ServiceUnavailable", f"{what} requires {region}, which does not respond", status=503)

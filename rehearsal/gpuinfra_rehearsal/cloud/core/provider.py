@@ -20,10 +20,10 @@ from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from gpuinfra_rehearsal.cloud.core import behaviors, ids, invoke, outage, registry, synth, wire
-from gpuinfra_rehearsal.cloud.core.check import Failure, check
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput, check
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.diff import diff
-from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, ApiRejected, CreatedButFailed
 from gpuinfra_rehearsal.cloud.core.interfaces import Call
 from gpuinfra_rehearsal.cloud.core.sdk import NotDeclared, ResourceType
 
@@ -119,7 +119,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     @staticmethod
-    def _reason(failure: Failure, name: str) -> str:
+    def _reason(failure: RejectedInput, name: str) -> str:
         return f"{failure.path} {failure.reason}. Examine values at '{name}.{failure.path}'."
 
     def Diff(self, request, context):
@@ -161,7 +161,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self._not_ready(context, call, error.reported(self._doing("creating", call)))
         except AnswerLost as error:
             context.abort(grpc.StatusCode.UNAVAILABLE, error.reported(self._doing("creating", call)))
-        except CloudError as error:
+        except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("creating", call)))
         return provider_pb2.CreateResponse(id=call.id, properties=wire.write(call.outputs))
 
@@ -178,7 +178,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             outage.refuse(self.cloud.store, regions, f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
-        except CloudError as error:
+        except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
         behavior = behaviors.of(token)
         found = behavior.read(self.cloud, found) if found else None
@@ -205,7 +205,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self.cloud.update(call, old)
         except CreatedButFailed as error:
             self._not_ready(context, call, error.reported(self._doing("updating", call)))
-        except CloudError as error:
+        except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("updating", call)))
         return provider_pb2.UpdateResponse(properties=wire.write(call.outputs))
 
@@ -236,7 +236,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return Empty()  # already deleted by hand, or by a run that was killed before it responded
         try:
             self.cloud.delete(found, request.urn)
-        except CloudError as error:
+        except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"deleting {ids.class_name(token)} ({request.id})"))
         return Empty()
 
@@ -248,13 +248,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             answer = invoke.answer(self.cloud, request.tok, asked, region)
         except NotDeclared as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except invoke.Refused as refused:
+        except invoke.InvokeRefused as refused:
             return provider_pb2.InvokeResponse(
                 failures=[
                     provider_pb2.CheckFailure(property=f.path, reason=f"{f.path} {f.reason}") for f in refused.failures
                 ]
             )
-        except CloudError as error:
+        except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"invoking {request.tok}"))
         return provider_pb2.InvokeResponse(**{"return": wire.write(answer)})  # pyright: ignore[reportArgumentType]
 

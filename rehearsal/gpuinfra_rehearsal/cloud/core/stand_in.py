@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.core import ids
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.texts import Text
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class StandIn:
     """Inputs that identify a resource on this cloud. Changing one replaces the resource."""
     group_kinds: tuple[GroupKind, ...] = ()
     """The group types that start nodes, and their behavior."""
-    already_exists = CloudError("ResourceAlreadyExistsException", "{kind} already exists: {id}", status=409)
+    already_exists = ApiRejected("ResourceAlreadyExistsException", "{kind} already exists: {id}", status=409)
     """The error for creating a resource with a name or ID that already exists."""
-    unavailable = CloudError(
+    unavailable = ApiRejected(
         "ServiceUnavailable", "The service is temporarily unavailable. (injected by --fault)", status=503
     )
     """A realistic temporary failure for `--fault cloud:error:...`. `{service}` and `{kind}` come from the resource

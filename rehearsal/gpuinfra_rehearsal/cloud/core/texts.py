@@ -38,20 +38,20 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TextField:
     """One text field of a resource."""
 
     path: str
     text: str
 
 
-def texts_of(inputs: Mapping[str, Any], own_names: Iterable[str]) -> Iterator[Found]:
+def texts_of(inputs: Mapping[str, Any], own_names: Iterable[str]) -> Iterator[TextField]:
     """Yield the text fields of a resource: its own name, and each description, display name, title, tag and label."""
     words = {"name", "description", "displayName", "title", *own_names}
     for path, text in _strings("", inputs):
         last = path.rsplit(".", 1)[-1]
         if last in words or any(f".{word}." in f".{path}" for word in _KEYED) or path.startswith(("tags[", "tags.")):
-            yield Found(path=path, text=text)
+            yield TextField(path=path, text=text)
 
 
 _KEYED = ("tags", "labels", "userLabels")
@@ -83,7 +83,7 @@ def _same(pattern: str, path: str) -> bool:
 
 def rejected(
     rows: Iterable[Text], token: str, inputs: Mapping[str, Any], own_names: Iterable[str]
-) -> Iterator[tuple[Text, Found]]:
+) -> Iterator[tuple[Text, TextField]]:
     """Yield the text fields of a resource that the cloud rejects."""
     table = tuple(rows)
     for found in texts_of(inputs, own_names):

@@ -79,26 +79,26 @@ def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return (URN, inputs) of the grants on a bucket and on the project."""
     yield from _on_bucket(store, bucket)
     for kind in ("IAMMember", "IAMBinding"):
-        for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
-            yield one.urn, one.plain
+        for resource in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
+            yield resource.urn, resource.plain
 
 
 def _on_bucket(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
-        for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
-            plain = one.plain
+        for resource in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
+            plain = resource.plain
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
-                yield one.urn, plain
+                yield resource.urn, plain
 
 
 def _members(grant: dict[str, Any]) -> list[str]:
     return [str(one) for one in grant.get("members") or [grant.get("member")]]
 
 
-def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
+def retained_until(store: Store, bucket: str, stored_object: StoredObject | None) -> float:
     """Return when an object's retention ends, or 0 if it is not retained."""
     made = store.find(BUCKET, bucket)
     policy = (made.plain.get("retentionPolicy") or {}) if made else {}
-    if found is None or not policy:
+    if stored_object is None or not policy:
         return 0.0
-    return found.modified + float(policy.get("retentionPeriod") or 0)
+    return stored_object.modified + float(policy.get("retentionPeriod") or 0)

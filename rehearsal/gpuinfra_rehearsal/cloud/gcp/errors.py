@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 
-class GoogleError(CloudError):
+class GoogleError(ApiRejected):
     """A Google API rejected a call. The code is the reason that Google appends to the message."""
 
     def reported(self, doing: str) -> str:

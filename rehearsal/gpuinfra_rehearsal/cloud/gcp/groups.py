@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra_rehearsal.cloud.core.interfaces import GroupKind, Instance, View
 from gpuinfra_rehearsal.cloud.gcp.health import available, probe
@@ -188,19 +188,19 @@ class ManagedGroups(GroupKind):
         pool, own = str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or "")
         return (pool, own, last(group.id), kind_of(template), _zone(group))
 
-    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
+    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> ApiRejected | None:
         template = data_of(cloud.store, group)
         if not template:
-            return CloudError("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
+            return ApiRejected("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
         kind, zone, target = kind_of(template), _zone(group), self.targets(cloud, group)
         machine = str(template.get("machineType") or "")
         if refused := cloud.faults.refusal(self.cloud, *target):
-            return CloudError(*refused)
+            return ApiRejected(*refused)
         if cloud.faults.without_quota(*target):
             # The text and its source are in clouds/gcp/handover/refusals.json.
-            return CloudError("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.", status=403)
+            return ApiRejected("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.", status=403)
         if cloud.faults.without_capacity(wanted, *target):
-            return CloudError(
+            return ApiRejected(
                 "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
                 f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request. "
                 f"'(resource type:compute)'. A {machine} VM instance is currently unavailable in the {zone} zone."
@@ -214,7 +214,7 @@ class ManagedGroups(GroupKind):
             size = (made.plain.get("specificReservation") or {}).get("count") if made else None
             room = reservation_room(cloud, name, size, zone=zone)
             if room and asked > room[1]:
-                return CloudError(
+                return ApiRejected(
                     "RESERVATION_CAPACITY_EXCEEDED",
                     f"Specified reservation '{name}' does not have available capacity for the request: it holds {room[0]} of {machine}.",
                 )
@@ -271,20 +271,22 @@ class ManagedGroups(GroupKind):
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
         """Probe the machines, and terminate preempted ones when their notice period ends."""
         probe(cloud, group, have)
-        for one in have:
-            if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
-                cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
+        for instance in have:
+            if instance.get("preempted") and time.time() - instance["preempted"] >= NOTICE_S:
+                cloud.fleet.terminate(instance["id"], "compute.instances.preempted: the VM was preempted")
 
 
 def _outdated(group: Resource, size: int, have: Sequence[Instance]) -> list[Instance]:
     """Return the instances in excess of each version's number, oldest first."""
     room = dict(shares(group, size))
     found: list[Instance] = []
-    for one in sorted(have, key=lambda one: -one["launched"]):
-        if room.get(one["template"], 0) > 0:
-            room[one["template"]] -= 1
-        elif one["template"] not in room or any(left > 0 for left in room.values()):  # another version lacks instances
-            found.append(one)
+    for instance in sorted(have, key=lambda one: -one["launched"]):
+        if room.get(instance["template"], 0) > 0:
+            room[instance["template"]] -= 1
+        elif instance["template"] not in room or any(
+            left > 0 for left in room.values()
+        ):  # another version lacks instances
+            found.append(instance)
     return sorted(found, key=lambda one: (one["launched"], one["id"]))
 
 

@@ -30,9 +30,9 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _asked: dict[str, float] = {}
 
 
-def available(cloud: Cloud, group: Resource, one: Instance) -> bool:
+def available(cloud: Cloud, group: Resource, instance: Instance) -> bool:
     """Return whether a rolling update counts a machine as available."""
-    return cloud.fleet.host is None or not group.plain.get("autoHealingPolicies") or bool(one.get("healthy"))
+    return cloud.fleet.host is None or not group.plain.get("autoHealingPolicies") or bool(instance.get("healthy"))
 
 
 def probe(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
@@ -43,19 +43,21 @@ def probe(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     if cloud.fleet.host is None or not http:
         return
     port = int(http.get("port") or 80)
-    for one in have:
-        if one.get("healthy") or time.time() - _asked.get(one["id"], 0.0) < _ASK_S:
+    for instance in have:
+        if instance.get("healthy") or time.time() - _asked.get(instance["id"], 0.0) < _ASK_S:
             continue
-        _asked[one["id"]] = time.time()
-        if not _admitted(cloud.store, one, port) or not _answers(cloud, one["id"], port, str(http.get("requestPath"))):
+        _asked[instance["id"]] = time.time()
+        if not _admitted(cloud.store, instance, port) or not _answers(
+            cloud, instance["id"], port, str(http.get("requestPath"))
+        ):
             continue
         with cloud.store.change():
-            now = cloud.store.get("instance", one["id"])
+            now = cloud.store.get("instance", instance["id"])
             if now is not None and now["state"] != "terminated":
-                cloud.store.put("instance", one["id"], {**now, "healthy": True})
+                cloud.store.put("instance", instance["id"], {**now, "healthy": True})
 
 
-def _admitted(store: Store, one: Instance, port: int) -> bool:
+def _admitted(store: Store, instance: Instance, port: int) -> bool:
     """Return whether firewall rules allow the probes: an ingress rule for both source ranges, this port and this
     machine's account."""
     return any(
@@ -64,7 +66,7 @@ def _admitted(store: Store, one: Instance, port: int) -> bool:
             allow.get("protocol") == "tcp" and str(port) in (allow.get("ports") or [str(port)])
             for allow in rule.get("allows") or []
         )
-        and one["account"] in (rule.get("targetServiceAccounts") or [one["account"]])
+        and instance["account"] in (rule.get("targetServiceAccounts") or [instance["account"]])
         for rule in (found.plain for found in store.list(_FIREWALL))
         if rule.get("direction") == "INGRESS"
     )

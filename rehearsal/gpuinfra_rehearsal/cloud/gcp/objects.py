@@ -53,19 +53,23 @@ def versions(store: Store, bucket: str, prefix: str = "") -> list[dict[str, Any]
     return sorted(every, key=lambda one: (one["name"].encode(), int(one["generation"])))
 
 
-def generation(found: StoredObject) -> int:
+def generation(stored_object: StoredObject) -> int:
     """Return the generation of an object."""
-    return int(found.meta.get("generation") or 1)
+    return int(stored_object.meta.get("generation") or 1)
 
 
-def described(store: Store, found: StoredObject) -> dict[str, Any]:
+def described(store: Store, stored_object: StoredObject) -> dict[str, Any]:
     """Return the description of an object."""
-    moment, number, key = _moment(found.modified), generation(found), _key_of(store, found.bucket)
+    moment, number, key = (
+        _moment(stored_object.modified),
+        generation(stored_object),
+        _key_of(store, stored_object.bucket),
+    )
     return {
-        "kind": "storage#object", "id": f"{found.bucket}/{found.key}/{number}", "name": found.key, "bucket": found.bucket,
-        "generation": str(number), "metageneration": "1", "size": str(len(found.body)), "md5Hash": md5(found),
-        "crc32c": _crc32c(found.body), "etag": found.etag, "contentType": found.meta.get("content-type"), "timeCreated": moment,
-        "updated": moment, "storageClass": "STANDARD", **({"metadata": found.meta["metadata"]} if found.meta.get("metadata") else {}),
+        "kind": "storage#object", "id": f"{stored_object.bucket}/{stored_object.key}/{number}", "name": stored_object.key, "bucket": stored_object.bucket,
+        "generation": str(number), "metageneration": "1", "size": str(len(stored_object.body)), "md5Hash": md5(stored_object),
+        "crc32c": _crc32c(stored_object.body), "etag": stored_object.etag, "contentType": stored_object.meta.get("content-type"), "timeCreated": moment,
+        "updated": moment, "storageClass": "STANDARD", **({"metadata": stored_object.meta["metadata"]} if stored_object.meta.get("metadata") else {}),
         **({"kmsKeyName": f"{key}/cryptoKeyVersions/1"} if key else {}),
     }  # fmt: skip
 
@@ -76,9 +80,9 @@ def listed(full: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in full.items() if "kmsKeyName" not in full or name not in _CHECKSUMS}
 
 
-def md5(found: StoredObject) -> str:
+def md5(stored_object: StoredObject) -> str:
     """Return the MD5 of an object, as Google encodes it."""
-    return base64.b64encode(bytes.fromhex(found.etag)).decode()
+    return base64.b64encode(bytes.fromhex(stored_object.etag)).decode()
 
 
 def _retire(store: Store, bucket: str, name: str) -> None:
@@ -89,9 +93,9 @@ def _retire(store: Store, bucket: str, name: str) -> None:
         store.put(_OLD, old["id"], {"described": old, "body": base64.b64encode(there.body).decode(), "about": about(there)})  # fmt: skip
 
 
-def about(found: StoredObject) -> dict[str, Any]:
+def about(stored_object: StoredObject) -> dict[str, Any]:
     """Return the content type and the custom metadata of an object."""
-    return {name: value for name, value in found.meta.items() if name != "generation"}
+    return {name: value for name, value in stored_object.meta.items() if name != "generation"}
 
 
 def _key_of(store: Store, bucket: str) -> str:

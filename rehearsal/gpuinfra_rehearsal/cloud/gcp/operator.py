@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
 from gpuinfra_rehearsal.cloud.gcp import calls, tokens
@@ -69,6 +69,6 @@ def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, st
     return any(request.action in listed(one, "includedPermissions") for one in documents), ""
 
 
-def denial(request: AccessRequest, reason: str) -> CloudError:
+def denial(request: AccessRequest, reason: str) -> ApiRejected:
     """Return the denial in Google's wording."""
     return GoogleError("forbidden", f"Required '{request.action}' permission for '{request.resource}'", status=403)

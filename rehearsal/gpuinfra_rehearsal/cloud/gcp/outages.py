@@ -34,7 +34,7 @@ def of_resource(store: Store, inputs: Mapping[str, Any]) -> str:
     return of_bucket(store, str(inputs["bucket"]).removeprefix("b/")) if inputs.get("bucket") else ""
 
 
-def refuse(store: Store, found: str, what: str) -> None:
+def refuse(store: Store, action: str, what: str) -> None:
     """Raise an error if a region has an outage. `what` is the request."""
-    if found and outage.affects(store, found):
-        raise GoogleError("backendError", f"{what} requires {found}, which does not respond", status=503)
+    if action and outage.affects(store, action):
+        raise GoogleError("backendError", f"{what} requires {action}, which does not respond", status=503)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
 
 
-class Member(Behavior):
+class RoleMember(Behavior):
     """One member of a role. Adding it again has no effect. Removing the member removes it for every program that added it."""
 
     joins = True
@@ -91,9 +91,9 @@ class GoogleCloud(StandIn):
         """Return the grants of the nodes' service accounts."""
         members = {f"serviceAccount:{one['account']}" for one in nodes if one["account"]}
         for kind in _NODE_GRANTS:
-            for one in store.list(kind):
-                if one.plain.get("member") in members:
-                    yield grant(one.urn)
+            for resource in store.list(kind):
+                if resource.plain.get("member") in members:
+                    yield grant(resource.urn)
 
     def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
         """Return the users of OS Login."""
@@ -113,5 +113,5 @@ class GoogleCloud(StandIn):
         return {"preempt": announce}
 
 
-_MEMBER = Member()
+_MEMBER = RoleMember()
 STAND_IN = GoogleCloud

@@ -12,10 +12,10 @@ from botocore.stub import Stubber
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failback as aws
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.region.failover import Copy, Pair
+from gpuinfra.clouds.region.failover import BucketPair, Copy
 
 START = datetime(2026, 11, 26, tzinfo=UTC)
-PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
+PAIR = BucketPair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
 ROLE = "arn:aws:iam::000000000000:role/replication"
 UPLOAD = {"Bucket": PAIR.source, "Key": "k", "UploadId": "u"}
 SOURCE = {"Bucket": PAIR.replica, "Key": "k", "VersionId": "2"}

@@ -21,10 +21,10 @@ from botocore.stub import Stubber
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failover as aws
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
-PAIR = Pair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
+PAIR = BucketPair(source="train-scratch-us-east-1", replica="train-scratch-us-west-2")
 TASK = "task-0123456789abcdef0"
 RULES = [{"ID": "all", "Priority": 0, "Status": "Enabled", "Destination": {"Bucket": f"arn:aws:s3:::{PAIR.replica}"}}]
 ROLE = "arn:aws:iam::000000000000:role/replication"

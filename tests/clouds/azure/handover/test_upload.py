@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.clouds.azure.handover import upload
-from gpuinfra.clouds.azure.rest import Answer, Rest
+from gpuinfra.clouds.azure.rest import Rest, RestAnswer
 from gpuinfra.handover import wire
 from gpuinfra.handover.ports import PortUnavailable
 
@@ -28,22 +28,22 @@ class Blobs(Rest):
         self.asked: list[str] = []
         self.troubles: list[tuple[int, str]] = []
 
-    def blob(self, method: str, url: str, headers: object = None, body: bytes | None = None) -> Answer:
+    def blob(self, method: str, url: str, headers: object = None, body: bytes | None = None) -> RestAnswer:
         self.asked.append(f"{method} {url}")
         if self.troubles:
             status, code = self.troubles.pop(0)
-            return Answer(status=status, headers={"x-ms-error-code": code}, body=b"")
+            return RestAnswer(status=status, headers={"x-ms-error-code": code}, body=b"")
         if method == "PUT":
             if url in self.held:
-                return Answer(status=409, headers={"x-ms-error-code": "BlobAlreadyExists"}, body=b"")
+                return RestAnswer(status=409, headers={"x-ms-error-code": "BlobAlreadyExists"}, body=b"")
             self.held[url] = body or b""
-            return Answer(status=201, headers={}, body=b"")
+            return RestAnswer(status=201, headers={}, body=b"")
         if url not in self.held:
-            return Answer(status=404, headers={"x-ms-error-code": "BlobNotFound"}, body=b"")
+            return RestAnswer(status=404, headers={"x-ms-error-code": "BlobNotFound"}, body=b"")
         if method == "DELETE":
             del self.held[url]
-            return Answer(status=202, headers={}, body=b"")
-        return Answer(status=200, headers={}, body=self.held[url])
+            return RestAnswer(status=202, headers={}, body=b"")
+        return RestAnswer(status=200, headers={}, body=self.held[url])
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from azure.mgmt.privatedns import models
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.region.dns import AzureDns
 from gpuinfra.clouds.region.dns import Mounted, NameRecord, lines
-from gpuinfra.clouds.region.readiness import UNREAD, WARN, Question
+from gpuinfra.clouds.region.readiness import UNREAD, WARN, ReadinessQuestion
 from gpuinfra.plan.make import make_plan
 from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.region.readiness import of_names
@@ -78,7 +78,7 @@ def test_a_zone_that_cannot_be_changed_without_the_first_region_is_a_warning(reg
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
     plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
     assert plan.recovery is not None
-    question = Question(region=plan.region, recovery=plan.recovery, rpo_minutes=120, resources=[], config={})
+    question = ReadinessQuestion(region=plan.region, recovery=plan.recovery, rpo_minutes=120, resources=[], config={})
     rest = Regions({ZONE: {"name": "example.internal"}, GROUP: {"location": region}})
     found = list(lines(question, AzureDns(rest)))
     assert [one.state for one in found] == states
@@ -95,7 +95,7 @@ def test_a_login_that_does_not_exist_is_unread(monkeypatch: pytest.MonkeyPatch) 
     names = NamesPlan(zone=ZONE, domain=DOMAIN, login=f"login.{DOMAIN}", mounts=())
     recovery = plan_of("azure-recovery").recovery
     assert recovery is not None
-    question = Question(region="southcentralus", recovery=recovery, rpo_minutes=120, resources=[], config={})
+    question = ReadinessQuestion(region="southcentralus", recovery=recovery, rpo_minutes=120, resources=[], config={})
     assert list(of_names("azure", question)) == []
     named = replace(question, recovery=replace(recovery, names=names))
     assert [(one.state, one.reason) for one in of_names("azure", named)] == [(UNREAD, "no login")]

@@ -15,12 +15,12 @@ from gpuinfra.clouds.azure.blob_list import Blob
 from gpuinfra.clouds.azure.region import failover as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.region.failover import Pair, ReadOnlyReplicas, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, ReadOnlyReplicas, Unreachable
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
 from tests.clouds.azure.region.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
 from tests.doctor.test_azure_live import checked
 
-PAIR = Pair(source=container_id(SOURCES[1], "data"), replica=container_id(REPLICAS[1], "data"))
+PAIR = BucketPair(source=container_id(SOURCES[1], "data"), replica=container_id(REPLICAS[1], "data"))
 SOURCE, REPLICA = "trainscratch/data", "copyscratch/data"
 DONE = {MARK: "complete"}
 JOBS = f"{FILE_SYSTEM}/importJobs"

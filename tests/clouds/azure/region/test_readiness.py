@@ -20,7 +20,7 @@ from azure.mgmt.storage import models as storage
 from azure.storage.blob._deserialize import deserialize_ors_policies
 
 from gpuinfra.clouds.azure.region import readiness as azure
-from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, Line, Unread
+from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, ReadinessLine, Unread
 from tests.clouds.region.test_readiness import problems, question
 from tests.doctor.test_azure_live import checked
 
@@ -142,7 +142,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def ask(answers: Mapping[str, Any], state: list[dict[str, Any]] = STATE) -> list[Line]:
+def ask(answers: Mapping[str, Any], state: list[dict[str, Any]] = STATE) -> list[ReadinessLine]:
     """Ask with these answers."""
 
     def answer(key: str) -> Any:
@@ -239,15 +239,15 @@ class _Rest:
         self.status = status
 
     def arm(self, path: str, api: str, query: Mapping[str, str]) -> dict[str, Any]:
-        raise azure.Refused(self.status, "Code", "message")
+        raise azure.AzureRefused(self.status, "Code", "message")
 
     def blob_base(self, container: str) -> str:
         return container
 
     def blob(self, method: str, url: str) -> Any:
-        from gpuinfra.clouds.azure.rest import Answer
+        from gpuinfra.clouds.azure.rest import RestAnswer
 
-        return Answer(status=self.status, headers={"x-ms-error-code": "AuthorizationFailure"}, body=b"")
+        return RestAnswer(status=self.status, headers={"x-ms-error-code": "AuthorizationFailure"}, body=b"")
 
 
 @pytest.mark.parametrize(("status", "state"), [(404, FAIL), (403, UNREAD), (500, UNREAD)])

@@ -11,13 +11,13 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.region import failback as gcp
 from gpuinfra.clouds.gcp.region import failover
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
-from gpuinfra.clouds.region.failover import Copy, Pair
+from gpuinfra.clouds.region.failover import BucketPair, Copy
 from tests.clouds.gcp.asked import Google
 
 COMPUTE, STORAGE, TRANSFER = "compute.v1", "storage.v1", "storagetransfer.v1"
 GROUP = "projects/my-project/zones/us-central1-a/instanceGroupManagers/train-gpu-0"
 PLACE = {"project": "my-project", "zone": "us-central1-a", "instanceGroupManager": "train-gpu-0"}
-PAIR = Pair(source="train-scratch-first", replica="train-scratch-second", job="my-project/transferJobs/123")
+PAIR = BucketPair(source="train-scratch-first", replica="train-scratch-second", job="my-project/transferJobs/123")
 COPY, NEWER, BOTH_SECOND, BOTH_FIRST = "copy", "newer", "both, second", "both, first"
 
 

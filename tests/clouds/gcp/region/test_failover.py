@@ -11,7 +11,7 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.handover.ports import GROUP as PATH
 from gpuinfra.clouds.gcp.region import failover as gcp
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
-from gpuinfra.clouds.region.failover import Pair, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra.handover.ports import PortUnavailable
 from tests.clouds.gcp import answers
 from tests.clouds.gcp.asked import Google
@@ -20,7 +20,7 @@ from tests.clouds.stacks import recording_of
 COMPUTE, STORAGE, TRANSFER = "compute.v1", "storage.v1", "storagetransfer.v1"
 PLACE = {"project": "my-project", "zone": "us-central1-a", "instanceGroupManager": "train-gpu-0"}
 GROUP = "projects/my-project/zones/us-central1-a/instanceGroupManagers/train-gpu-0"
-PAIR = Pair(source="train-scratch-first", replica="train-scratch-second", job="my-project/transferJobs/123")
+PAIR = BucketPair(source="train-scratch-first", replica="train-scratch-second", job="my-project/transferJobs/123")
 JOB = {"jobName": "transferJobs/123"}
 FILE_SYSTEM = "projects/my-project/locations/us-east4-a/instances/train-scratch"
 OPERATION = "projects/my-project/locations/us-east4-a/operations/operation-1"

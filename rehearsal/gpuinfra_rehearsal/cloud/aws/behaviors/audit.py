@@ -11,8 +11,8 @@ from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.images import image_id
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -29,7 +29,7 @@ class Trail(Behavior):
     """A trail. It checks that it can write to its bucket, and writes its first record immediately."""
 
     types = (TRAIL,)
-    taken = CloudError(
+    taken = ApiRejected(
         "TrailAlreadyExistsException",
         f"Trail {{inputs[name]}} already exists for customer: {ACCOUNT}",
         "CloudTrail: CreateTrail",
@@ -73,8 +73,8 @@ class Trail(Behavior):
             raise self._refused(code, "Access denied. Check the permissions for your role.")
 
     @staticmethod
-    def _refused(code: str, text: str) -> CloudError:
-        return CloudError(code, text, "CloudTrail: CreateTrail")
+    def _refused(code: str, text: str) -> ApiRejected:
+        return ApiRejected(code, text, "CloudTrail: CreateTrail")
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         self._check_log_role(cloud, call.plain)
@@ -120,7 +120,7 @@ def _lets_trails_write(text: str) -> bool:
 @behaves
 class Budget(Behavior):
     types = ("aws:budgets/budget:Budget",)
-    taken = CloudError(
+    taken = ApiRejected(
         "DuplicateRecordException",
         "Error creating budget: {inputs[name]} - the budget already exists.",
         "Budgets: CreateBudget",
@@ -130,16 +130,16 @@ class Budget(Behavior):
 @behaves
 class Parameter(Behavior):
     types = ("aws:ssm/parameter:Parameter",)
-    taken = CloudError(
+    taken = ApiRejected(
         "ParameterAlreadyExists",
         "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
         "SSM: PutParameter",
     )
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         given = [key for key in ("value", "insecureValue", "valueWo") if call.inputs.get(key) is not None]
         if len(given) > 1:
-            yield Failure(
+            yield RejectedInput(
                 "value", f"conflicts with {' and '.join(given[1:])}: give one of value, insecureValue, valueWo"
             )
 
@@ -186,4 +186,4 @@ class FlowLog(Behavior):
         if not role or not service_roles.exists(cloud.store, role):
             return
         if not service_roles.can_assume(cloud.store, role, "vpc-flow-logs.amazonaws.com", context):
-            raise CloudError("InvalidParameter", f"Unable to assume given IAM role: {role}", "EC2: CreateFlowLogs")
+            raise ApiRejected("InvalidParameter", f"Unable to assume given IAM role: {role}", "EC2: CreateFlowLogs")

@@ -11,7 +11,7 @@ from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.images import image_id
 from gpuinfra_rehearsal.cloud.core import ids, wire
 from gpuinfra_rehearsal.cloud.core.behavior import answers
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -68,7 +68,7 @@ def availability_zone(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
                 "groupName": region,
             }
     wanted = args.get("name") or args.get("zoneId")
-    raise CloudError(
+    raise ApiRejected(
         "InvalidParameterValue", f"Invalid availability zone: [{wanted}]", "EC2: DescribeAvailabilityZones"
     )
 
@@ -78,7 +78,7 @@ def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     name = str(args["name"])
     value = parameter_value(cloud.store, name, region)
     if value is None:
-        raise CloudError(
+        raise ApiRejected(
             "ParameterNotFound", f"reading SSM Parameter ({name}): couldn't find resource", "SSM: GetParameter"
         )
     arn = f"arn:aws:ssm:{region}:{'' if name.startswith('/aws/') else ACCOUNT}:parameter{name}"
@@ -149,7 +149,7 @@ def _held(token: str, *keys: str, code: str = "NotFound"):
         )
         if found is None:
             if cloud.external(wanted) is None:
-                raise CloudError(code, f"no matching {ids.class_name(token)} found: {wanted}", status=404)
+                raise ApiRejected(code, f"no matching {ids.class_name(token)} found: {wanted}", status=404)
             return {}
         return {**wire.plain(found.outputs), "id": found.id}
 

@@ -10,8 +10,8 @@ from gpuinfra_rehearsal.cloud.aws import refreshes, schedules
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected, CreatedButFailed
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -29,12 +29,12 @@ class LaunchTemplate(Behavior):
 
     types = (TEMPLATE,)
     unique = (("name", "region"),)
-    taken = CloudError(
+    taken = ApiRejected(
         "InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.", status=409
     )
     volatile = ("latestVersion", "defaultVersion")
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         data = call.plain.get("userData")
         if isinstance(data, str) and not wire.is_unknown(data):
             import base64
@@ -42,17 +42,17 @@ class LaunchTemplate(Behavior):
 
             try:
                 if len(base64.b64decode(data, validate=True)) > 16384:
-                    yield Failure("userData", "is limited to 16384 bytes before it is encoded")
+                    yield RejectedInput("userData", "is limited to 16384 bytes before it is encoded")
             except (binascii.Error, ValueError):
-                yield Failure("userData", "must be encoded in base64")
+                yield RejectedInput("userData", "must be encoded in base64")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         interfaces = call.plain.get("networkInterfaces") or []
         seen: set[tuple[int, int]] = set()
-        for one in interfaces:
-            place = (int(one.get("networkCardIndex") or 0), int(one.get("deviceIndex") or 0))
+        for interface in interfaces:
+            place = (int(interface.get("networkCardIndex") or 0), int(interface.get("deviceIndex") or 0))
             if place in seen:
-                raise CloudError(
+                raise ApiRejected(
                     "InvalidParameterValue",
                     f"Each network interface requires a unique device index; {place[1]} is used twice on card {place[0]}",
                     "EC2: CreateLaunchTemplate",
@@ -91,13 +91,13 @@ class AutoScalingGroup(Behavior):
 
     types = (GROUP,)
     unique = (("name", "region"),)
-    taken = CloudError(
+    taken = ApiRejected(
         "AlreadyExists",
         "AutoScalingGroup by this name already exists - A group with the name {name} already exists",
         status=409,
     )
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         plain = call.plain
         sources = [
             key
@@ -106,7 +106,7 @@ class AutoScalingGroup(Behavior):
         ]
         if len(sources) != 1:
             given = " and ".join(sources) or "none"
-            yield Failure(
+            yield RejectedInput(
                 "launchTemplate",
                 f"exactly one of launchTemplate, mixedInstancesPolicy, launchConfiguration must be given, got {given}",
             )
@@ -127,8 +127,8 @@ class AutoScalingGroup(Behavior):
     def _validate(cloud: Cloud, call: Call, operation: str) -> None:
         plain = call.plain
 
-        def refuse(message: str) -> CloudError:
-            return CloudError("ValidationError", message, f"Auto Scaling: {operation}")
+        def refuse(message: str) -> ApiRejected:
+            return ApiRejected("ValidationError", message, f"Auto Scaling: {operation}")
 
         low, high, wanted = int(plain["minSize"]), int(plain["maxSize"]), desired(plain)
         if low > high:
@@ -198,7 +198,7 @@ class ScheduledAction(Behavior):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         start = call.plain.get("startTime")
         if start and schedules.is_past(str(start)):
-            raise CloudError(
+            raise ApiRejected(
                 "ValidationError", "Given start time is in the past", "Auto Scaling: PutScheduledUpdateGroupAction"
             )
 

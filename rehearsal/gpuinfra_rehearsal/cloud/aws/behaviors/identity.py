@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, arn_of
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -22,7 +22,7 @@ ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 _DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy"}
 
 
-def _document(call: Call) -> Iterator[Failure]:
+def _document(call: Call) -> Iterator[RejectedInput]:
     """Return a policy, which must be a JSON object with statements."""
     key = _DOCUMENTS[call.token]
     text = wire.peel(call.inputs.get(key))
@@ -30,20 +30,20 @@ def _document(call: Call) -> Iterator[Failure]:
         return
     try:
         if not isinstance(json.loads(text).get("Statement"), (list, dict)):
-            yield Failure(key, "contains an invalid JSON policy: it has no Statement")
+            yield RejectedInput(key, "contains an invalid JSON policy: it has no Statement")
     except (ValueError, AttributeError):
-        yield Failure(key, "contains an invalid JSON policy: it is not a JSON object")
+        yield RejectedInput(key, "contains an invalid JSON policy: it is not a JSON object")
 
 
-def _taken(kind: str, call: str) -> CloudError:
-    return CloudError(
+def _taken(kind: str, call: str) -> ApiRejected:
+    return ApiRejected(
         "EntityAlreadyExists", f"{kind} with name {{inputs[name]}} already exists.", f"IAM: {call}", status=409
     )
 
 
 def _need_role(cloud: Cloud, role: str, call: str) -> None:
     if cloud.store.find(ROLE, role) is None and cloud.external(role) is None:
-        raise CloudError("NoSuchEntity", f"The role with name {role} cannot be found.", call, status=404)
+        raise ApiRejected("NoSuchEntity", f"The role with name {role} cannot be found.", call, status=404)
 
 
 @behaves
@@ -51,7 +51,7 @@ class Role(Behavior):
     types = (ROLE,)
     taken = _taken("Role", "CreateRole")
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         return _document(call)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -65,10 +65,10 @@ class Role(Behavior):
         """`forceDetachPolicies` detaches policies. The provider never removes a role from an instance profile."""
         if cloud.store.where(PROFILE, role=resource.id):
             text = "Cannot delete entity, must remove roles from instance profile first."
-            raise CloudError("DeleteConflict", text, "IAM: DeleteRole", status=409)
+            raise ApiRejected("DeleteConflict", text, "IAM: DeleteRole", status=409)
         if cloud.store.where(ATTACHMENT, role=resource.id) and not resource.plain.get("forceDetachPolicies"):
             text = "Cannot delete entity, must detach all policies first."
-            raise CloudError("DeleteConflict", text, "IAM: DeleteRole", status=409)
+            raise ApiRejected("DeleteConflict", text, "IAM: DeleteRole", status=409)
 
 
 @behaves
@@ -88,7 +88,7 @@ class InstanceProfile(Behavior):
 class RolePart(Behavior):
     types = ("aws:iam/rolePolicy:RolePolicy", ATTACHMENT)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         return _document(call) if call.token in _DOCUMENTS else iter(())
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -114,7 +114,7 @@ class Key(Behavior):
 @behaves
 class Alias(Behavior):
     types = ("aws:kms/alias:Alias",)
-    taken = CloudError(
+    taken = ApiRejected(
         "AlreadyExistsException",
         f"An alias with the name arn:aws:kms:{{region}}:{ACCOUNT}:{{id}} already exists",
         "KMS: CreateAlias",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from gpuinfra_rehearsal.cloud.aws.images import COPY
 from gpuinfra_rehearsal.cloud.core import offers, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected, CreatedButFailed
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -26,17 +26,17 @@ class ImageCopy(Behavior):
 
     types = (COPY,)
     unique = (("name", "region"),)
-    taken = CloudError("InvalidAMIName.Duplicate", "AMI name {name} is already in use by AMI {id}", "EC2: CopyImage")
+    taken = ApiRejected("InvalidAMIName.Duplicate", "AMI name {name} is already in use by AMI {id}", "EC2: CopyImage")
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         key = call.plain.get("kmsKeyId")
         if isinstance(key, str) and not wire.is_unknown(key) and not key.startswith("arn:"):
-            yield Failure("kmsKeyId", f'"kms_key_id" ({key}) is an invalid ARN: arn: invalid prefix')
+            yield RejectedInput("kmsKeyId", f'"kms_key_id" ({key}) is an invalid ARN: arn: invalid prefix')
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         source, region = str(call.plain.get("sourceAmiId")), str(call.plain.get("sourceAmiRegion"))
         if cloud.store.get("image", source) is None and not offers.available(cloud, source, region):
-            raise CloudError("InvalidAMIID.NotFound", f"The image id '[{source}]' does not exist", "EC2: CopyImage")
+            raise ApiRejected("InvalidAMIID.NotFound", f"The image id '[{source}]' does not exist", "EC2: CopyImage")
 
     def kept(self, cloud: Cloud, call: Call) -> None:
         source = str(call.plain.get("sourceAmiId"))

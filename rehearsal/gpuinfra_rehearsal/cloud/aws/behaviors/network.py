@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gpuinfra_rehearsal.cloud.aws import places
 from gpuinfra_rehearsal.cloud.core import ids, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -59,12 +59,12 @@ class Ec2(Behavior):
             id = call.plain.get(key)
             if isinstance(id, str) and cloud.external(id) is None and cloud.store.find(token, id) is None:
                 code, what = _MISSING[token]
-                raise CloudError(code, f"The {what} ID '{id}' does not exist", "EC2")
+                raise ApiRejected(code, f"The {what} ID '{id}' does not exist", "EC2")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if self.is_held(cloud, resource):
             text = f"The {_MISSING[resource.type][1]} '{resource.id}' has dependencies and cannot be deleted."
-            raise CloudError("DependencyViolation", text, f"EC2: Delete{ids.class_name(resource.type)}")
+            raise ApiRejected("DependencyViolation", text, f"EC2: Delete{ids.class_name(resource.type)}")
 
     def is_held(self, cloud: Cloud, resource: Resource) -> bool:
         """Return whether another resource refers to this one."""
@@ -112,7 +112,7 @@ class Subnet(Ec2):
         zone = plain.get("availabilityZoneId") or plain.get("availabilityZone")
         if zone and zone not in [one for pair in places.zones(call.region) for one in pair]:
             allowed = ", ".join(f"{id} ({name})" for name, id in places.zones(call.region))
-            raise CloudError(
+            raise ApiRejected(
                 "InvalidParameterValue",
                 f"Value ({zone}) for parameter availabilityZone is invalid. Subnets can currently only be created in: {allowed}.",
                 "EC2: CreateSubnet",
@@ -121,11 +121,11 @@ class Subnet(Ec2):
             return
         block = ipaddress.ip_network(plain["cidrBlock"])
         if not block.subnet_of(ipaddress.ip_network(str(vpc.plain["cidrBlock"]))):  # type: ignore[arg-type]
-            raise CloudError("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.", "EC2: CreateSubnet")
+            raise ApiRejected("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.", "EC2: CreateSubnet")
         others = [str(one.plain.get("cidrBlock") or "") for one in cloud.store.where(SUBNET, vpcId=vpc.id)]
         if any(block.overlaps(ipaddress.ip_network(other)) for other in others if other):
             text = f"The CIDR '{block}' conflicts with another subnet"
-            raise CloudError("InvalidSubnet.Conflict", text, "EC2: CreateSubnet")
+            raise ApiRejected("InvalidSubnet.Conflict", text, "EC2: CreateSubnet")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -152,14 +152,14 @@ class InternetGateway(Ec2):
         vpc = call.plain.get("vpcId")
         if vpc and cloud.store.where(GATEWAY, vpcId=vpc):
             text = f"Network {vpc} already has an internet gateway attached"
-            raise CloudError("Resource.AlreadyAssociated", text, "EC2: AttachInternetGateway")
+            raise ApiRejected("Resource.AlreadyAssociated", text, "EC2: AttachInternetGateway")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         vpc = resource.plain.get("vpcId")
         subnets = {one.id for one in cloud.store.where(SUBNET, vpcId=vpc)}
         if any(one.plain.get("subnetId") in subnets for one in cloud.store.list(NAT)):
             text = f"Network {vpc} has some mapped public address(es). Please unmap those public address(es) before detaching the gateway."
-            raise CloudError("DependencyViolation", text, "EC2: DetachInternetGateway")
+            raise ApiRejected("DependencyViolation", text, "EC2: DetachInternetGateway")
 
 
 @behaves
@@ -172,7 +172,7 @@ class NatGateway(Ec2):
         address = call.plain.get("allocationId")
         if address and cloud.store.where(NAT, allocationId=address):
             text = f"Elastic IP address [{address}] is already associated"
-            raise CloudError("Resource.AlreadyAssociated", text, "EC2: CreateNatGateway")
+            raise ApiRejected("Resource.AlreadyAssociated", text, "EC2: CreateNatGateway")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         address = cloud.store.find(EIP, str(call.plain.get("allocationId")))
@@ -207,7 +207,7 @@ class Eip(Behavior):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if cloud.store.where(NAT, allocationId=resource.id):
             text = f"Address with allocation id [{resource.id}] cannot be released because it is locked to your account or in use"
-            raise CloudError("InvalidIPAddress.InUse", text, "EC2: ReleaseAddress")
+            raise ApiRejected("InvalidIPAddress.InUse", text, "EC2: ReleaseAddress")
 
 
 @behaves
@@ -221,7 +221,7 @@ class SecurityGroup(Ec2):
         MOUNT_TARGET: "securityGroups",
     }
     unique = (("name", "vpcId"),)
-    taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
+    taken = ApiRejected("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         rules = [one for kind in RULES for one in cloud.store.where(kind, referencedSecurityGroupId=resource.id)]
@@ -230,7 +230,7 @@ class SecurityGroup(Ec2):
         busy = any(resource.id in (card.get("securityGroups") or []) for card in interfaces)
         if named or busy or self.is_held(cloud, resource):
             text = f"resource {resource.id} has a dependent object"
-            raise CloudError("DependencyViolation", text, "EC2: DeleteSecurityGroup")
+            raise ApiRejected("DependencyViolation", text, "EC2: DeleteSecurityGroup")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """Delete the group's own rules with it."""
@@ -243,14 +243,14 @@ class SecurityGroup(Ec2):
 class SecurityGroupRule(Ec2):
     types = RULES
     needs = {"securityGroupId": SECURITY}
-    taken = CloudError("InvalidPermission.Duplicate", "the specified rule already exists", status=409)
+    taken = ApiRejected("InvalidPermission.Duplicate", "the specified rule already exists", status=409)
 
     _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         given = [key for key in self._PEERS if call.inputs.get(key) is not None]
         if len(given) != 1:
-            yield Failure(
+            yield RejectedInput(
                 "cidrIpv4",
                 f"exactly one of {', '.join(self._PEERS)} must be given, got {' and '.join(given) or 'none'}",
             )
@@ -265,7 +265,7 @@ class SecurityGroupRule(Ec2):
 class Route(Ec2):
     types = ("aws:ec2/route:Route",)
     needs = {"routeTableId": TABLE}
-    taken = CloudError("RouteAlreadyExists", "The route identified by that destination already exists.", status=409)
+    taken = ApiRejected("RouteAlreadyExists", "The route identified by that destination already exists.", status=409)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"origin": "CreateRoute", "state": "active"}
@@ -281,7 +281,7 @@ class RouteTableAssociation(Ec2):
     types = (ASSOCIATION,)
     needs = {"routeTableId": TABLE}
     unique = (("subnetId", "region"),)
-    taken = CloudError(
+    taken = ApiRejected(
         "Resource.AlreadyAssociated",
         "the specified association for route table conflicts with an existing association of {name}",
         status=409,
@@ -290,10 +290,10 @@ class RouteTableAssociation(Ec2):
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """Accept the import ID `<subnet or gateway>/<route table>`."""
         one_end, _, table = id.partition("/")
-        for one in cloud.store.list(token):
-            plain = one.plain
+        for resource in cloud.store.list(token):
+            plain = resource.plain
             if plain.get("routeTableId") == table and one_end in (plain.get("subnetId"), plain.get("gatewayId")):
-                return one
+                return resource
         return None
 
 
@@ -316,7 +316,7 @@ class VpcEndpoint(Ec2):
         regional = name.startswith("com.amazonaws.") and name.count(".") > 2 and ".s3-global." not in name
         if regional and not name.startswith(f"com.amazonaws.{call.region}.") and not plain.get("serviceRegion"):
             text = f"The Vpc Endpoint Service '{name}' does not exist"
-            raise CloudError("InvalidServiceName", text, "EC2: CreateVpcEndpoint")
+            raise ApiRejected("InvalidServiceName", text, "EC2: CreateVpcEndpoint")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain

@@ -9,8 +9,8 @@ from gpuinfra_rehearsal.cloud.aws.behaviors.network import OPENZFS, SECURITY, SU
 from gpuinfra_rehearsal.cloud.aws.behaviors.storage import backup_of, refuse_smaller
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, hexa
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -31,13 +31,15 @@ class OpenZfsFileSystem(Behavior):
     types = (OPENZFS,)
     not_returned = ("securityGroupIds",)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         """Yield what the provider rejects: sizes outside 64 to 524288 GiB, and a throughput that no type has."""
         size, throughput = call.plain.get("storageCapacity"), call.plain.get("throughputCapacity")
         if isinstance(size, int) and not 64 <= size <= 512 * 1024:
-            yield Failure("storageCapacity", f"expected storage_capacity to be in the range (64 - 524288), got {size}")
+            yield RejectedInput(
+                "storageCapacity", f"expected storage_capacity to be in the range (64 - 524288), got {size}"
+            )
         if isinstance(throughput, int) and not any(throughput in known for known in _OPENZFS_MB_S.values()):
-            yield Failure("throughputCapacity", f"got {throughput}, which no deployment type has")
+            yield RejectedInput("throughputCapacity", f"got {throughput}, which no deployment type has")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain, action = call.plain, "FSx: CreateFileSystem"
@@ -45,19 +47,19 @@ class OpenZfsFileSystem(Behavior):
             kind = backup_of(cloud, str(plain["backupId"])).get("FileSystemType")
             if kind not in (None, "OPENZFS"):
                 text = f"The backup is a backup of a file system of the type {kind}."
-                raise CloudError("BadRequest", text, "FSx: CreateFileSystemFromBackup", status=400)
+                raise ApiRejected("BadRequest", text, "FSx: CreateFileSystemFromBackup", status=400)
         if plain.get("throughputCapacity") not in _OPENZFS_MB_S.get(str(plain.get("deploymentType")), ()):
             text = (
                 f"{plain.get('throughputCapacity')} MB/s is not a throughput capacity of {plain.get('deploymentType')}."
             )
-            raise CloudError("BadRequest", text, action, status=400)
+            raise ApiRejected("BadRequest", text, action, status=400)
         for subnet in plain.get("subnetIds") or []:
             if cloud.store.find(SUBNET, str(subnet)) is None and cloud.external(str(subnet)) is None:
-                raise CloudError("InvalidNetworkSettings", f"The subnet {subnet} does not exist.", action, status=400)
+                raise ApiRejected("InvalidNetworkSettings", f"The subnet {subnet} does not exist.", action, status=400)
         for group in plain.get("securityGroupIds") or []:
             if cloud.store.find(SECURITY, str(group)) is None and cloud.external(str(group)) is None:
                 text = f"The security group {group} does not exist."
-                raise CloudError("InvalidNetworkSettings", text, action, status=400)
+                raise ApiRejected("InvalidNetworkSettings", text, action, status=400)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         backup = cloud.external(str(call.plain["backupId"])) if call.plain.get("backupId") else None

@@ -13,8 +13,8 @@ from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, SECURIT
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, arn_of, hexa
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -38,7 +38,7 @@ class Bucket(Behavior):
             "must be 3 to 63 lower case letters, digits, dots and hyphens, got '{value}'",
         )
     }
-    taken = CloudError(
+    taken = ApiRejected(
         "BucketAlreadyOwnedByYou",
         "Your previous request to create the named bucket succeeded and you already own it.",
         "S3: CreateBucket",
@@ -64,7 +64,7 @@ class Bucket(Behavior):
             return
         if not resource.plain.get("forceDestroy"):
             text = "The bucket you tried to delete is not empty. You must delete all versions in the bucket."
-            raise CloudError("BucketNotEmpty", text, "S3: DeleteBucket", status=409)
+            raise ApiRejected("BucketNotEmpty", text, "S3: DeleteBucket", status=409)
         lock = access.lock_of(cloud.store, resource.id)
         for key, *_ in held:
             if (
@@ -73,7 +73,7 @@ class Bucket(Behavior):
                 and access.locked(cloud.store, resource.id, cloud.store.object(resource.id, key))
             ):
                 text = "Access Denied because object protected by object lock."
-                raise CloudError("AccessDenied", text, "S3: DeleteObjects", status=403)
+                raise ApiRejected("AccessDenied", text, "S3: DeleteObjects", status=403)
         for key, *_ in held:
             cloud.store.remove_object(resource.id, key)
 
@@ -88,14 +88,14 @@ class BucketPart(Behavior):
         name = str(call.plain.get("bucket"))
         if access.bucket(cloud.store, name) is None and cloud.external(name) is None:
             text = "The specified bucket does not exist"
-            raise CloudError("NoSuchBucket", text, f"S3: PutBucket{call.token[-6:]}", status=404)
+            raise ApiRejected("NoSuchBucket", text, f"S3: PutBucket{call.token[-6:]}", status=404)
         if "Replication" in call.token:
             _check_replication(cloud, call, name)
         if "ObjectLock" in call.token:
             found = access.bucket(cloud.store, name)
             if found and not _versioned(cloud, name) and not found.plain.get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
-                raise CloudError("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
+                raise ApiRejected("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
 
 
 def _versioned(cloud: Cloud, name: str) -> bool:
@@ -114,7 +114,7 @@ def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
     """
 
     def refuse(text: str) -> None:
-        raise CloudError("InvalidRequest", text, "S3: PutBucketReplication", status=400)
+        raise ApiRejected("InvalidRequest", text, "S3: PutBucketReplication", status=400)
 
     if cloud.external(name) is None and not _versioned(cloud, name):
         refuse("Versioning must be 'Enabled' on the bucket to apply a replication configuration")
@@ -141,11 +141,11 @@ class BucketObject(Behavior):
 
     types = ("aws:s3/bucketObjectv2:BucketObjectv2",)
     volatile = ("etag", "versionId")
-    taken = CloudError("PreconditionFailed", "the object {id} is managed by another resource", status=412)
+    taken = ApiRejected("PreconditionFailed", "the object {id} is managed by another resource", status=412)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         if access.bucket(cloud.store, str(call.plain.get("bucket"))) is None:
-            raise CloudError("NoSuchBucket", "The specified bucket does not exist", "S3: PutObject", status=404)
+            raise ApiRejected("NoSuchBucket", "The specified bucket does not exist", "S3: PutObject", status=404)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -174,7 +174,7 @@ def _content(plain: dict) -> bytes:
         if plain.get("contentBase64") is not None:
             return base64.b64decode(plain["contentBase64"])
     except ValueError as error:
-        raise CloudError("InvalidRequest", str(error), "S3: PutObject") from error
+        raise ApiRejected("InvalidRequest", str(error), "S3: PutObject") from error
     return str(plain.get("content") or "").encode()
 
 
@@ -185,12 +185,12 @@ class LustreFileSystem(Behavior):
     types = (LUSTRE,)
     not_returned = ("securityGroupIds",)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         size, kind = call.plain.get("storageCapacity"), call.plain.get("deploymentType", "SCRATCH_1")
         if isinstance(size, int) and call.plain.get("storageType", "SSD") == "SSD":
             fits = size == 1200 or (size % (3600 if kind == "SCRATCH_1" else 2400) == 0 and size > 0)
             if not fits:
-                yield Failure(
+                yield RejectedInput(
                     "storageCapacity",
                     f"must be 1200 or a multiple of {3600 if kind == 'SCRATCH_1' else 2400} GiB for {kind}, got {size}",
                 )
@@ -247,13 +247,13 @@ def _check_backup(cloud: Cloud, call: Call, id: str) -> None:
     ):
         if original not in (None, given):
             text = f"The backup has the {name} {original}, but {given} was requested."
-            raise CloudError("BadRequest", text, action, status=400)
+            raise ApiRejected("BadRequest", text, action, status=400)
     original, given = (
         str(one or "") for one in (backup.get("FileSystemTypeVersion"), plain.get("fileSystemTypeVersion"))
     )
     if original and given and [int(part) for part in given.split(".")] < [int(part) for part in original.split(".")]:
         text = f"The FileSystemTypeVersion {given} is older than {original}, the version of the backup."
-        raise CloudError("BadRequest", text, action, status=400)
+        raise ApiRejected("BadRequest", text, action, status=400)
 
 
 def refuse_smaller(call: Call) -> None:
@@ -262,14 +262,14 @@ def refuse_smaller(call: Call) -> None:
     before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
     if before and now and int(now) < int(before):
         text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was requested."
-        raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
+        raise ApiRejected("BadRequest", text, "FSx: UpdateFileSystem")
 
 
 def backup_of(cloud: Cloud, id: str) -> dict[str, Any]:
     """Return an FSx backup. Raises the error of FSx if it does not exist."""
     backup = cloud.external(id)
     if backup is None:
-        raise CloudError(
+        raise ApiRejected(
             "BackupNotFound", f"Backup '{id}' does not exist.", "FSx: CreateFileSystemFromBackup", status=400
         )
     return backup
@@ -279,7 +279,7 @@ def backup_of(cloud: Cloud, id: str) -> dict[str, Any]:
 class DataRepositoryAssociation(Behavior):
     types = ("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",)
     unique = (("fileSystemPath", "fileSystemId"),)
-    taken = CloudError(
+    taken = ApiRejected(
         "BadRequest", "The file system path {name} is already associated with a data repository.", status=409
     )
 
@@ -287,18 +287,18 @@ class DataRepositoryAssociation(Behavior):
         plain = call.plain
         file_system = cloud.store.find(LUSTRE, str(plain.get("fileSystemId")))
         if file_system is None and cloud.external(str(plain.get("fileSystemId"))) is None:
-            raise CloudError(
+            raise ApiRejected(
                 "FileSystemNotFound",
                 f"File system '{plain.get('fileSystemId')}' does not exist.",
                 "FSx: CreateDataRepositoryAssociation",
             )
         if file_system and file_system.plain.get("deploymentType") == "SCRATCH_1":
             text = "Data repository associations are not supported on SCRATCH_1 file systems."
-            raise CloudError("UnsupportedOperation", text, "FSx: CreateDataRepositoryAssociation")
+            raise ApiRejected("UnsupportedOperation", text, "FSx: CreateDataRepositoryAssociation")
         name = str(plain.get("dataRepositoryPath", "")).removeprefix("s3://").split("/")[0]
         if access.bucket(cloud.store, name) is None and cloud.external(name) is None and ACCOUNT in name:
             text = f"The bucket {name} does not exist or cannot be accessed."
-            raise CloudError("BadRequest", text, "FSx: CreateDataRepositoryAssociation")
+            raise ApiRejected("BadRequest", text, "FSx: CreateDataRepositoryAssociation")
 
 
 @behaves
@@ -307,7 +307,7 @@ class Home(Behavior):
 
     types = (HOME,)
     unique = (("creationToken", "region"),)
-    taken = CloudError(
+    taken = ApiRejected(
         "FileSystemAlreadyExists",
         "File system '{id}' already exists with creation token '{name}'",
         "EFS: CreateFileSystem",
@@ -329,7 +329,7 @@ class Home(Behavior):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id):
             text = f"File system {resource.id} has mount targets created in it"
-            raise CloudError("FileSystemInUse", text, "EFS: DeleteFileSystem", status=409)
+            raise ApiRejected("FileSystemInUse", text, "EFS: DeleteFileSystem", status=409)
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
         count = len(cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id))
@@ -343,13 +343,13 @@ class HomePolicy(Behavior):
     types = (HOME_POLICY,)
     joins = True
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         text = call.plain.get("policy")
         if isinstance(text, str) and not wire.is_unknown(text):
             try:
                 json.loads(text)
             except ValueError:
-                yield Failure("policy", "contains an invalid JSON policy")
+                yield RejectedInput("policy", "contains an invalid JSON policy")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         _home_exists(cloud, call, "EFS: PutFileSystemPolicy")
@@ -378,7 +378,7 @@ class MountTarget(Behavior):
         if subnet is None:
             if cloud.external(str(call.plain.get("subnetId"))) is None:
                 text = f"The subnet ID '{call.plain.get('subnetId')}' does not exist"
-                raise CloudError("SubnetNotFound", text, "EFS: CreateMountTarget")
+                raise ApiRejected("SubnetNotFound", text, "EFS: CreateMountTarget")
             return
         for other in cloud.store.where(MOUNT_TARGET, fileSystemId=call.plain.get("fileSystemId")):
             there = cloud.store.find(SUBNET, str(other.plain.get("subnetId")))
@@ -390,11 +390,11 @@ class MountTarget(Behavior):
                 text = "mount target already exists in this AZ"
             else:
                 continue
-            raise CloudError("MountTargetConflict", text, "EFS: CreateMountTarget", status=409)
+            raise ApiRejected("MountTargetConflict", text, "EFS: CreateMountTarget", status=409)
         for group in call.plain.get("securityGroups") or []:
             if cloud.store.find(SECURITY, str(group)) is None and cloud.external(str(group)) is None:
                 text = f"The security group ID '{group}' does not exist"
-                raise CloudError("SecurityGroupNotFound", text, "EFS: CreateMountTarget")
+                raise ApiRejected("SecurityGroupNotFound", text, "EFS: CreateMountTarget")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain, number = call.plain, cloud.store.next("mount target")
@@ -415,12 +415,12 @@ class MountTarget(Behavior):
 def _home_exists(cloud: Cloud, call: Call, action: str) -> None:
     id = str(call.plain.get("fileSystemId"))
     if cloud.store.find(HOME, id) is None and cloud.external(id) is None:
-        raise CloudError("FileSystemNotFound", f"File system '{id}' does not exist.", action, status=404)
+        raise ApiRejected("FileSystemNotFound", f"File system '{id}' does not exist.", action, status=404)
 
 
 @behaves
 class LogGroup(Behavior):
     types = ("aws:cloudwatch/logGroup:LogGroup",)
-    taken = CloudError(
+    taken = ApiRejected(
         "ResourceAlreadyExistsException", "The specified log group already exists", "CloudWatch Logs: CreateLogGroup"
     )

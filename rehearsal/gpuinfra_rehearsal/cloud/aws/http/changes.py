@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import wire
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -47,7 +47,7 @@ def resize(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any
     """Change the sizes of a group."""
     group = _group(cloud, asked, region)
     if other := {*asked} - {*_SIZES, "AutoScalingGroupName", "Action", "Version"}:
-        raise CloudError("ValidationError", f"changes of {', '.join(sorted(other))} are not supported in a rehearsal")
+        raise ApiRejected("ValidationError", f"changes of {', '.join(sorted(other))} are not supported in a rehearsal")
     cloud.change(group, **{ours: int(asked[name]) for name, ours in _SIZES.items() if name in asked})
     return {}
 
@@ -68,7 +68,7 @@ def _group(cloud: Cloud, asked: Mapping[str, str], region: str) -> Resource:
     found = cloud.store.find(GROUP, name, region)
     if found is None:
         text = f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
-        raise CloudError("ValidationError", text)
+        raise ApiRejected("ValidationError", text)
     return found
 
 
@@ -78,12 +78,12 @@ def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
 
     found = next((one for one in cloud.store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
     if found is None:
-        raise CloudError("InvalidRequest", "new replication rules are not supported in a rehearsal", status=400)
+        raise ApiRejected("InvalidRequest", "new replication rules are not supported in a rehearsal", status=400)
     given = fromstring(body).findall(f"{{{_NS}}}Rule")
     status = {one.findtext(f"{{{_NS}}}ID"): one.findtext(f"{{{_NS}}}Status") for one in given}
     rules = wire.plain(found.inputs).get("rules") or []
     if {rule.get("id") for rule in rules} != set(status):
-        raise CloudError("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
+        raise ApiRejected("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
     cloud.change(found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
 
 

@@ -15,7 +15,7 @@ from gpuinfra_rehearsal.cloud.aws import operator, replication
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, OPENZFS
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, hexa
 from gpuinfra_rehearsal.cloud.core import wire
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -34,7 +34,7 @@ def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[st
         name = str(alias.plain.get("targetKeyId"))
     key = cloud.store.find("aws:kms/key:Key", name, region)
     if key is None:
-        raise CloudError("NotFoundException", f"Key '{name}' does not exist")
+        raise ApiRejected("NotFoundException", f"Key '{name}' does not exist")
     asks = operator.required(cloud.store, "read", key.type, {}, region, key)
     cloud.operator.check(operator, [one for one in asks if one.action == "kms:DescribeKey"])
     enabled = key.plain.get("isEnabled") is not False
@@ -67,13 +67,13 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
     return {"FileSystems": found}
 
 
-def _file_system(one: Resource, kind: str) -> dict[str, Any]:
+def _file_system(resource: Resource, kind: str) -> dict[str, Any]:
     return {
-        "FileSystemId": one.id,
+        "FileSystemId": resource.id,
         "FileSystemType": kind,
         "Lifecycle": "AVAILABLE",
-        "StorageCapacity": int(one.plain.get("storageCapacity") or 0),
-        "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
+        "StorageCapacity": int(resource.plain.get("storageCapacity") or 0),
+        "Tags": [{"Key": key, "Value": value} for key, value in _tags(resource).items()],
     }
 
 
@@ -84,7 +84,7 @@ def describe_backups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dic
     for id in asked.get("BackupIds") or []:
         known = cloud.external(str(id))
         if known is None:
-            raise CloudError("BackupNotFound", f"Backup '{id}' does not exist.")
+            raise ApiRejected("BackupNotFound", f"Backup '{id}' does not exist.")
         system = {"FileSystemType": "LUSTRE", **{name: value for name, value in known.items() if name != "Lifecycle"}}
         shown = {"BackupId": id, "Lifecycle": known.get("Lifecycle", "AVAILABLE"), "Type": "USER_INITIATED"}
         backups.append({**shown, "FileSystem": system})
@@ -126,16 +126,16 @@ def create_data_repository_task(cloud: Cloud, asked: Mapping[str, Any], region: 
     id = str(asked.get("FileSystemId"))
     cloud.operator.check(operator, operator.http("fsx:CreateDataRepositoryTask", "*", region))
     if cloud.store.find("aws:fsx/lustreFileSystem:LustreFileSystem", id, region) is None:
-        raise CloudError("FileSystemNotFound", f"File system '{id}' does not exist.")
+        raise ApiRejected("FileSystemNotFound", f"File system '{id}' does not exist.")
     if asked.get("Type") != "IMPORT_METADATA_FROM_REPOSITORY":
-        raise CloudError("BadRequest", f"tasks of the type {asked.get('Type')} are not supported in a rehearsal")
+        raise ApiRejected("BadRequest", f"tasks of the type {asked.get('Type')} are not supported in a rehearsal")
     paths = [
         str(one.plain["dataRepositoryPath"])
         for one in cloud.store.list(LINK)
         if one.region == region and one.plain.get("fileSystemId") == id
     ]
     if not paths:
-        raise CloudError("BadRequest", f"File system '{id}' has no data repository association.")
+        raise ApiRejected("BadRequest", f"File system '{id}' has no data repository association.")
     count = 0
     for path in paths:
         bucket, _, prefix = path.removeprefix("s3://").partition("/")
@@ -155,7 +155,7 @@ def describe_data_repository_tasks(cloud: Cloud, asked: Mapping[str, Any], regio
     held = {id: one for id, one in cloud.store.all(_TASK).items() if one["region"] == region}
     wanted = [str(one) for one in asked.get("TaskIds") or []]
     if missing := [one for one in wanted if one not in held]:
-        raise CloudError("DataRepositoryTaskNotFound", f"Data repository task '{missing[0]}' does not exist.")
+        raise ApiRejected("DataRepositoryTaskNotFound", f"Data repository task '{missing[0]}' does not exist.")
     filters = {str(one["Name"]): one["Values"] for one in asked.get("Filters") or []}
     found = [
         {key: value for key, value in one.items() if key != "region"}
@@ -166,12 +166,12 @@ def describe_data_repository_tasks(cloud: Cloud, asked: Mapping[str, Any], regio
     return {"DataRepositoryTasks": found}
 
 
-def _log_of(one: Resource) -> dict[str, str]:
-    log = one.plain.get("logConfiguration") or {}
+def _log_of(resource: Resource) -> dict[str, str]:
+    log = resource.plain.get("logConfiguration") or {}
     known = {"Level": log.get("level") or "DISABLED"}
     if not log.get("destination"):
         return known
-    return known | {"Destination": f"{log['destination']}:log-stream:datarepo_{one.id}"}
+    return known | {"Destination": f"{log['destination']}:log-stream:datarepo_{resource.id}"}
 
 
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
@@ -220,7 +220,7 @@ def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str
             known[id] = {"networkInterfaceId": id, "subnetId": subnet.id if subnet else None, "privateIpAddress": str(address)}  # fmt: skip
     if missing := [one for one in wanted if one not in known]:
         text = f"The networkInterface ID '{missing[0]}' does not exist"
-        raise CloudError("InvalidNetworkInterfaceID.NotFound", text)
+        raise ApiRejected("InvalidNetworkInterfaceID.NotFound", text)
     return {"networkInterfaceSet": [known[one] for one in wanted or known]}
 
 
@@ -229,7 +229,7 @@ def get_role(cloud: Cloud, name: str) -> dict[str, Any]:
     cloud.operator.check(operator, operator.http("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/{name}", "us-east-1"))
     found = next((one for one in cloud.store.list("aws:iam/role:Role") if one.id == name), None)
     if found is None:
-        raise CloudError("NoSuchEntity", f"The role with name {name} cannot be found.", status=404)
+        raise ApiRejected("NoSuchEntity", f"The role with name {name} cannot be found.", status=404)
     return {
         "Role": {
             "Path": str(found.plain.get("path") or "/"),

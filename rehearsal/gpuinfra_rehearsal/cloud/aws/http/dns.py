@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.aws import credentials, operator, places, signatures
 from gpuinfra_rehearsal.cloud.core import outage
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _RECORD = "dns-record"
 _PATH = re.compile(r"/2013-04-01/hostedzone/(Z[0-9A-Z]+)(/rrset/?)?")
 
 
-class Dns:
+class Route53:
     """Serves `/2013-04-01/hostedzone/ZONE` and its records."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -40,7 +40,7 @@ class Dns:
             name, body = self._serve(request, verified)
             text = f'<?xml version="1.0" encoding="UTF-8"?><{name} xmlns="{_XML}">{body}</{name}>'
             return Response(200, text.encode(), "text/xml")
-        except CloudError as error:
+        except ApiRejected as error:
             self.cloud.store.log(request.method, "route53", request.path[:500], "", error.code)
             found = (
                 f"<Error><Type>Sender</Type><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>"
@@ -57,17 +57,17 @@ class Dns:
         }
         found = actions.get((request.method, bool(match and match[2])))
         if match is None or found is None:
-            raise CloudError("InvalidInput", f"{request.method} {request.path} is not supported in a rehearsal", status=400)  # fmt: skip
+            raise ApiRejected("InvalidInput", f"{request.method} {request.path} is not supported in a rehearsal", status=400)  # fmt: skip
         zone, (action, answer) = match[1], found
         who = verified.key.principal
         if who.kind != "operator":
-            raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform: route53:{action}", status=403)  # fmt: skip
+            raise ApiRejected("AccessDenied", f"User: {who.arn} is not authorized to perform: route53:{action}", status=403)  # fmt: skip
         where = f"arn:aws:route53:::hostedzone/{zone}"
         context = _condition_keys(request.body) if action == "ChangeResourceRecordSets" else {}
         self.cloud.operator.check(operator, operator.http(f"route53:{action}", where, places.CONTROL_REGION, context))
         described = self.cloud.store.get("external", zone) or {}
         if "domain" not in described:
-            raise CloudError("NoSuchHostedZone", f"No hosted zone found with ID: {zone}", status=404)
+            raise ApiRejected("NoSuchHostedZone", f"No hosted zone found with ID: {zone}", status=404)
         return f"{action}Response", answer(request, zone, f"{described['domain']}.")
 
     def _zone(self, request: Request, zone: str, domain: str) -> str:
@@ -97,18 +97,18 @@ class Dns:
         """Apply all changes of a batch, or none."""
         changes = list(_changes(request.body))
         kept = {(one["name"], one["type"]): one for one in self._records(zone)}
-        for one in changes:
-            if not f".{one['name']}".endswith(f".{domain}"):
-                raise _invalid(f"RRSet with DNS name {one['name']} is not permitted in zone {domain}")
-            kept[one["name"], one["type"]] = one
+        for change in changes:
+            if not f".{change['name']}".endswith(f".{domain}"):
+                raise _invalid(f"RRSet with DNS name {change['name']} is not permitted in zone {domain}")
+            kept[change["name"], change["type"]] = change
         for name, type_ in kept:
             if type_ == "CNAME" and any(other != type_ for same, other in kept if same == name):
                 raise _invalid(
                     f"RRSet of type CNAME with DNS name {name} is not permitted as it conflicts with other records with the same DNS name in zone {domain}"
                 )
         with self.cloud.store.change():
-            for one in changes:
-                self.cloud.store.put(_RECORD, f"{zone}/{one['name']}/{one['type']}", one)
+            for change in changes:
+                self.cloud.store.put(_RECORD, f"{zone}/{change['name']}/{change['type']}", change)
         self.cloud.store.log("ChangeResourceRecordSets", "route53", zone, "")
         return "<ChangeInfo><Id>/change/C0000000001</Id><Status>PENDING</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo>"
 
@@ -150,8 +150,8 @@ def _parsed(body: bytes) -> Iterator[dict[str, Any]]:
         }
 
 
-def _invalid(text: str) -> CloudError:
-    return CloudError("InvalidChangeBatch", f"[{text}]", status=400)
+def _invalid(text: str) -> ApiRejected:
+    return ApiRejected("InvalidChangeBatch", f"[{text}]", status=400)
 
 
 def _dotted(name: str) -> str:

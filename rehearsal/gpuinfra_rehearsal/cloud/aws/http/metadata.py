@@ -31,7 +31,7 @@ _NOT_FOUND = Response(404, b"not found: no such metadata\n")
 _UNAUTHORIZED = Response(401, b"unauthorized: a session token is required\n")
 
 
-class Metadata:
+class MetadataService:
     """Serves `/.imds/<instance>/...`."""
 
     def __init__(self, cloud: Cloud) -> None:

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 from gpuinfra_rehearsal.cloud.aws import access, credentials, replication, signatures
 from gpuinfra_rehearsal.cloud.aws.http import changes
 from gpuinfra_rehearsal.cloud.core import outage
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, content
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Objects:
         try:
             verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key), s3=True)
             return self._serve(request, verified.key.principal)
-        except CloudError as error:
+        except ApiRejected as error:
             if error.status in (400, 403):
                 self.cloud.store.log(request.method, "s3", request.path[:500], "", error.code)
             return _error(error, request)
@@ -53,7 +53,7 @@ class Objects:
             return self._buckets()
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
-            raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
+            raise ApiRejected("NoSuchBucket", "The specified bucket does not exist", status=404)
         outage.refuse(self.cloud.store, [access.bucket_region(self.cloud.store, bucket)], f"the bucket {bucket}")
         replication.run(self.cloud.store)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
@@ -64,7 +64,7 @@ class Objects:
         allowed, why = access.allowed(self.cloud, who, action, resource, bucket, context)
         if not allowed:
             text = f'User: {who.arn} is not authorized to perform: {action} on resource: "{resource}" {why}'
-            raise CloudError("AccessDenied", text, status=403)
+            raise ApiRejected("AccessDenied", text, status=403)
 
     # Buckets
 
@@ -81,7 +81,7 @@ class Objects:
             changes.set_replication(self.cloud, bucket, request.body)
             return Response(200)
         if request.method not in ("GET", "HEAD"):
-            raise CloudError(
+            raise ApiRejected(
                 "MethodNotAllowed", "The specified method is not allowed against this resource.", status=405
             )
         if "replication" in query:
@@ -110,7 +110,7 @@ class Objects:
             )
             limit = min(int(query.get("max-keys", "1000")), 1000)
         except ValueError as error:
-            raise CloudError("InvalidArgument", "max-keys or continuation-token is malformed") from error
+            raise ApiRejected("InvalidArgument", "max-keys or continuation-token is malformed") from error
         as_url = query.get("encoding-type") == "url"
 
         def shown(text: str) -> str:
@@ -169,7 +169,7 @@ class Objects:
             try:
                 self._remove(who, bucket, key)
                 answers += f"<Deleted><Key>{escape(key)}</Key></Deleted>"
-            except CloudError as error:
+            except ApiRejected as error:
                 answers += f"<Error><Key>{escape(key)}</Key><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>"
         return _xml(f"<DeleteResult {_NS}>{answers}</DeleteResult>")
 
@@ -186,25 +186,25 @@ class Objects:
         if request.method == "DELETE":
             self._remove(who, bucket, key)
             return Response(204)
-        raise CloudError("MethodNotAllowed", "The specified method is not allowed against this resource.", status=405)
+        raise ApiRejected("MethodNotAllowed", "The specified method is not allowed against this resource.", status=405)
 
     def _put(self, request: Request, bucket: str, key: str) -> Response:
         if "x-amz-copy-source" in request.headers:
-            raise CloudError("NotImplemented", "copies are not supported in a rehearsal", status=501)
+            raise ApiRejected("NotImplemented", "copies are not supported in a rehearsal", status=501)
         body = _unchunked(request)
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         if request.headers.get("content-md5", digest) != digest:
-            raise CloudError("BadDigest", "The Content-MD5 you specified did not match what we received.")
+            raise ApiRejected("BadDigest", "The Content-MD5 you specified did not match what we received.")
         meta = {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
         meta |= {name: value for name, value in request.headers.items() if name.startswith("x-amz-meta-")}
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, key)
             if there and request.headers.get("if-none-match") in ("*", f'"{there.etag}"'):
-                raise CloudError(
+                raise ApiRejected(
                     "PreconditionFailed", "At least one of the pre-conditions you specified did not hold", status=412
                 )
             if (wanted := request.headers.get("if-match")) and (there is None or wanted.strip('"') != there.etag):
-                raise CloudError(
+                raise ApiRejected(
                     "PreconditionFailed", "At least one of the pre-conditions you specified did not hold", status=412
                 )
             stored = self.cloud.store.put_object(bucket, key, body, meta)
@@ -215,28 +215,28 @@ class Objects:
         if found is None:
             # Without the list permission, S3 does not reveal whether a key exists.
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
-            raise CloudError("NoSuchKey", "The specified key does not exist.", status=404)
+            raise ApiRejected("NoSuchKey", "The specified key does not exist.", status=404)
         headers = _headers(found)
         if request.headers.get("if-none-match", "").strip('"') == found.etag:
             return Response(304, headers=headers)
         if request.method == "HEAD":
             headers["Content-Length"] = str(len(found.body))
-        unsatisfiable = CloudError("InvalidRange", "The requested range is not satisfiable", status=416)
+        unsatisfiable = ApiRejected("InvalidRange", "The requested range is not satisfiable", status=416)
         kind = found.meta.get("content-type", "binary/octet-stream")
         return content(found.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
 
     def _remove(self, who: credentials.Principal, bucket: str, key: str) -> None:
         self._allow(who, "s3:DeleteObject", f"arn:aws:s3:::{bucket}/{key}", {}, bucket)
         if access.locked(self.cloud.store, bucket, self.cloud.store.object(bucket, key)):
-            raise CloudError("AccessDenied", "Access Denied because object protected by object lock.", status=403)
+            raise ApiRejected("AccessDenied", "Access Denied because object protected by object lock.", status=403)
         self.cloud.store.remove_object(bucket, key)
 
 
-def _headers(found: StoredObject) -> dict[str, str]:
-    kept = {name: value for name, value in found.meta.items() if name != "content-type"}
+def _headers(stored_object: StoredObject) -> dict[str, str]:
+    kept = {name: value for name, value in stored_object.meta.items() if name != "content-type"}
     return {
-        "ETag": f'"{found.etag}"',
-        "Last-Modified": formatdate(found.modified, usegmt=True),
+        "ETag": f'"{stored_object.etag}"',
+        "Last-Modified": formatdate(stored_object.modified, usegmt=True),
         "Accept-Ranges": "bytes",
         **kept,
     }
@@ -252,14 +252,14 @@ def _unchunked(request: Request) -> bytes:
         try:
             size = int(head.split(b";")[0], 16)
         except ValueError as error:
-            raise CloudError("IncompleteBody", "The request body terminated unexpectedly") from error
+            raise ApiRejected("IncompleteBody", "The request body terminated unexpectedly") from error
         if size == 0:
             break
         body, rest = body + rest[:size], rest[size + 2 :]
     return body
 
 
-def _error(error: CloudError, request: Request) -> Response:
+def _error(error: ApiRejected, request: Request) -> Response:
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>'
         f"<Resource>{escape(request.path)}</Resource><RequestId>0000STANDIN00000</RequestId></Error>"

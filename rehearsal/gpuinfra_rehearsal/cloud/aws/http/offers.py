@@ -16,7 +16,7 @@ from gpuinfra_rehearsal.cloud.aws.behaviors.audit import parameter_value
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.images import COPY, image_id
 from gpuinfra_rehearsal.cloud.core import offers
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -36,7 +36,7 @@ def get_parameter(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     cloud.operator.check(operator, operator.http("ssm:GetParameter", f"arn:aws:ssm:{region}::parameter{name}", region))
     value = parameter_value(cloud.store, name, region)
     if value is None:
-        raise CloudError("ParameterNotFound", f"Parameter {name} not found.")
+        raise ApiRejected("ParameterNotFound", f"Parameter {name} not found.")
     return {"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}
 
 
@@ -51,7 +51,7 @@ def describe_images(
         copied = looked_up is not None and "copied_to" in looked_up
         exists = cloud.store.find(COPY, one, region) if copied else looked_up or offers.available(cloud, one, region)
         if not exists:
-            raise CloudError("InvalidAMIID.NotFound", f"The image id '[{one}]' does not exist")
+            raise ApiRejected("InvalidAMIID.NotFound", f"The image id '[{one}]' does not exist")
         name = str((looked_up or {}).get("name") or one)
         arch = "arm64" if "arm64" in name else "x86_64"
         found.append({"imageId": one, "name": name, "imageState": "available", "architecture": arch, "rootDeviceName": "/dev/sda1"})  # fmt: skip
@@ -65,7 +65,7 @@ def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str
     for one in ids:
         known = cloud.store.get("external", one) or {}
         if "machine" not in known:
-            raise CloudError("UnsupportedOperation", f"the rehearsal does not know the machine type of {one}")
+            raise ApiRejected("UnsupportedOperation", f"the rehearsal does not know the machine type of {one}")
         used = sum(one in instance["reservations"] for instance in cloud.fleet.running())
         state = str(known.get("state", "active"))
         count = int(known.get("count") or 0)

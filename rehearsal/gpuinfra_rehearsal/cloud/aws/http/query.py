@@ -18,7 +18,7 @@ from gpuinfra_rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra_rehearsal.cloud.aws.http import changes, describe, offers, sessions
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import ids, outage
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Queries:
             action = asked.get("Action", "no action")
             found = self._actions.get((service, action))
             if found is None:
-                raise CloudError(
+                raise ApiRejected(
                     "InvalidAction", f"The action {action} of {service} is not supported in a rehearsal", status=400
                 )
             if service == "iam":
@@ -105,14 +105,14 @@ class Queries:
                 self._read_only(verified)
                 if self.cloud.faults.throttles():
                     # The code and its source are in clouds/aws/handover/refusals.json.
-                    raise CloudError("Throttling", "Rate exceeded")
+                    raise ApiRejected("Throttling", "Rate exceeded")
                 named = None if action.startswith("Describe") else asked.get("AutoScalingGroupName")
                 if action.startswith("Terminate"):
                     named = (self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}).get("group")
                 where = operator.group_arn(named, verified.region) if named else "*"
                 self.cloud.operator.check(operator, operator.http(f"{service}:{action}", where, verified.region))
             return _answer(service, action, found(asked, verified))
-        except CloudError as error:
+        except ApiRejected as error:
             if error.status in (400, 403):
                 self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
             return _error(service, error)
@@ -124,10 +124,10 @@ class Queries:
             self._read_only(verified)
             action = describe.JSON_ACTIONS.get(target) or _OFFERS.get(target) or _LOGINS.get(target)
             if action is None:
-                raise CloudError("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
+                raise ApiRejected("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
             answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)
             return Response(200, json.dumps(answer).encode(), kind)
-        except CloudError as error:
+        except ApiRejected as error:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
 
@@ -146,10 +146,10 @@ class Queries:
             verified = self._verify(request)
             self._read_only(verified)
             if (request.method, request.path) != ("GET", "/2015-02-01/file-systems"):
-                raise CloudError("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
+                raise ApiRejected("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
             answer = describe.describe_homes(self.cloud, request.query, verified.region)
             return Response(200, json.dumps(answer).encode(), kind)
-        except CloudError as error:
+        except ApiRejected as error:
             self.cloud.store.log(request.method, "efs", request.path[:500], "", error.code)
             body = {"ErrorCode": error.code, "Message": error.message}
             return Response(error.status, json.dumps(body).encode(), kind, headers={"x-amzn-errortype": error.code})
@@ -255,7 +255,7 @@ class Queries:
     def _start_refresh(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         name = asked.get("AutoScalingGroupName", "")
         if self.cloud.store.find(GROUP, name, verified.region) is None:
-            raise CloudError(
+            raise ApiRejected(
                 "ValidationError", f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
             )
         keys = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup", "CheckpointDelay")
@@ -274,10 +274,10 @@ class Queries:
         id = asked.get("InstanceId", "")
         instance = self.cloud.store.get("instance", id)
         if asked.get("ShouldDecrementDesiredCapacity") != "false":
-            raise CloudError("ValidationError", "ShouldDecrementDesiredCapacity=true is not supported in a rehearsal")
+            raise ApiRejected("ValidationError", "ShouldDecrementDesiredCapacity=true is not supported in a rehearsal")
         why = f"instance {id} was taken out of service in response to a user request."
         if instance is None or instance["region"] != verified.region or not self.cloud.fleet.terminate(id, why):
-            raise CloudError(
+            raise ApiRejected(
                 "ValidationError", "Instance Id not found - No managed instance found for instance ID: " + id
             )
         self.cloud.store.log("TerminateInstanceInAutoScalingGroup", GROUP, id, "")
@@ -290,7 +290,7 @@ class Queries:
         wanted = _members(asked, "InstanceId")
         every = {id: one for id, one in self.cloud.fleet.instances().items() if one["region"] == verified.region}
         if missing := [id for id in wanted if id not in every]:
-            raise CloudError("InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist")
+            raise ApiRejected("InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist")
         found = [one for one in every.values() if (not wanted or one["id"] in wanted) and _passes(one, _filters(asked))]
         page, token = _page(found, asked, "MaxResults")
         return {
@@ -310,7 +310,7 @@ class Queries:
         id = asked.get("InstanceId", "")
         instance = self.cloud.store.get("instance", id)
         if instance is None:
-            raise CloudError("InvalidInstanceID.NotFound", f"The instance ID '{id}' does not exist")
+            raise ApiRejected("InvalidInstanceID.NotFound", f"The instance ID '{id}' does not exist")
         output = base64.b64encode(self.cloud.fleet.console(id).encode()[-65536:]).decode()
         return {"instanceId": id, "timestamp": _iso(time.time()), "output": output}
 
@@ -346,7 +346,7 @@ class Queries:
         """Allow only the operator to describe instances. The role of a node is denied."""
         who = verified.key.principal
         if who.kind != "operator":
-            raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)
+            raise ApiRejected("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)
 
 
 def _activity(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -392,7 +392,7 @@ def _passes(one: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> boo
                 "image-id": one["image_id"], "subnet-id": one["subnet"], "availability-zone": one["zone"], "private-ip-address": one["address"],
             }.get(name, _REFUSED)  # fmt: skip
         if given is _REFUSED:
-            raise CloudError("InvalidParameterValue", f"The filter '{name}' is not supported in a rehearsal")
+            raise ApiRejected("InvalidParameterValue", f"The filter '{name}' is not supported in a rehearsal")
         if given not in values:
             return False
     return True
@@ -420,7 +420,7 @@ def _filters(asked: Mapping[str, str]) -> dict[str, list[str]]:
 def _page(items: Sequence[Any], asked: Mapping[str, str], size: str) -> tuple[Sequence[Any], str | None]:
     token = asked.get("NextToken") or "0"
     if not token.isdigit():
-        raise CloudError("InvalidNextToken", "The NextToken value is not valid.")
+        raise ApiRejected("InvalidNextToken", "The NextToken value is not valid.")
     start, count = int(token), min(int(asked.get(size) or _PAGE), _PAGE)
     return items[start : start + count], str(start + count) if start + count < len(items) else None
 
@@ -446,7 +446,7 @@ def _xml(value: Any, item: str) -> str:
     return escape(str(value))
 
 
-def _error(service: str, error: CloudError) -> Response:
+def _error(service: str, error: ApiRejected) -> Response:
     body = f"<Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
     if service == "ec2":
         text = f"<Response><Errors><Error>{body}</Error></Errors><RequestID>{_REQUEST_ID}</RequestID></Response>"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import access, credentials, operator
 from gpuinfra_rehearsal.cloud.core import ids
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -29,7 +29,7 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
     """Keep a public key for 60 seconds."""
     instance = cloud.store.get("instance", str(asked.get("InstanceId")))
     if instance is None or instance["state"] == "terminated" or instance["region"] != region:
-        raise CloudError("EC2InstanceNotFoundException", "Specified EC2 instance is not found")
+        raise ApiRejected("EC2InstanceNotFoundException", "Specified EC2 instance is not found")
     user = {"ec2:osuser": str(asked["InstanceOSUser"])}
     cloud.operator.check(operator, [operator.on_instance("ec2-instance-connect:SendSSHPublicKey", instance, **user)])
     known = cloud.store.get(SENT, instance["id"]) or {"keys": []}
@@ -57,11 +57,11 @@ def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     port = cloud.fleet.ssh_port(instance["id"]) if instance and instance["region"] == region else None
     role = credentials.role_of(cloud.store, instance) if instance else None
     if instance is None or port is None or role is None or not _connected(cloud, role.id):
-        raise CloudError("TargetNotConnected", f"{asked.get('Target')} is not connected.")
+        raise ApiRejected("TargetNotConnected", f"{asked.get('Target')} is not connected.")
     if asked.get("DocumentName") != "AWS-StartSSHSession" or (asked.get("Parameters") or {}).get("portNumber") != [
         "22"
     ]:
-        raise CloudError("InvalidDocument", "a rehearsal supports only AWS-StartSSHSession to port 22")
+        raise ApiRejected("InvalidDocument", "a rehearsal supports only AWS-StartSSHSession to port 22")
     url = f"ws://127.0.0.1:{port}/v1/data-channel/{instance['id']}"
     return {"SessionId": session, "TokenValue": "token", "StreamUrl": url}
 

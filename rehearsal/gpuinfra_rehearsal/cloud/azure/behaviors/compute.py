@@ -16,7 +16,7 @@ from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra_rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
 from gpuinfra_rehearsal.cloud.core import behaviors, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.core.ids import last
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ScaleSet(Behavior):
 
     types = (GROUP,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         profile = profile_of(call.plain)
         yield from _encoded(
             profile.get("osProfile") or {}, "customData", CUSTOM_DATA, "virtualMachineProfile.osProfile.customData"
@@ -111,8 +111,8 @@ def _named(plain: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for card in (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or []:
         if guard := (card.get("networkSecurityGroup") or {}).get("id"):
             yield "azure-native:network:NetworkSecurityGroup", str(guard), "Microsoft.Network/networkSecurityGroups"
-        for one in card.get("ipConfigurations") or []:
-            if subnet := (one.get("subnet") or {}).get("id"):
+        for ip_configuration in card.get("ipConfigurations") or []:
+            if subnet := (ip_configuration.get("subnet") or {}).get("id"):
                 yield "azure-native:network:Subnet", str(subnet), "Microsoft.Network/virtualNetworks/subnets"
     disk = ((profile.get("storageProfile") or {}).get("osDisk") or {}).get("managedDisk") or {}
     if encryption := (disk.get("diskEncryptionSet") or {}).get("id"):
@@ -143,15 +143,15 @@ class DiskEncryptionSet(Behavior):
             raise AzureError("KeyVaultAccessForbidden", text)
 
 
-def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[Failure]:
+def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[RejectedInput]:
     data = held.get(key)
     if not isinstance(data, str) or wire.is_unknown(data):
         return
     try:
         if len(base64.b64decode(data, validate=True)) > limit:
-            yield Failure(path, f"{key} is limited to {limit} bytes before it is encoded")
+            yield RejectedInput(path, f"{key} is limited to {limit} bytes before it is encoded")
     except (binascii.Error, ValueError):
-        yield Failure(path, f"{key} must be encoded in base64")
+        yield RejectedInput(path, f"{key} must be encoded in base64")
 
 
 @behaves

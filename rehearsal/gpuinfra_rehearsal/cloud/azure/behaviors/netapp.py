@@ -14,7 +14,7 @@ from gpuinfra_rehearsal.cloud.azure.behaviors.network import SUBNET
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -39,10 +39,10 @@ class Container(Behavior):
 
     types = (ACCOUNT, POOL)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         size = call.plain.get("size")
         if call.token == POOL and isinstance(size, int | float) and (size % _TIB or not _TIB <= size <= 2048 * _TIB):
-            yield Failure("size", f"must be a multiple of {_TIB} up to {2048 * _TIB}, got {size:g}")
+            yield RejectedInput("size", f"must be a multiple of {_TIB} up to {2048 * _TIB}, got {size:g}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         if call.token == POOL:
@@ -73,10 +73,10 @@ class Volume(Behavior):
 
     types = (VOLUME,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         size = call.plain.get("usageThreshold")
         if isinstance(size, int | float) and not 50 * _GIB <= size <= 100 * _TIB:
-            yield Failure("usageThreshold", f"must be {50 * _GIB} to {100 * _TIB}, got {size:g}")
+            yield RejectedInput("usageThreshold", f"must be {50 * _GIB} to {100 * _TIB}, got {size:g}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         _in_account(cloud, call)

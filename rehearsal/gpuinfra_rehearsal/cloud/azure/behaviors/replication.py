@@ -16,7 +16,7 @@ from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.azure.stores import POLICY, SETTINGS
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -44,10 +44,10 @@ class ReplicationPolicy(Behavior):
 
     types = (POLICY,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         rules = call.plain.get("rules")
         if isinstance(rules, list) and not 1 <= len(rules) <= MOST_RULES:
-            yield Failure("rules", f"must have 1 to {MOST_RULES} rules, got {len(rules)}")
+            yield RejectedInput("rules", f"must have 1 to {MOST_RULES} rules, got {len(rules)}")
 
     def identify(self, cloud: Cloud, call: Call) -> str | None:
         plain = call.plain

@@ -11,7 +11,7 @@ from gpuinfra_rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureEr
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra_rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK, SHARE
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -70,8 +70,8 @@ class StorageAccount(Behavior):
     updated = created
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in _containers(cloud.store, resource):
-            account, name = stores.names_of(one)
+        for container in _containers(cloud.store, resource):
+            account, name = stores.names_of(container)
             if stores.protected(cloud.store, account, name):
                 raise AzureError(
                     "AccountHasImmutableBlobs",
@@ -130,10 +130,10 @@ class FileShare(Behavior):
 
     types = (SHARE,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         size = call.plain.get("shareQuota")
         if isinstance(size, int | float) and not 100 <= size <= 102_400:
-            yield Failure("shareQuota", f"must be 100 to 102400 for an SSD file share, got {size:g}")
+            yield RejectedInput("shareQuota", f"must be 100 to 102400 for an SSD file share, got {size:g}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("accountName"))
@@ -150,10 +150,10 @@ class Lock(Behavior):
 
     types = (LOCK,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         days = call.plain.get("immutabilityPeriodSinceCreationInDays")
         if isinstance(days, int | float) and not 1 <= days <= 146000:
-            yield Failure("immutabilityPeriodSinceCreationInDays", f"must be 1 to 146000, got {days:g}")
+            yield RejectedInput("immutabilityPeriodSinceCreationInDays", f"must be 1 to 146000, got {days:g}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -168,11 +168,13 @@ class Lock(Behavior):
 class ManagedLustre(Behavior):
     types = (LUSTRE,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         size, sku = call.plain.get("storageCapacityTiB"), str((call.plain.get("sku") or {}).get("name"))
         step, most = _STEPS.get(sku, (0, 0))
         if step and isinstance(size, int | float) and (size % step or not 0 < size <= most):
-            yield Failure("storageCapacityTiB", f"must be a multiple of {step} up to {most} for {sku}, got {size:g}")
+            yield RejectedInput(
+                "storageCapacityTiB", f"must be a multiple of {step} up to {most} for {sku}, got {size:g}"
+            )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -218,8 +220,8 @@ def import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
     if found.plain.get("allowSharedKeyAccess") is False:
         return f"Shared key access is disabled on the storage account {account_id}."
     given: dict[str, set[str]] = {}
-    for one in cloud.store.list(identity.ASSIGNMENT):
-        inputs = one.plain
+    for resource in cloud.store.list(identity.ASSIGNMENT):
+        inputs = resource.plain
         if (account_id.lower() + "/").startswith(str(inputs.get("scope")).lower().rstrip("/") + "/"):
             given.setdefault(str(inputs.get("principalId")), set()).add(
                 str(inputs.get("roleDefinitionId")).rsplit("/", 1)[-1]

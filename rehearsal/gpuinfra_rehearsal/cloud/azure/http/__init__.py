@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.azure.http.arm import ResourceManager
-from gpuinfra_rehearsal.cloud.azure.http.blobs import Blobs
+from gpuinfra_rehearsal.cloud.azure.http.blobs import BlobService
 from gpuinfra_rehearsal.cloud.azure.http.imds import Imds
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, Service
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def services(cloud: Cloud) -> Mapping[str, Service]:
     """Return all services by path."""
     arm = ResourceManager(cloud)
-    every = {"imds": Imds(cloud), "blob": Blobs(cloud), "arm": arm, "console": arm.console}
+    every = {"imds": Imds(cloud), "blob": BlobService(cloud), "arm": arm, "console": arm.console}
     return {f"/.azure/{name}/": _below(f"/.azure/{name}", service) for name, service in every.items()}
 
 

@@ -22,7 +22,7 @@ from gpuinfra_rehearsal.cloud.azure import groups, identity, ids, model, operato
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.azure.http import changes, dns, offers
 from gpuinfra_rehearsal.cloud.core import outage, wire
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ResourceManager:
             if outage.active(self.cloud.store):
                 places.refuse(self.cloud.store, place, change=request.method not in ("GET", "POST"))
             return json_response(self._answer(request, place))
-        except CloudError as error:
+        except ApiRejected as error:
             self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)
             # https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling, retrieved 2026-11-27
             headers = {"Retry-After": "1"} if error.status == 429 else None

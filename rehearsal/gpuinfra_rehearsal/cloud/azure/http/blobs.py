@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 from gpuinfra_rehearsal.cloud.azure import conditions, identity, places, replication, stores
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.core import outage
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, content
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ AUDIENCES = ("https://storage.azure.com",)
 _PAGE = 5000
 
 
-class Blobs:
+class BlobService:
     """Serves `blob/<account>/<container>/<name>`."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -39,7 +39,7 @@ class Blobs:
         container, name = (rest[0] if rest else ""), (rest[1] if len(rest) > 1 else "")
         try:
             return self._serve(request, account, container, name)
-        except CloudError as error:
+        except ApiRejected as error:
             self.cloud.store.log(request.method, "azure-blob", path[:500], "", error.code)
             text = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>'
             return Response(error.status, text.encode(), "application/xml", {"x-ms-error-code": error.code})

@@ -46,9 +46,9 @@ def _find(cloud: Cloud, token: str, id: str) -> Resource | None:
     return next((one for one in cloud.store.list(token) if one.id.lower() == id.lower()), None)
 
 
-def _changed(cloud: Cloud, found: Resource, **values: Any) -> dict[str, Any]:
-    cloud.change(found, **values)
-    return {"id": found.id, **values}
+def _changed(cloud: Cloud, resource: Resource, **values: Any) -> dict[str, Any]:
+    cloud.change(resource, **values)
+    return {"id": resource.id, **values}
 
 
 def _scale(cloud: Cloud, group: Resource, sku: dict[str, Any]) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def _imports(cloud: Cloud, request: Request, files: str, job: str) -> dict[str, 
     return jobs[key] if job else {"value": list(jobs.values())}
 
 
-def _start(cloud: Cloud, found: Resource, jobs: dict[str, Any], key: str, id: str, body: dict[str, Any]) -> dict[str, Any]:  # fmt: skip
+def _start(cloud: Cloud, resource: Resource, jobs: dict[str, Any], key: str, id: str, body: dict[str, Any]) -> dict[str, Any]:  # fmt: skip
     properties = body.get("properties") or {}
-    settings = (found.plain.get("hsm") or {}).get("settings") or {}
+    settings = (resource.plain.get("hsm") or {}).get("settings") or {}
     if not _JOB_NAME.fullmatch(id.rsplit("/", 1)[-1]) or not body.get("location"):
         raise AzureError("InvalidParameter", f"The name or the location of the import job '{id}' is invalid.")
     if properties.get("conflictResolutionMode", "Fail") not in _MODES:
         raise AzureError("InvalidParameter", f"The conflictResolutionMode '{properties['conflictResolutionMode']}' is invalid.")  # fmt: skip
     if not settings:
-        raise AzureError("InvalidParameter", f"The file system '{found.id}' has no container to import from.")
+        raise AzureError("InvalidParameter", f"The file system '{resource.id}' has no container to import from.")
     if any(one["properties"]["status"]["state"] == "InProgress" for one in jobs.values()):
-        raise AzureError("Conflict", f"An import job of '{found.id}' is running.", status=409)
+        raise AzureError("Conflict", f"An import job of '{resource.id}' is running.", status=409)
     if problem := import_problem(cloud, settings):
         raise AzureError("InvalidParameter", problem)
     made = {

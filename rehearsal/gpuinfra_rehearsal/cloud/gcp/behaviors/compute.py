@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.core.errors import CreatedButFailed
 from gpuinfra_rehearsal.cloud.gcp.behaviors.network import NETWORK, SUBNET, exists
 from gpuinfra_rehearsal.cloud.gcp.errors import in_use, invalid, missing
@@ -32,27 +32,29 @@ class InstanceTemplate(Behavior):
 
     types = (TEMPLATE,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         plain = call.plain
         for key, value in (plain.get("metadata") or {}).items():
             if isinstance(value, str) and not wire.is_unknown(value) and len(value.encode()) > METADATA_LIMIT:
-                yield Failure(f"metadata.{key}", f"is limited to {METADATA_LIMIT} bytes")
+                yield RejectedInput(f"metadata.{key}", f"is limited to {METADATA_LIMIT} bytes")
         scheduling = plain.get("scheduling") or {}
         model = scheduling.get("provisioningModel")
         if model in ("SPOT", "FLEX_START") and scheduling.get("automaticRestart") is not False:
-            yield Failure("scheduling.automaticRestart", f"must be false with provisioning model {model}")
+            yield RejectedInput("scheduling.automaticRestart", f"must be false with provisioning model {model}")
         if model == "FLEX_START" and not scheduling.get("maxRunDuration"):
-            yield Failure("scheduling.maxRunDuration", "must be given with provisioning model FLEX_START")
+            yield RejectedInput("scheduling.maxRunDuration", "must be given with provisioning model FLEX_START")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         seen: set[str] = set()
-        for number, one in enumerate(call.plain.get("networkInterfaces") or []):
-            subnet = path_of(str(one.get("subnetwork") or ""))
+        for number, network_interface in enumerate(call.plain.get("networkInterfaces") or []):
+            subnet = path_of(str(network_interface.get("subnetwork") or ""))
             if subnet and not exists(cloud.store, SUBNET, subnet):
                 raise missing(subnet)
             found = cloud.store.find(SUBNET, subnet) if subnet else None
-            network = path_of(str(one.get("network") or (found.plain.get("network") if found else "") or subnet))
-            rdma = one.get("nicType") in ("MRDMA", "IRDMA")
+            network = path_of(
+                str(network_interface.get("network") or (found.plain.get("network") if found else "") or subnet)
+            )
+            rdma = network_interface.get("nicType") in ("MRDMA", "IRDMA")
             made = cloud.store.find(NETWORK, network)
             profiled = bool(made and made.plain.get("networkProfile"))
             if rdma and number == 0:
@@ -62,7 +64,7 @@ class InstanceTemplate(Behavior):
                 )
             if made and rdma != profiled:
                 raise invalid(
-                    f"Network interface nic{number} of type {one.get('nicType')} is not supported on network '{network}' "
+                    f"Network interface nic{number} of type {network_interface.get('nicType')} is not supported on network '{network}' "
                     f"{'with' if profiled else 'without'} an RDMA network profile."
                 )
             if not rdma and network in seen:
@@ -94,8 +96,8 @@ class InstanceGroupManager(Behavior):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
-        for one in plain.get("versions") or []:
-            template = str(one.get("instanceTemplate") or "")
+        for version in plain.get("versions") or []:
+            template = str(version.get("instanceTemplate") or "")
             if template_of(cloud.store, template) is None:
                 raise missing(path_of(template))
         policy, size = plain.get("updatePolicy") or {}, int(plain.get("targetSize") or 0)
@@ -167,13 +169,13 @@ class ResizeRequest(Behavior):
 
     types = (REQUEST,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         by = call.plain.get("resizeBy")
         if isinstance(by, int) and by < 1:
-            yield Failure("resizeBy", f"must be at least 1, got {by}")
+            yield RejectedInput("resizeBy", f"must be at least 1, got {by}")
         seconds = (call.plain.get("requestedRunDuration") or {}).get("seconds")
         if isinstance(seconds, str) and seconds.isdigit() and not 600 <= int(seconds) <= 604800:
-            yield Failure("requestedRunDuration.seconds", f"must be 600 to 604800, got {seconds}")
+            yield RejectedInput("requestedRunDuration.seconds", f"must be 600 to 604800, got {seconds}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         self._group(cloud, new_id(call.token, call.name, call.plain))

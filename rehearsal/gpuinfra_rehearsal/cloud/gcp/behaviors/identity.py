@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.core import ids, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.gcp import conditions
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, new_id
-from gpuinfra_rehearsal.cloud.gcp.stand_in import Member
+from gpuinfra_rehearsal.cloud.gcp.stand_in import RoleMember
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Call, Cloud
@@ -52,12 +52,12 @@ class Account(Behavior):
 
 
 @behaves
-class Grant(Member):
+class Grant(RoleMember):
     """One role for one member. A member in this project must exist, and the condition must be supported."""
 
     types = GRANTS
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         text = (
             (call.plain.get("condition") or {}).get("expression")
             if isinstance(call.plain.get("condition"), dict)
@@ -67,7 +67,7 @@ class Grant(Member):
             try:
                 conditions.check(text)
             except ValueError as error:
-                yield Failure("condition.expression", f"cannot be parsed: {error}")
+                yield RejectedInput("condition.expression", f"cannot be parsed: {error}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         member = str(call.plain.get("member") or "")

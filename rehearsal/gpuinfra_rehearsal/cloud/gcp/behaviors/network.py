@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, in_use, invalid, missing
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, last, link, path_of
 
@@ -53,10 +53,10 @@ def with_profile(network: Resource | None) -> bool:
 def _in(store: Store, kind: str, network: str) -> list[Resource]:
     """Return the resources of a type in a network."""
     found = []
-    for one in store.list(kind):
-        own = network_of(store, one.plain.get("network"))
+    for resource in store.list(kind):
+        own = network_of(store, resource.plain.get("network"))
         if own is not None and own.id == network:
-            found.append(one)
+            found.append(resource)
     return found
 
 
@@ -74,15 +74,15 @@ class Network(Behavior):
     types = (NETWORK,)
     importer_sets = {"deleteDefaultRoutesOnCreate": False}
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         mtu = call.plain.get("mtu")
         if isinstance(mtu, int) and not 1300 <= mtu <= 8896:
-            yield Failure("mtu", f"must be 1300 to 8896, got {mtu}")
+            yield RejectedInput("mtu", f"must be 1300 to 8896, got {mtu}")
         profile = call.plain.get("networkProfile")
         if not isinstance(profile, str) or wire.is_unknown(profile):
             return
         if not re.search(r"networkProfiles/[a-z0-9-]+-[a-z]-vpc-roce(-metal)?$", profile):
-            yield Failure("networkProfile", f"must end in networkProfiles/<zone>-vpc-roce, got '{profile}'")
+            yield RejectedInput("networkProfile", f"must end in networkProfiles/<zone>-vpc-roce, got '{profile}'")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         limit = (cloud.external(QUOTA) or {}).get("count")

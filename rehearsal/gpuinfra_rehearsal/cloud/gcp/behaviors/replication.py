@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.core import outage, replication, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.gcp import access, objects, outages
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
@@ -50,14 +50,14 @@ class TransferJob(Behavior):
     types = ("gcp:storage/transferJob:TransferJob",)
     volatile = ("lastModificationTime",)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         plain = call.plain
         if plain.get("replicationSpec"):
             for other in ("transferSpec", "schedule", "eventStream"):
                 if plain.get(other):
-                    yield Failure(other, "conflicts with replicationSpec")
+                    yield RejectedInput(other, "conflicts with replicationSpec")
         elif not plain.get("transferSpec"):
-            yield Failure("transferSpec", "one of `replication_spec,transfer_spec` must be specified")
+            yield RejectedInput("transferSpec", "one of `replication_spec,transfer_spec` must be specified")
 
     def identify(self, cloud: Cloud, call: Call) -> str | None:
         return f"{PROJECT}/{FIRST_JOB + cloud.store.next('transfer job')}"
@@ -142,10 +142,10 @@ def latency(store: Store, source: str, replica: str, period_s: float) -> float |
 
 
 def _jobs(store: Store) -> Iterator[tuple[Resource, str, str]]:
-    for one in store.list(TransferJob.types[0]):
-        spec = one.plain.get("replicationSpec")
-        if spec and one.plain.get("status") == "ENABLED":
-            yield one, str(spec["gcsDataSource"]["bucketName"]), str(spec["gcsDataSink"]["bucketName"])
+    for resource in store.list(TransferJob.types[0]):
+        spec = resource.plain.get("replicationSpec")
+        if spec and resource.plain.get("status") == "ENABLED":
+            yield resource, str(spec["gcsDataSource"]["bucketName"]), str(spec["gcsDataSink"]["bucketName"])
 
 
 def _require(cloud: Cloud, email: str, permissions: tuple[str, ...], words: str, name: str) -> None:

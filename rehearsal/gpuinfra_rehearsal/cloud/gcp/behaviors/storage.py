@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
-from gpuinfra_rehearsal.cloud.core.check import Failure
+from gpuinfra_rehearsal.cloud.core.check import RejectedInput
 from gpuinfra_rehearsal.cloud.gcp import objects
 from gpuinfra_rehearsal.cloud.gcp.access import BUCKET, retained_until
 from gpuinfra_rehearsal.cloud.gcp.behaviors.network import FILESTORE, LUSTRE, connected
@@ -30,24 +30,24 @@ class Bucket(Behavior):
         "conflict", "Your previous request to create the named bucket succeeded and you already own it.", status=409
     )
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         name = call.plain.get("name")
         if isinstance(name, str) and not wire.is_unknown(name):
             if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", name):
-                yield Failure(
+                yield RejectedInput(
                     "name", f"must be 3 to 63 lower case letters, digits, dots, hyphens and underscores, got '{name}'"
                 )
             elif name.startswith("goog") or "google" in name or "g00gle" in name:
-                yield Failure("name", f"may not begin with 'goog' or contain 'google', got '{name}'")
+                yield RejectedInput("name", f"may not begin with 'goog' or contain 'google', got '{name}'")
         retention = (call.plain.get("retentionPolicy") or {}).get("retentionPeriod")
         if isinstance(retention, str) and retention.isdigit() and not 0 < int(retention) < 3_155_760_000:
-            yield Failure("retentionPolicy.retentionPeriod", f"must be 1 to 3155759999 seconds, got {retention}")
+            yield RejectedInput("retentionPolicy.retentionPeriod", f"must be 1 to 3155759999 seconds, got {retention}")
         if (
             retention
             and (call.plain.get("versioning") or {}).get("enabled")
             and call.plain.get("retentionPolicy", {}).get("isLocked")
         ):
-            yield Failure("versioning", "a bucket with a locked retention policy keeps no versions")
+            yield RejectedInput("versioning", "a bucket with a locked retention policy keeps no versions")
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         yield "gcs bucket", call.id
@@ -148,18 +148,20 @@ class Lustre(Behavior):
     types = (LUSTRE,)
     importer_sets = {"deletionPolicy": "DELETE"}
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         plain = call.plain
         size, tier = str(plain.get("capacityGib") or ""), plain.get("perUnitStorageThroughput")
         if size.isdigit() and str(tier or "").isdigit():
             known = LUSTRE_TIERS.get(int(str(tier)))
             if known is None:
                 allowed = ", ".join(str(one) for one in sorted(LUSTRE_TIERS))
-                yield Failure("perUnitStorageThroughput", f"must be one of {allowed}, got {tier}")
+                yield RejectedInput("perUnitStorageThroughput", f"must be one of {allowed}, got {tier}")
             elif not known[0] <= int(size) <= known[1]:
-                yield Failure("capacityGib", f"must be {known[0]} to {known[1]} for {tier} MBps per TiB, got {size}")
+                yield RejectedInput(
+                    "capacityGib", f"must be {known[0]} to {known[1]} for {tier} MBps per TiB, got {size}"
+                )
         if not re.fullmatch(r"[A-Za-z0-9]{1,8}", str(plain.get("filesystem") or "x")):
-            yield Failure("filesystem", f"must be at most 8 letters and digits, got '{plain.get('filesystem')}'")
+            yield RejectedInput("filesystem", f"must be at most 8 letters and digits, got '{plain.get('filesystem')}'")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         network = call.plain.get("network")
@@ -192,10 +194,10 @@ class Filestore(Behavior):
 
     types = (FILESTORE,)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+    def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         share = call.plain.get("fileShares") or {}
         if isinstance(share, dict) and len(str(share.get("name") or "")) > 16:
-            yield Failure("fileShares.name", f"must be at most 16 characters, got '{share.get('name')}'")
+            yield RejectedInput("fileShares.name", f"must be at most 16 characters, got '{share.get('name')}'")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         for place in call.plain.get("networks") or []:
@@ -206,8 +208,8 @@ class Filestore(Behavior):
     def created(self, cloud: Cloud, call: Call) -> None:
         number = cloud.store.next("filestore address")
         networks = [dict(one) for one in wire.plain(call.outputs.get("networks")) or []]
-        for one in networks:
-            one["ipAddresses"] = [f"10.220.{number // 250}.{number % 250 + 2}"]
+        for network in networks:
+            network["ipAddresses"] = [f"10.220.{number // 250}.{number % 250 + 2}"]
         call.outputs |= {"networks": networks, "name": call.id.rsplit("/", 1)[-1]}
 
     def updated(self, cloud: Cloud, call: Call) -> None:

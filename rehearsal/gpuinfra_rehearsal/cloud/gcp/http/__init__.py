@@ -24,12 +24,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from gpuinfra_rehearsal.cloud.core.errors import CloudError
+from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.gcp import tokens
 from gpuinfra_rehearsal.cloud.gcp.http import dns, logins, offers, reads, transfers
 from gpuinfra_rehearsal.cloud.gcp.http.compute import Compute
-from gpuinfra_rehearsal.cloud.gcp.http.metadata import Metadata
+from gpuinfra_rehearsal.cloud.gcp.http.metadata import MetadataService
 from gpuinfra_rehearsal.cloud.gcp.http.storage import Storage
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Google:
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
-        self._metadata, self._storage, self._compute = Metadata(cloud), Storage(cloud), Compute(cloud)
+        self._metadata, self._storage, self._compute = MetadataService(cloud), Storage(cloud), Compute(cloud)
 
     def __call__(self, request: Request) -> Response:
         where, _, rest = request.raw_path.removeprefix(PREFIX).partition("/")
@@ -70,8 +70,8 @@ class Google:
                 return self._token(request)
             if request.raw_path == tokens.KEYS_PATH:
                 return json_response(tokens.keys(self.cloud.store))
-            return error(CloudError("notFound", f"{request.path[:200]} is not supported in a rehearsal", status=404))
-        except CloudError as refusal:
+            return error(ApiRejected("notFound", f"{request.path[:200]} is not supported in a rehearsal", status=404))
+        except ApiRejected as refusal:
             if refusal.status in (400, 401, 403):
                 self.cloud.store.log(request.method, "google", request.path[:500], "", refusal.code)
             return error(refusal)
@@ -80,11 +80,11 @@ class Google:
         form = dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
         try:
             return json_response(tokens.exchange(self.cloud.store, form))
-        except CloudError as refusal:
+        except ApiRejected as refusal:
             return json_response({"error": refusal.code, "error_description": refusal.message}, refusal.status)
 
 
-def error(refusal: CloudError) -> Response:
+def error(refusal: ApiRejected) -> Response:
     """Return a JSON error in Google's format."""
     one = {"message": refusal.message, "domain": "global", "reason": refusal.code}
     return json_response(

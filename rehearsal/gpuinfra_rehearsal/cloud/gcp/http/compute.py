@@ -137,15 +137,15 @@ class Compute:
         group = self._find(at)
         failed = next((one for one in self._activities(group) if one["status"] == "Failed"), None)
         found = []
-        for one in self.cloud.store.list(REQUEST):
-            if not one.id.startswith(f"{group.id}/"):
+        for resource in self.cloud.store.list(REQUEST):
+            if not resource.id.startswith(f"{group.id}/"):
                 continue
-            known = self.cloud.store.get("gcp-request", one.id) or {}
-            item: dict[str, Any] = {"name": last(one.id), "resizeBy": known.get("by"), "state": known.get("state")}
+            known = self.cloud.store.get("gcp-request", resource.id) or {}
+            item: dict[str, Any] = {"name": last(resource.id), "resizeBy": known.get("by"), "state": known.get("state")}
             if known.get("state") == "ACCEPTED" and failed:
                 cause = {"code": failed["code"], "message": failed["message"]}
                 item["status"] = {"lastAttempt": {"error": {"errors": [cause]}}}
-                item["creationTimestamp"] = _moment(one.created)
+                item["creationTimestamp"] = _moment(resource.created)
             found.append(item)
         return _paged(found, asked, "items")
 

@@ -21,7 +21,7 @@ _SERVER = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 _ROOT = "computeMetadata/v1"
 
 
-class Metadata:
+class MetadataService:
     """Serves `/.gcp/imds/<instance>/...`."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -82,9 +82,9 @@ class Metadata:
         if instance["startup"]:
             attributes["startup-script"] = instance["startup"]
         interfaces = {}
-        for number, one in enumerate(instance["interfaces"]):
+        for number, interface in enumerate(instance["interfaces"]):
             address = instance["address"] if number == 0 else f"10.{64 + number}.{instance['address'].split('.', 2)[2]}"
-            network = last(str(one.get("network") or one.get("subnetwork") or ""))
+            network = last(str(interface.get("network") or interface.get("subnetwork") or ""))
             interfaces[str(number)] = {
                 "ip": address,
                 "mac": f"42:01:{':'.join(f'{int(part):02x}' for part in address.split('.'))}",

@@ -82,16 +82,16 @@ def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
     return json_response({"timeSeries": [{"metric": {"type": _LATENCY, "labels": labels}, "points": [point]}]})
 
 
-def _shown(cloud: Cloud, found: Resource) -> dict[str, Any]:
+def _shown(cloud: Cloud, resource: Resource) -> dict[str, Any]:
     """Return the fields of a resource that gpuinfra reads, in addition to its name."""
-    plain = found.plain
-    if found.type == "gcp:compute/network:Network":
-        return {"peerings": _peerings(cloud, found)}
-    if found.type == "gcp:kms/cryptoKey:CryptoKey":
-        return {"primary": {"name": f"{found.id}/cryptoKeyVersions/1", "state": "ENABLED"}}
-    if found.type == JOB:
+    plain = resource.plain
+    if resource.type == "gcp:compute/network:Network":
+        return {"peerings": _peerings(cloud, resource)}
+    if resource.type == "gcp:kms/cryptoKey:CryptoKey":
+        return {"primary": {"name": f"{resource.id}/cryptoKeyVersions/1", "state": "ENABLED"}}
+    if resource.type == JOB:
         return {key: plain[key] for key in ("status", "description", "replicationSpec") if key in plain}
-    if found.type == "gcp:projects/iAMCustomRole:IAMCustomRole":
+    if resource.type == "gcp:projects/iAMCustomRole:IAMCustomRole":
         return {key: plain[key] for key in ("title", "stage") if key in plain}
     return {}
 

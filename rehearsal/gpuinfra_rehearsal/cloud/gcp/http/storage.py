@@ -146,9 +146,9 @@ class Storage:
         shown = objects.described(self.cloud.store, stored)
         return json_response({"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True, "resource": shown})  # fmt: skip
 
-    def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
+    def _keep(self, bucket: str, name: str, stored_object: StoredObject) -> None:
         """Refuse the request while the bucket's retention policy protects the object."""
-        until = access.retained_until(self.cloud.store, bucket, found)
+        until = access.retained_until(self.cloud.store, bucket, stored_object)
         if until > time.time():
             raise GoogleError(
                 "retentionPolicyNotMet",
