@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from gpuinfra.catalog.records import MachineType
 
 Values = Callable[[click.Context, str], Iterable[str]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -118,10 +121,10 @@ def _clouds(ctx: click.Context) -> Iterator[str]:
     yield from [given] if given in CLOUDS else CLOUDS
 
 
-def _machines(cloud: str) -> Any:
-    from gpuinfra.plan.profile import profile_of
+def _machines(cloud: str) -> Mapping[str, MachineType]:
+    from gpuinfra.catalog.clouds import machines_of
 
-    return profile_of(cloud).machines
+    return machines_of(cloud)
 
 
 def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:

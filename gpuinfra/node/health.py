@@ -39,7 +39,7 @@ def state(
         return UNKNOWN
     try:
         return HEALTHY if verdict(newest.get("checks") or [], expectation).verified else UNHEALTHY
-    except (ValueError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return UNHEALTHY
 
 

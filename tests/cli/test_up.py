@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
 from gpuinfra.cli import up as cli
+from gpuinfra.cli.stacks import NoStack
 from gpuinfra.clouds.preflight import PreflightRow, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import StateLocked
@@ -488,7 +489,7 @@ def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pyt
     """The first deployment of a stack can be undone. A state that cannot be read is an error before the deployment."""
 
     def absent(name: str, **_: Any) -> list[dict[str, Any]]:
-        raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
+        raise NoStack("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
     assert cli._running(read_stack(world.path), world.path.parent) == []

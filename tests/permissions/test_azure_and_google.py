@@ -220,7 +220,7 @@ def _paths() -> str:
     """Every path in the azure-mgmt clients, without the names. `default` and `vmimage` are names that the paths contain."""
     found = []
     for name in MODELS:
-        root = Path(importlib.import_module(f"azure.mgmt.{name}").__file__ or "").parent
+        root = Path(next(iter(importlib.import_module(f"azure.mgmt.{name}").__path__)))
         for file in root.rglob("*.py"):
             if "operations" in file.name or "operations" in file.parts[-2]:
                 found += re.findall(r'"(/[^"\s]*providers/[^"\s]+)"', file.read_text(encoding="utf-8"))

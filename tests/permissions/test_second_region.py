@@ -168,13 +168,13 @@ def test_names_can_be_changed_in_the_declared_zone_only() -> None:
     plan = named()
     documents = tuple(json.dumps(one) for one in permissions_of(plan).documents)
     zone = "arn:aws:route53:::hostedzone/{}"
-    for action in (*aws.NAMES[aws.READ_NAMES], *aws.NAMES[aws.MOVE_NAMES]):
+    for action in (*aws.NAMES[aws.Purpose.READ_NAMES], *aws.NAMES[aws.Purpose.MOVE_NAMES]):
         (own,) = operator.http(action, zone.format(ZONE), FIRST)
         (other,) = operator.http(action, zone.format("ZOTHER"), FIRST)
         assert operator.allows(documents, own)[0], action
         assert not operator.allows(documents, other)[0], action
     read = {need.action for need in permissions_of(plan, read_only=True).needs}
-    assert {one for one in read if one.startswith("route53:")} == set(aws.NAMES[aws.READ_NAMES])
+    assert {one for one in read if one.startswith("route53:")} == set(aws.NAMES[aws.Purpose.READ_NAMES])
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ SURVIVORS = {
     ("recovery_is_supported", "if spec.recovery is not None and cloud.replication is None: [never]"),
     ("recovery_is_supported", "spec.recovery is not None [swap]"),
     # Only a cloud without DNS names that move: tests/clouds/region/test_dns.py.
-    ("recovery_names_are_supported", "if known is None: [never]"),
+    ("recovery_names_are_supported", "if dns is None: [never]"),
     # Only a cloud that does not support a kind of storage: tests/spec/test_kinds.py.
     ("storage_kind_is_supported", "if entry.kind in cloud.storage_kinds: [always]"),
     ("block_is_purchasable", "days > 14 [swap]"),  # 14 days are two whole weeks

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.plan.profile import profile_of
+from gpuinfra.catalog.clouds import machines_of
 
 SCHEMA = "gpuinfra.standin/1"
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -117,8 +117,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
     """Return the devices of a machine type from its cloud's catalog. Empty for an unknown type."""
-    machines = profile_of(cloud).machines
-    machine = machines.get(machine_name)
+    machine = machines_of(cloud).get(machine_name)
     if machine is None:
         return {
             "gpus": 0, "gpu": None, "efa": 0, "fabric": None, "fabric_devices": 0, "fabric_gbps": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0,
@@ -135,7 +134,7 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
         "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
         "nvme": machine.local_disks,
         "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,
-        "nvme_model": DISK_MODELS.get(cloud) or profile_of(cloud).software.local_disk_model,
+        "nvme_model": DISK_MODELS.get(cloud) or _disk_model(cloud),
     }
 
 
@@ -143,6 +142,12 @@ NVSWITCHES = {"ampere": 6, "hopper": 4, "blackwell": 2}
 """NVSwitch devices of an 8-GPU board. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are
 assumed."""
 DISK_MODELS = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
+
+
+def _disk_model(cloud: str) -> str:
+    from gpuinfra.plan.profile import profile_of  # it imports pydantic, which a node of an ordinary user may not have
+
+    return profile_of(cloud).software.local_disk_model
 
 
 def _table(name: str) -> dict[str, Any]:

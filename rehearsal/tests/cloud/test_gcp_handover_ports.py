@@ -280,11 +280,11 @@ def test_folders_and_the_evidence_in_a_folder_are_listed_in_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "scheduling", "kind"),
+    ("fault", "scheduling", "cause"),
     [("cloud:no-capacity:on_demand", {}, "stock-out"), ("cloud:no-capacity:flex", "flex", "stock-out")],
 )
 def test_group_without_machines_reports_why(
-    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch, fault: str, scheduling: Any, kind: str
+    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch, fault: str, scheduling: Any, cause: str
 ) -> None:
     """Missing capacity is reported with Compute Engine's text, for a group and for a queued request."""
     monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
@@ -302,7 +302,7 @@ def test_group_without_machines_reports_why(
     wanted = [GroupExpected(name=name, group=group.id, count=2)]
     assert ports.membership.members(wanted) == []
     found = ports.membership.problems(wanted)
-    assert [one.kind for one in found][:1] == [kind]
+    assert [one.cause for one in found][:1] == [cause]
     assert found[0].message.startswith("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ")
     assert found[0].at is not None
     site.client.delete(group)
