@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -224,8 +225,10 @@ RUN = [words for _, words in LINES if words[0] == "gpuinfra" and words[1] in OFF
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which the page about the start creates the stack `train`."""
-    return tmp_path_factory.mktemp("project")
+    """A project in which the page about the start creates the stack `train`, with the stack file of the page about components."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "examples/components/aws/Pulumi.dev.yaml", folder)
+    return folder
 
 
 def test_offline_commands_succeed(

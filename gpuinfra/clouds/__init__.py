@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds.cloud import BuiltCloud, cloud_of
 
 
 def why_not_built(cloud: str) -> str | None:
     """Return an error message if the cloud has no components, or None if it has components."""
+    from gpuinfra.clouds.cloud import (  # it imports pydantic, which a completion of the catalog does not need
+        BuiltCloud,
+        cloud_of,
+    )
+
     built = [name for name in CLOUDS if isinstance(cloud_of(name), BuiltCloud)]
     if cloud in built:
         return None
