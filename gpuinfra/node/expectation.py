@@ -13,14 +13,14 @@ from .outcome import Broken, Unreadable
 Value = TypeVar("Value")
 
 
-class Software(TypedDict, total=False):
+class ExpectedSoftware(TypedDict, total=False):
     """The pinned version of a package, and the bounds of the versions that the software lock allows."""
 
     pin: str
     range: list[str]
 
 
-class Floor(TypedDict):
+class ExpectedFloor(TypedDict):
     """The lowest figure that a healthy machine reaches in the measurement of a check."""
 
     check: str
@@ -56,7 +56,7 @@ class _Always(TypedDict):
     fabric_device_gbps: float
     fabric_provider: str | None
     open_module: bool
-    software: dict[str, Software]
+    software: dict[str, ExpectedSoftware]
     root_free_gib: float
     file_systems: list[str]
     """Mounts of the Lustre file systems."""
@@ -99,7 +99,7 @@ class Uses(TypedDict, total=False):
     fabric_test: bool
     burn_in: int
     gvnics: int
-    floors: list[Floor]
+    floors: list[ExpectedFloor]
 
 
 class Expectation(_Always, _Gpus, Uses):

@@ -67,7 +67,7 @@ class Waiting:
     reason: str
 
 
-class Busy(Exception):
+class CannotMeasure(Exception):
     """A node that joined a test can no longer measure."""
 
     def __init__(self, waiting: Waiting) -> None:
@@ -117,7 +117,7 @@ class FabricService:
                 return self._take_part(state)
             # A good node would fail with this node as its only partner.
             return self._help_s if state is TestState.SLOW else self._help(state)
-        except Busy as error:
+        except CannotMeasure as error:
             print_message("fabric test: %s" % error.waiting.reason)
             self._wait_for(state, error.waiting)
             return self._busy_s
@@ -220,7 +220,7 @@ class FabricService:
         def measure(step: fabric.Measure) -> fabric_run.Measured:
             waiting = self._ready()
             if waiting:  # since the node joined
-                raise Busy(waiting)
+                raise CannotMeasure(waiting)
             return self._measure(step, session)
 
         return fabric_run.take_part(settings, store, measure, self._wait)

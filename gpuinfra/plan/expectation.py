@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from gpuinfra.node.checks import ALL
-from gpuinfra.node.expectation import Expectation, Software, Uses
+from gpuinfra.node.expectation import Expectation, ExpectedSoftware, Uses
 from gpuinfra.plan.environment import ROOT_FREE_GIB
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import BootstrapStep
@@ -82,12 +82,12 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
     return pool
 
 
-def _software(lock: SoftwareLock) -> dict[str, Software]:
-    content: dict[str, Software] = {}
+def _software(lock: SoftwareLock) -> dict[str, ExpectedSoftware]:
+    content: dict[str, ExpectedSoftware] = {}
     for choice in lock.choices:
         if choice.version in ("image", "kernel"):
             continue
-        entry: Software = {"pin": choice.version}
+        entry: ExpectedSoftware = {"pin": choice.version}
         if choice.low and choice.high:
             entry["range"] = [f">={choice.low}", f"<{choice.high}"]
         content[choice.name] = entry

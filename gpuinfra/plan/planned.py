@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from gpuinfra.base import naming
+from gpuinfra.plan.model import DestroyRule as Lifetime
 from gpuinfra.plan.model import Kept, Plan
-from gpuinfra.plan.model import Lifetime as DataLifetime
 
 Parents = tuple[tuple[str, str], ...]
 """Types and logical names of components, outermost first."""
@@ -38,7 +38,7 @@ class Actions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lifetime:
+class DestroyRule:
     """Whether `destroy` deletes or retains a resource."""
 
     retained: str | None
@@ -47,12 +47,12 @@ class Lifetime:
     """True if the resource is retained only when its instance contains retained data."""
 
 
-REMOVED = Lifetime(retained=None)
+REMOVED = DestroyRule(retained=None)
 
 
-def retained(reason: str, *, with_data: bool = False) -> Lifetime:
+def retained(reason: str, *, with_data: bool = False) -> DestroyRule:
     """Return a lifetime that retains the resource, always or only if it contains retained data."""
-    return Lifetime(retained=reason, with_data=with_data)
+    return DestroyRule(retained=reason, with_data=with_data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class ResourceKind(Generic[K]):
     """Pattern of the logical name: `{component}-{subnet}-gateway`."""
     each: Callable[[Plan], Iterable[PlannedInstance]]
     """Function that returns the instances in a plan."""
-    lifetime: Lifetime
+    lifetime: DestroyRule
     price: PriceRule
     actions: Actions
     lookup: Callable[[PlannedInstance], K] | None = None
@@ -188,7 +188,7 @@ def retained_subnets(plan: Plan) -> frozenset[str]:
     return frozenset(
         one.subnet
         for one in plan.file_systems
-        if created and (one.kind == "lustre" or one.holds_subnet) and one.lifetime is DataLifetime.KEPT
+        if created and (one.kind == "lustre" or one.holds_subnet) and one.lifetime is Lifetime.KEPT
     )
 
 

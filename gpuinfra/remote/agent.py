@@ -37,7 +37,7 @@ class AgentRefused(Exception):
     """Whether the host installs another bundle, so that the same request can succeed later."""
 
 
-class Busy(AgentRefused):
+class AnotherBundle(AgentRefused):
     """The host installs another bundle."""
 
     busy = True
@@ -78,7 +78,7 @@ class HostAgent:
         if found["running"]:
             if found["current"] == order["sha256"]:
                 return found
-            raise Busy(
+            raise AnotherBundle(
                 f"another bundle, {str(found['current'])[:12]}, is being installed; wait until the installation finishes"
             )
         before = found["node"] or {}

@@ -14,7 +14,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import USAGE
 from gpuinfra.plan.make import make_plan
-from gpuinfra.plan.planned import Lifetime, PriceRule, ResourceKind
+from gpuinfra.plan.planned import DestroyRule, PriceRule, ResourceKind
 from gpuinfra.spec import read_stack
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks
@@ -67,7 +67,7 @@ def test_a_row_is_complete(row: ResourceKind) -> None:
     if not row.type.startswith("gpuinfra:"):
         assert row.actions.create.strip()
         assert row.actions.read.strip()
-    assert isinstance(row.lifetime, Lifetime)
+    assert isinstance(row.lifetime, DestroyRule)
     assert row.lifetime.retained is None or len(row.lifetime.retained) > 4
     assert not row.lifetime.with_data or row.lifetime.retained
 

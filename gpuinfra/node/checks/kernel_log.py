@@ -29,7 +29,7 @@ _TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
 
 
 @dataclass(frozen=True)
-class Limits:
+class LogLimits:
     """The limitations of a result."""
 
     starts: str
@@ -38,14 +38,14 @@ class Limits:
     """Number of lines that were only counted."""
 
 
-def limits(answers: Answers) -> Limits:
+def limits(answers: Answers) -> LogLimits:
     """Return the limitations of a result from the kernel log."""
     lines = kernel_log(answers)
     rotated = not any("Linux version" in line for line in lines)
-    return Limits(shortened(lines[0].split(" ")[0], 40) if rotated else "", answers.raw("kernel-log").repeated)
+    return LogLimits(shortened(lines[0].split(" ")[0], 40) if rotated else "", answers.raw("kernel-log").repeated)
 
 
-def with_limits(outcome: CheckOutcome, limited: Limits) -> CheckOutcome:
+def with_limits(outcome: CheckOutcome, limited: LogLimits) -> CheckOutcome:
     """Add the limitations of a result to its reason. A pass on a rotated log is a warning."""
     notes = [outcome.reason] if outcome.reason else []
     if limited.starts:
@@ -77,7 +77,7 @@ class Xids(Check):
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[list[tuple[int, str, str]], Limits]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[tuple[int, str, str]], LogLimits]:
         seen = []
         for line in kernel_log(answers):
             if "NVRM: Xid" not in line:
@@ -92,7 +92,7 @@ class Xids(Check):
                 seen.append((int(cause.group(1)), match.group(1), ""))
         return seen, limits(answers)
 
-    def judge(self, found: tuple[list[tuple[int, str, str]], Limits], machine: Machine) -> CheckOutcome:
+    def judge(self, found: tuple[list[tuple[int, str, str]], LogLimits], machine: Machine) -> CheckOutcome:
         return with_limits(_judge_xids(found[0]), found[1])
 
 
@@ -146,7 +146,7 @@ class SwitchErrors(Check):
         "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, NVSwitch errors"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[list[SwitchError], Limits]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[SwitchError], LogLimits]:
         seen = []
         for line in kernel_log(answers):
             if "SXid" not in line:
@@ -159,7 +159,7 @@ class SwitchErrors(Check):
             seen.append(SwitchError(match.group(1), int(match.group(2)), at, match.group(3)))
         return seen, limits(answers)
 
-    def judge(self, found: tuple[list[SwitchError], Limits], machine: Machine) -> CheckOutcome:
+    def judge(self, found: tuple[list[SwitchError], LogLimits], machine: Machine) -> CheckOutcome:
         return with_limits(_judge_switches(found[0]), found[1])
 
 

@@ -1,0 +1,39 @@
+"""One meaning for each class name in the product and the rehearsal."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SAME = {
+    "Cloud": "the typed cloud of the product, and the contents of a stand-in cloud",
+    "Fleet": "a protocol and its implementation",
+    "Operator": "a protocol and its implementation",
+    "Rights": "a protocol and its implementation",
+}
+"""Names that classes in different places share, with the reason."""
+
+
+def places() -> dict[str, set[str]]:
+    """Class name -> places that define it. The folders of the three clouds are one place, because their classes have the same meaning."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for folder in ("gpuinfra", "rehearsal/gpuinfra_rehearsal"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if "/behaviors/" in name:  # a behavior is named after its resource type
+                continue
+            place = re.sub(r"/clouds?/(aws|azure|gcp)/.*|/node/(aws|azure|gcp)\.py", "/each cloud", name)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    names[node.name].add(place)
+    return names
+
+
+def test_each_class_name_has_one_meaning() -> None:
+    """No two packages define a class with the same name, so a name in a text or a traceback identifies the class."""
+    shared = {name: sorted(where) for name, where in places().items() if len(where) > 1}
+    assert {name: where for name, where in shared.items() if name not in SAME} == {}
+    assert sorted(SAME.keys() - shared.keys()) == []
