@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from gpuinfra.base import naming
-from gpuinfra.plan.model import DestroyRule as Lifetime
 from gpuinfra.plan.model import Kept, Plan
+from gpuinfra.plan.model import Lifetime as Lifetime
 
 Parents = tuple[tuple[str, str], ...]
 """Types and logical names of components, outermost first."""
