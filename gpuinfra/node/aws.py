@@ -163,7 +163,7 @@ def _suffix(region: str) -> str:
 
 
 class AwsNode:
-    """A node's cloud (`cloud.Cloud`): the instance's role, S3 and STS of one region."""
+    """A node's cloud (`cloud.NodeCloud`): the instance's role, S3 and STS of one region."""
 
     def __init__(self, region: str, environ: Mapping[str, str]) -> None:
         self._region = region

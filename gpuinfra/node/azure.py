@@ -130,7 +130,7 @@ def nonces(evidence_sha256: str) -> list[str]:
 
 
 class AzureNode:
-    """A node's cloud (`cloud.Cloud`): the machine's identity, blob storage and attested documents."""
+    """A node's cloud (`cloud.NodeCloud`): the machine's identity, blob storage and attested documents."""
 
     def __init__(self, client_id: str, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -1,4 +1,4 @@
-"""The evidence bucket as the store of the fabric test (`fabric.Store`), accessed with the node's own identity.
+"""The evidence bucket as the store of the fabric test (`fabric.FabricStore`), accessed with the node's own identity.
 
     <prefix>/fabric/rendezvous/<pool>-<bundle>/<number>/<kind>/<round>/<writer>/<rest>
 

@@ -73,7 +73,7 @@ def _message(text: str) -> str:
 
 
 class GcpNode:
-    """A node's cloud (`cloud.Cloud`): the instance's service account and Cloud Storage."""
+    """A node's cloud (`cloud.NodeCloud`): the instance's service account and Cloud Storage."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

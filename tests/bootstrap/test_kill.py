@@ -138,7 +138,7 @@ from gpuinfra.node import journal, steps
 def started(self, group):
     print(group, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-journal.Lock.started = started
+journal.RunLock.started = started
 sys.exit(steps.main(sys.argv[1:]))
 """
 

@@ -503,7 +503,7 @@ def test_a_node_that_shuts_down_leaves_its_test(tmp_path: Path, monkeypatch: pyt
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(fabric_service, "load", lambda path, *_: NODE if path.name == "node.json" else EXPECTATION)
     monkeypatch.setattr(cloud, "of", lambda _: node)
-    monkeypatch.setattr(fabric_service, "Service", lambda *_: node.service())
+    monkeypatch.setattr(fabric_service, "FabricService", lambda *_: node.service())
     try:
         with pytest.raises(SystemExit) as ended:
             fabric_service.fabric_service(argparse.Namespace())

@@ -97,7 +97,7 @@ def test_interrupt_ends_all_threads() -> None:
     """After Ctrl-C, finished hosts keep their result, the others are interrupted, and every thread ends."""
     program = """
 import threading, time
-from gpuinfra.remote.fleet import Fleet
+from gpuinfra.remote.fleet import HostFleet
 from gpuinfra.remote.hosts import Host
 stop = threading.Event()
 def task(host):
@@ -107,7 +107,7 @@ def task(host):
         print("waits", flush=True)
     stop.wait(3000)
     raise OSError("closed")
-ended = Fleet([Host(name=f"h{n}", address="x") for n in range(3)], task, parallel=2, on_stop=stop.set).run()
+ended = HostFleet([Host(name=f"h{n}", address="x") for n in range(3)], task, parallel=2, on_stop=stop.set).run()
 print(ended.interrupted, [o.value or o.problem.kind.value for o in ended.outcomes], threading.active_count())
 """
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -19,7 +19,7 @@ LOCK = threading.Lock()
 @pytest.fixture(autouse=True)
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every communicator has a network, and a missing partner is noticed at once."""
-    monkeypatch.setattr(nccl, "Network", lambda version: SimpleNamespace(assign=lambda rank: True))
+    monkeypatch.setattr(nccl, "NcclNetwork", lambda version: SimpleNamespace(assign=lambda rank: True))
     monkeypatch.setattr(nccl, "PARTNER_S", 60.0)
 
 
