@@ -424,7 +424,7 @@ def test_machine_that_is_not_offered(
     ("answer", "state", "said"),
     [
         (zones(OptInStatus="not-opted-in"), RowState.ERROR, "--opt-in-status opted-in"),
-        (zones(RowState="impaired"), RowState.WARN, "the zone is impaired"),
+        (zones(State="impaired"), RowState.WARN, "the zone is impaired"),
         (lambda asked: {"AvailabilityZones": []}, RowState.ERROR, "has no zone use1-az4"),
     ],
 )
@@ -541,7 +541,7 @@ def test_group_of_reservations(
         ({"DescribeImages": lambda asked: {"Images": []}}, RowState.ERROR, "not found in us-east-1"),
         ({"DescribeImages": refuse("InvalidAMIID.NotFound", "The image id '[ami-06517bc7fad3c6a48]' does not exist")}, RowState.ERROR, "not found"),
         ({"GetParameter": refuse("ParameterNotFound", "")}, RowState.ERROR, "not found"),
-        ({"DescribeImages": images(RowState="deregistered")}, RowState.ERROR, "is deregistered"),
+        ({"DescribeImages": images(State="deregistered")}, RowState.ERROR, "is deregistered"),
         ({"DescribeImages": images(Architecture="arm64")}, RowState.ERROR, "is for arm64"),
         ({"DescribeImages": images(DeprecationTime="2026-01-01T00:00:00.000Z")}, RowState.WARN, "deprecated since 2026-01-01"),
         ({"DescribeImages": images(BlockDeviceMappings=[{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 9999}}])}, RowState.ERROR, "root volume of 9999 GiB"),

@@ -50,7 +50,7 @@ def test_future_reservation_on_aws(
 
 def test_an_undeclared_start_is_in_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the declaration has no start, the fix contains the start of the reservation."""
-    given = aws.reservations(RowState="scheduled", StartDate=STARTS)
+    given = aws.reservations(State="scheduled", StartDate=STARTS)
     row = aws.of(aws.ask(monkeypatch, aws.P4D, DescribeCapacityReservations=given)[0], "reservation")
     assert row.state is RowState.ERROR
     assert "set `starts_at` in the stack file to 2027-01-02T03:04:00Z" in row.fix
