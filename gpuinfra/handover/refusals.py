@@ -128,6 +128,11 @@ class Refusals:
                 return Refusal(cause=row.cause, hint=row.hint or HINTS[row.cause])
         return Refusal(cause=CapacityCause.UNKNOWN, hint=HINTS[CapacityCause.UNKNOWN])
 
+    def coded(self, group: str, code: str, message: object, at: datetime | None) -> GroupProblem:
+        """Return the problem of a group from an error code and a message. The text starts with the code if the message does not contain it."""
+        text = " ".join(str(message or "").split())
+        return self.problem(group, text if code in text else f"{code}: {text}", at)
+
     def recorded(self, which: str) -> tuple[str, str] | None:
         """Return code and message of the first recorded message of a cause or with a code, or None. The code is empty if the source has none."""
         for row in self.rows:

@@ -173,7 +173,12 @@ class ScaleSets:
             views.append((machine.get("properties") or {}).get("instanceView") or {})
         statuses = [status for view in views for status in view.get("statuses") or []]
         return [
-            _problem(group, str(status.get("code") or "").rpartition("/")[2], status.get("message"), status.get("time"))
+            REFUSALS.coded(
+                group,
+                str(status.get("code") or "").rpartition("/")[2],
+                status.get("message"),
+                moment(status.get("time")),
+            )
             for status in statuses
             if status.get("level") == "Error"
         ]
@@ -191,7 +196,7 @@ class ScaleSets:
                     break
                 if status == "Failed":
                     code, message = _error(str((event.get("properties") or {}).get("statusMessage") or ""))
-                    problems.append(_problem(group, code, message, event.get("eventTimestamp")))
+                    problems.append(REFUSALS.coded(group, code, message, moment(event.get("eventTimestamp"))))
         except AzureRefused:
             return problems
         return problems
@@ -218,12 +223,6 @@ def _leaving(properties: dict[str, Any]) -> bool:
         return True
     codes = [str(s.get("code") or "").lower() for s in (properties.get("instanceView") or {}).get("statuses") or []]
     return any(code in ("powerstate/deallocating", "powerstate/deallocated", "powerstate/stopped") for code in codes)
-
-
-def _problem(group: str, code: str, message: object, at: object) -> GroupProblem:
-    text = " ".join(str(message or "").split())
-    whole = f"{code}: {text}" if code and code not in text else text or code
-    return REFUSALS.problem(group, whole, moment(at))
 
 
 def _error(text: str) -> tuple[str, str]:

@@ -405,9 +405,7 @@ def parse_error(group: str, entry: Mapping[str, Any]) -> GroupProblem | None:
 
 def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
     """Return a group's problem, based on the error code and message from Google."""
-    code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
-    message = text if code in text else f"{code}: {text}"
-    return REFUSALS.problem(group, message, moment(at))
+    return REFUSALS.coded(group, str(error.get("code") or ""), error.get("message"), moment(at))
 
 
 def last(path: str) -> str:
