@@ -41,7 +41,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Reject IDs that nobody can read."""
+    """Reject parameter IDs that are longer than `LONGEST_ID`."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and len(item.callspec.id) > LONGEST_ID:
             raise pytest.UsageError(
