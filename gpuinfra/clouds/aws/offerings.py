@@ -65,7 +65,7 @@ def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering
 
 def _extensions(cloud: Preflight, wanted: Wanted, hours: int) -> Iterator[Offering]:
     with asked(READS[1]):
-        answer = cloud.client("ec2").describe_extensions(
+        answer = cloud.client("ec2").describe_capacity_block_extension_offerings(
             CapacityReservationId=wanted.reservation, CapacityBlockExtensionDurationHours=hours
         )
     for extension in answer["CapacityBlockExtensionOfferings"]:

@@ -379,7 +379,7 @@ class Manager:
         unit = load(name)
         if unit is None:
             return
-        service = unit.one("Timer", "UnitFile") or name.removesuffix(".timer") + ".service"
+        service = unit.one("Timer", "Unit") or name.removesuffix(".timer") + ".service"
         last = self.states.get(service, {})
         if service in self.jobs or last.get("active") in ("activating", "active"):
             return
