@@ -11,9 +11,7 @@ import pytest
 from gpuinfra.remote.hosts import Host, Hosts
 from gpuinfra.remote.openssh import write_config
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("ssh") is None, reason="OpenSSH's ssh is not installed (apt-get install openssh-client)"
-)
+pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's ssh is not installed")
 CARELESS = """\
 Host *
   StrictHostKeyChecking no
