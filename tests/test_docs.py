@@ -56,7 +56,7 @@ FILE_OF_GUIDE = re.compile(r"`((?:gpuinfra|rehearsal|tests|docs)/[\w<>./-]+)(?::
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_files_of_a_guide_exist(page: Path) -> None:
-    """A guide for contributors names only files that exist, tests that are in their file, and programs that can run. A name with `<cloud>` exists for each cloud."""
+    """A guide names only files that exist, tests that are in their file, and programs that can run. A name with `<cloud>` is one for each cloud."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = {
         (path.replace("<cloud>", cloud), name)
