@@ -18,7 +18,7 @@ from gpuinfra.clouds.azure.preflight import Preflight as AzurePreflight
 from gpuinfra.clouds.gcp import adopt as gcp_adopt
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.preflight import Preflight as GcpPreflight
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.rules import load_stack
 from tests.clouds.stacks import TODAY
 
@@ -65,7 +65,7 @@ def test_google_commands_ask_the_declared_project(
     urls: list[str] = []
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession", lambda credentials: None)
     monkeypatch.setattr(gcp_adopt, "_get", lambda session, url: urls.append(url))
-    gcp_adopt.look(make_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, None)
+    gcp_adopt.look(build_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, None)
     assert any(f"projects/{DECLARED}/" in url for url in urls)
     assert not [url for url in urls if "of-the-environment" in url]
 
@@ -83,7 +83,7 @@ def test_azure_commands_ask_the_declared_subscription(tmp_path: Path, monkeypatc
             paths.append(path)
 
     monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Empty)
-    azure_adopt.look(make_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, None)
+    azure_adopt.look(build_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, None)
     assert paths
     assert all(path.startswith(f"/subscriptions/{SUBSCRIPTION}/") for path in paths)
 
@@ -106,7 +106,7 @@ def test_aws_commands_use_the_declared_profile(
     monkeypatch.setattr(aws_adopt, "retained_in", lambda account, plan: ())
     stack = _stack(tmp_path, "aws-p4d", f"  aws:profile: {DECLARED}\n")
     AwsPreflight("us-east-1", stack.settings).find_credentials()
-    aws_adopt.look(make_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, option)
+    aws_adopt.look(build_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, option)
     assert profiles == [DECLARED, used]
 
 
