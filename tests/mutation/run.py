@@ -24,6 +24,9 @@ PACKAGES = (
     "boto3", "cryptography.x509", "google.auth.transport.requests", "grpc", "paramiko", "pulumi", "pulumi.runtime.mocks",
     "pulumi_aws", "pulumi_azure_native", "pulumi_gcp", "pydantic", "requests", "ruamel.yaml", "xml.etree.ElementTree",
 )  # fmt: skip
+OPTIONS = (
+    "-q", "-x", "-rfE", "-p", "no:cacheprovider", "-m", "not long", "-W", "ignore::pytest.PytestAssertRewriteWarning",
+)  # fmt: skip
 BROKEN = 8
 """Exit code if the tests of a mutant cannot be started."""
 LIMIT_S = 600
@@ -125,26 +128,34 @@ def _run(module: str, name: str | None, folder: str) -> int:
     try:
         if name is not None:
             plugin.install(module, name)
-        # With a folder of its own, pytest does not remove the folders of earlier runs, which can take longer than the limit.
-        words = [
-            "-q",
-            "-x",
-            "-rfE",
-            "-W",
-            "ignore::pytest.PytestAssertRewriteWarning",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not long",
-            "--basetemp",
-            f"{folder}/tests",
-        ]
-        return int(pytest.main([*words, *tests_of(module)], plugins=[plugin]))
+        for number, tests in enumerate(stages(module) if name else [tests_of(module)]):
+            # With a folder of its own, pytest does not remove the folders of earlier runs, which can take longer than the limit.
+            own = ["--basetemp", f"{folder}/tests-{number}"]
+            code = int(pytest.main([*OPTIONS, *own, *tests], plugins=[plugin]))
+            if code not in (0, NOT_LOADED):
+                break
+        return code
     except BaseException:
         traceback.print_exc()
         return BROKEN
     finally:
         sys.stdout.flush()
+
+
+def stages(module: str) -> list[tuple[str, ...]]:
+    """The tests of a module: the files that are named after it, then all, because most mutants are found by the first ones."""
+    tests, stem = tests_of(module), re.split(r"[./]", module.removesuffix(".py").removesuffix(".sh"))[-1]
+    files = [
+        path
+        for test in tests
+        for path in ([test] if "::" in test or test.endswith(".py") else sorted(map(str, Path(test).glob("test_*.py"))))
+    ]
+    first = tuple(
+        path
+        for path in files
+        if re.search(rf"test_([a-z]+_)?{re.escape(stem.removeprefix('lib-').replace('-', '_'))}s?\.py", path)
+    )
+    return [*([first] if first else []), tests]
 
 
 def outcome(module: str, name: str | None) -> int:
@@ -160,19 +171,30 @@ def prepare() -> None:
 
 
 def survivors(module: str) -> list[str]:
-    """The mutants of the sample that the module's tests do not find."""
-    return [name for name in sampled(module) if outcome(module, name) == 0]
+    """The chosen mutants that the module's tests do not find."""
+    return [name for name in chosen(module) if outcome(module, name) == 0]
 
 
 def sampled(module: str) -> list[str]:
-    """The names of the mutants in the sample of a module."""
+    """The names of the mutants in the sample of a target."""
     target = TARGETS[module]
     return sample(source_of(module).read_text(encoding="utf-8"), target.most, target.functions)
 
 
+def chosen(module: str) -> list[str]:
+    """The names of the mutants that `make test-long` tests: the sample of a target, and the drawn mutants."""
+    own = sampled(module) if module in TARGETS else []
+    return list(dict.fromkeys([*own, *(name for drawn, name in draw.drawn() if drawn == module)]))
+
+
+def every() -> list[str]:
+    """The modules and scripts with chosen mutants."""
+    return list(dict.fromkeys([*TARGETS, *(module for module, _ in draw.drawn())]))
+
+
 if __name__ == "__main__":
     prepare()
-    for one in sys.argv[1:] or TARGETS:
+    for one in sys.argv[1:] or every():
         assert outcome(one, None) == 0, f"the tests of {one} fail without a mutant"
         for survivor in survivors(one):
             print(f"{one}|{survivor}", flush=True)
