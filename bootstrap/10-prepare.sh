@@ -44,7 +44,7 @@ check_system() {
 # Every cloud's metadata service has a fixed address and sends a Date header with every response.
 check_clock() {
   local wrong until
-  until=$(($(uptime_s) + ${GPUINFRA_CLOCK_PATIENCE_S:-600}))
+  until=$(($(uptime_s) + ${GPUINFRA_CLOCK_PATIENCE_S:-300}))
   while wrong=$(wrong_clock) && [[ -n $wrong ]]; do
     ! dry_run && (($(uptime_s) < until)) || die "$wrong; set the clock (timedatectl, chrony)"
     log "$wrong; waiting for the time service"

@@ -190,7 +190,7 @@ wanted() {
 retry() {
   local times=$1 what=$2 try=1 status output why pause=${GPUINFRA_RETRY_PAUSE_S:-3} until
   shift 2
-  until=$(($(uptime_s) + ${GPUINFRA_LOCK_PATIENCE_S:-1800}))
+  until=$(($(uptime_s) + ${GPUINFRA_LOCK_PATIENCE_S:-480}))
   output=$(mktemp -p /run gpuinfra-XXXXXX 2>/dev/null || mktemp)
   while :; do
     status=0
