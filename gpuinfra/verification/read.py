@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
+from gpuinfra.base.safe_text import one_line
 
 SCHEMA = "gpuinfra.evidence/1"
 MAX_BYTES = 8 * 1024 * 1024
@@ -79,7 +82,7 @@ class FoundEvidence:
 
 def read_folder(folder: Path) -> FoundEvidence:
     """Read all evidence in a folder and its subfolders, or in one file."""
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
+    paths = sorted(folder.rglob("*.json")) if folder.is_dir() else [folder] if folder.exists() else []
     if not paths:
         raise UsageError(f"{folder} contains no evidence; specify a folder with files in the format {SCHEMA}")
     found: list[EvidenceDocument] = []
@@ -107,9 +110,22 @@ def read_folder(folder: Path) -> FoundEvidence:
 
 
 def _read(path: Path) -> EvidenceDocument | str:
-    if path.stat().st_size > MAX_BYTES:
-        return f"{path.name} is larger than {MAX_BYTES} bytes"
-    return parse(path.read_bytes(), str(path))
+    name = one_line(path.name, 80)
+    try:
+        # Without O_NONBLOCK, the kernel waits until a program writes to a named pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return f"{name} is not a regular file"
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}"
+    if len(data) > MAX_BYTES:
+        return f"{name} is larger than {MAX_BYTES} bytes"
+    return parse(data, str(path))
 
 
 def parse(data: bytes, where: str, name: str = "") -> EvidenceDocument | str:
