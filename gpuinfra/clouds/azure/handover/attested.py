@@ -298,7 +298,7 @@ class Trust:
 
             # Load only the pinned root, because some of the other roots violate RFC 5280.
             bundle = Path(certifi.where()).read_text(encoding="utf-8")
-            marks = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle, re.S)
+            marks = re.findall(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----", bundle)
             ders = [ssl.PEM_cert_to_DER_cert(mark) for mark in marks]
             pinned = [data for data in ders if hashlib.sha256(data).hexdigest() == ROOT_SHA256]
             self._given = ([x509.load_der_x509_certificate(data) for data in pinned], [])
