@@ -7,6 +7,7 @@ Output that cannot be parsed results in `error`; unknown output never passes.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
@@ -38,12 +39,15 @@ def judge(
     *,
     journal: Mapping[str, Any] | None = None,
     phases: Iterable[str] | None = None,
+    limit_s: float | None = None,
 ) -> list[CheckResult]:
     """Judge every check that the machine requires or skips, in order of phase and ID.
 
     `journal` is the node's `state.json`, or None, for example on a machine that gpuinfra did not bootstrap.
     `phases` limits the checks. The verdict then lists the other checks as missing.
+    `limit_s` limits the time. Raises `ValueError` after the check during which it ends.
     """
+    begun = time.monotonic()
     required, skips = _required_and_skipped(expectation)
     answers = Answers(probes)
     machine = Machine(expectation, journal if journal is None or isinstance(journal, Mapping) else {})
@@ -58,6 +62,8 @@ def judge(
             results.append(_record(check, CheckOutcome("skip", reason=skips[check.id])))
         else:
             results.append(_record(check, _outcome(check, answers, machine)))
+        if limit_s is not None and time.monotonic() - begun > limit_s:
+            raise ValueError("judging it takes more than %d s" % limit_s)
     results += [_unknown_check(name) for name in required if name not in ALL]
     return results
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Mapping
@@ -14,16 +13,15 @@ from typing import Any
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.base.safe_text import one_line
+from gpuinfra.handover.evidence import SCHEMA, NotEvidence, OtherFormat, evidence_of
+from gpuinfra.handover.ports import EVIDENCE_LIMIT as MAX_BYTES
 
-SCHEMA = "gpuinfra.evidence/1"
-MAX_BYTES = 8 * 1024 * 1024
-"""Twice the maximum size that a node writes. Larger files are refused."""
 FROM_A_FOLDER = "Evaluated only from the evidence. Only the handover verifies who signed it."
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceDocument:
-    """One evidence document."""
+    """One evidence document. Its texts are safe to show."""
 
     where: str
     """Path, key or host from which the document was read."""
@@ -130,17 +128,16 @@ def _read(path: Path) -> EvidenceDocument | str:
 
 def parse(data: bytes, where: str, name: str = "") -> EvidenceDocument | str:
     """Parse an evidence document. Returns an error message on failure, or an empty string if the document has a different schema."""
-    short = where.rpartition("/")[2]
+    short = one_line(where.rpartition("/")[2], 80)
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return f"{short} is not JSON"
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        evidence = evidence_of(data)
+    except OtherFormat:
         return ""
-    seq = document.get("seq")
-    if not isinstance(document.get("instance_id"), str) or isinstance(seq, bool) or not isinstance(seq, int):
+    except NotEvidence as error:
+        return f"{short} cannot be read: {error}"
+    if not evidence.instance_id or evidence.seq is None:
         return f"{short} has no instance ID or sequence number"
-    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
+    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=evidence.document, name=name)
 
 
 def _chain(documents: list[EvidenceDocument]) -> list[str]:

@@ -30,7 +30,9 @@ from gpuinfra.handover.ports import (
     Member,
     Ports,
     PortUnavailable,
-    parse_key,
+    StoredObject,
+    StoredProof,
+    evidence_in,
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.trust import checked
@@ -269,11 +271,12 @@ class S3Evidence:
 
     def list(self, folder: str) -> Iterator[EvidenceRef]:
         """List the evidence in a folder. Other keys are skipped."""
-        for page in self._pages(Prefix=f"{self._prefix}{folder}/"):
+        return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
+
+    def _in_folder(self, prefix: str) -> Iterator[StoredObject]:
+        for page in self._pages(Prefix=prefix):
             for entry in page.get("Contents", []):
-                key, etag, modified = entry["Key"], entry.get("ETag", ""), entry["LastModified"]
-                if ref := parse_key(NODE, self._prefix, key, etag=etag, modified=modified):
-                    yield ref
+                yield StoredObject(key=entry["Key"], etag=entry.get("ETag", ""), modified=entry["LastModified"])
 
     def _pages(self, **query: str) -> Iterator[dict[str, Any]]:
         with _cloud_errors():
@@ -283,10 +286,10 @@ class S3Evidence:
         """Read one piece of evidence, up to the size limit."""
         return self._get(ref.key, EVIDENCE_LIMIT)
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
         try:
-            return self._get(ref.proof_key, PROOF_LIMIT)
+            return self._get(proof.key, PROOF_LIMIT)
         except RequestFailed as error:
             if error.code == "NoSuchKey":
                 return None
