@@ -104,7 +104,7 @@ class Evidence:
 def evidence_of(data: bytes) -> Evidence:
     """Return a document of evidence. Raises `NotEvidence`."""
     try:
-        document = _clean(bounded(data, EVIDENCE_LIMIT))
+        document = bounded(data, EVIDENCE_LIMIT, escaped)
     except ValueError as error:
         raise NotEvidence(str(error)) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -114,21 +114,10 @@ def evidence_of(data: bytes) -> Evidence:
 
 def proof_of(data: bytes) -> dict[str, object]:
     """Return an identity proof. Raises `ValueError` with the reason."""
-    proof = _clean(bounded(data, PROOF_LIMIT))
+    proof = bounded(data, PROOF_LIMIT, escaped)
     if not isinstance(proof, dict):
         raise ValueError("it is not a JSON object")
     return proof
-
-
-def _clean(value: object) -> object:
-    """Return a JSON value with safe texts. The depth is bounded."""
-    if isinstance(value, str):
-        return escaped(value)
-    if isinstance(value, dict):
-        return {escaped(name): _clean(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_clean(inner) for inner in value]
-    return value
 
 
 def _formed(value: object, form: re.Pattern[str]) -> str:

@@ -7,6 +7,7 @@ on the node. The results that the node itself wrote under `checks` are ignored.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -53,8 +54,12 @@ def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[CheckResult]:
     """Evaluate the raw probe output in the evidence with the same code that runs on the node."""
+    until = time.monotonic() + DOCUMENT_S
     return judge(
-        dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None, limit_s=DOCUMENT_S
+        dict(probes),
+        dict(expectation),
+        journal=dict(journal) if journal is not None else None,
+        is_over=lambda: time.monotonic() > until,
     )
 
 

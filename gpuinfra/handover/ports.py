@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+from gpuinfra.base.safe_text import printable
 from gpuinfra.handover.causes import CapacityCause
 
 EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
 """Maximum number of bytes to read from one piece of evidence and from one proof."""
+MAX_REASON = 4000
+"""Maximum length of the message of an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,19 +188,26 @@ class Identity:
     evidence_sha256: str
 
 
-class IdentityRefused(Exception):
+class _Reason(Exception):
+    """An error whose message can quote a cloud or a node. Each text becomes safe to show here."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message, MAX_REASON))
+
+
+class IdentityRefused(_Reason):
     """The proof is permanently invalid. The message gives the reason."""
 
 
-class IdentityExpired(Exception):
+class IdentityExpired(_Reason):
     """The proof is too old to verify. The node signs a new proof every ten minutes."""
 
 
-class IdentityUndecided(Exception):
+class IdentityUndecided(_Reason):
     """The proof from one node cannot be verified now. The message gives the reason. The next attempt can succeed."""
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(_Reason):
     """The cloud cannot be reached or did not respond. The request can succeed later."""
 
 

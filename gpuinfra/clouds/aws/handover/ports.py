@@ -6,6 +6,7 @@ the profile, the role or the environment, never from the evidence.
 
 from __future__ import annotations
 
+import http.client
 import re
 import urllib.error
 import urllib.parse
@@ -27,6 +28,7 @@ from gpuinfra.handover.ports import (
     Identity,
     IdentityExpired,
     IdentityRefused,
+    IdentityUndecided,
     Member,
     Ports,
     PortUnavailable,
@@ -348,12 +350,15 @@ class StsIdentity:
             text = error.read(PROOF_LIMIT).decode(errors="replace")
             code = re.search(r"<Code>([\w.]+)</Code>", text)
             name = code[1] if code else str(error.code)
-            if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
+            if name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
                 raise PortUnavailable(f"STS returned {error.code} {name}") from None
+            if error.code >= 500:
+                # The headers of a proof can cause an error of the service, which must affect only the node that wrote them.
+                raise IdentityUndecided(f"STS returned {error.code} {name} for the node's identity proof") from None
             if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
                 raise IdentityExpired(f"the node's identity proof is too old ({name})") from None
             raise IdentityRefused(f"STS refused the node's identity proof: {name}") from None
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise PortUnavailable(f"STS cannot be reached: {reason_of(error)}") from None
 
 
