@@ -140,6 +140,30 @@ def content(rng: random.Random, world: World, hostile: int, name: str) -> bytes:
     return mutated(rng, json.loads(proof)) if kind == 6 else proof
 
 
+def pair(rng: random.Random, world: World, hostile: int) -> Iterator[tuple[str, bytes]]:
+    """A newer document with a proof: each of them is genuine, copied from another place, of the hostile node, or about another document."""
+    number = hostile if world.owner else rng.randrange(1, world.nodes + 1)
+    base = f"{world.folder(number)}/{rng.choice((*BOOTS, 'f' * 8))}/{rng.randrange(900, 999):06d}"
+    documents = [key for key in world.objects if key.endswith(".json") and not key.endswith(".proof.json")]
+    proofs = [key for key in world.objects if key.endswith(".proof.json") and world.objects[key][0][:1] == b"{"]
+    own = [key for key in proofs if key.startswith(world.folder(number))] or proofs
+    claimed = document(world.cloud, number, base.split("/")[-2], int(base[-6:]), rng.choice((0, 8)))
+    copied = world.objects[rng.choice(documents)][0] if documents else claimed
+    data = rng.choice((claimed, copied, copied, b"x" * 100_000))
+    by = id_of(world.cloud, hostile)
+    if own and rng.random() < 0.6:
+        name = rng.choice(own)
+        proof = world.objects[name][0]
+        # The document that the copied proof is about.
+        about = f"{name[: name.rindex('/')]}/{name.rpartition('/')[2][:6]}.json"
+        data = world.objects[about][0] if about in world.objects and rng.random() < 0.6 else data
+    else:
+        proof = signed(world.cloud, by, hashlib.sha256(data).hexdigest(), expired=rng.random() < 0.3)
+    yield f"{base}.json", data
+    if rng.random() < 0.9:
+        yield f"{base}.{rng.getrandbits(32):08x}.proof.json", proof
+
+
 PLANTED = "d" * 64
 """A hash that hostile nodes often sign, because signatures of Azure take long."""
 
@@ -181,8 +205,12 @@ def case(cloud: str, seed: int) -> None:
         if step is not None:
             world.report(*step)
         elif world.objects:
-            name = key(rng, world, hostile)
-            world.write(name, content(rng, world, hostile, name))
+            if rng.random() < 0.6:
+                for name, data in pair(rng, world, hostile):
+                    world.write(name, data)
+            else:
+                name = key(rng, world, hostile)
+                world.write(name, content(rng, world, hostile, name))
         if rng.random() < 0.1 and world.objects:
             dirty = set(shown(polls.poll())) & BAD
             assert not dirty, (cloud, seed, dirty)
