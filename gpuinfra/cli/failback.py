@@ -58,8 +58,8 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     with opened(declared(stack), stacks_of({})) as paired:
         plan, name, region = paired.plan, paired.loaded.name, paired.plan.region
-        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.config)
-        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.config)
+        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.settings)
+        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.settings)
         if forward is None or back is None:
             raise UsageError(
                 f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"
@@ -123,10 +123,10 @@ def _returning(
 
 
 def _second(paired: Paired) -> tuple[SecondStack, ...]:
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import SecondStack
 
-    return tuple(SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files)
+    return tuple(SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files)
 
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:

@@ -84,7 +84,7 @@ def command(
         )
     with opened(given, stacks_of({})) as paired:
         plan = paired.plan
-        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.config)
+        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.settings)
         if cloud is None:
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
@@ -118,7 +118,7 @@ def check_files(paired: Paired, stack: str) -> None:
 
 
 def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: tuple[str, ...]) -> Failing:
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import Failing, SecondStack
 
     return Failing(
@@ -127,7 +127,7 @@ def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: 
         second=paired.recovery.region,
         resources=paired.resources,
         stacks=tuple(
-            SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files
+            SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files
         ),
         cloud=cloud,
         ask=paired.ask,
@@ -147,7 +147,9 @@ def names_in(paired: Declared) -> StackNames | None:
     planned = paired.recovery.names
     dns = cloud_of(paired.plan.cloud).dns
     return (
-        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.config)) if planned and dns else None
+        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.settings))
+        if planned and dns
+        else None
     )
 
 

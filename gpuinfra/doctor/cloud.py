@@ -25,7 +25,7 @@ from gpuinfra.clouds.preflight import (
     together,
 )
 from gpuinfra.doctor import state
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack, project_name
@@ -81,7 +81,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
     module = _preflight(name)
     if isinstance(module, str):
         return [skipped("identity", title, module)]
-    cloud = module.Preflight(stack.spec.where.region, stack.config)
+    cloud = module.Preflight(stack.spec.where.region, stack.settings)
     try:
         rows = list(cloud.identity())
     except Unanswered as error:
@@ -93,7 +93,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
-    plan = make_plan(stack.spec, today(), now())
+    plan = build_plan(stack.spec, today(), now())
     asked = cloud.questions(plan, lambda: _token(stack, plan.name))
     return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
 
@@ -137,7 +137,7 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
     module = _preflight(name)
     if isinstance(module, str):
         return dict.fromkeys(wanted, NewestImage(why=module))
-    cloud = module.Preflight(stack.spec.where.region, stack.config)
+    cloud = module.Preflight(stack.spec.where.region, stack.settings)
     try:
         refusal = next((row for row in cloud.identity() if row.state is RowState.ERROR), None)
     except Unanswered as error:
