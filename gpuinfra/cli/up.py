@@ -68,23 +68,24 @@ def command(
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
+    from gpuinfra.base.people_files import existing
     from gpuinfra.engine.locked import StateLocked
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
     from gpuinfra.search.journal import SearchJournal
-    from gpuinfra.search.placements import check_editable, read
+    from gpuinfra.search.placements import check_editable, stack_of, unchanged
     from gpuinfra.search.run import log, run
-    from gpuinfra.spec.load import read_stack
 
     declared, project = _stack(stack)
     journal = SearchJournal(declared.path)
     try:
+        file = existing(declared.path) if resume else unchanged(declared)[0]
         declared = _start(journal, declared, resume=resume)
-        original = journal.original if resume and journal.original is not None else read(declared.path)
+        original = journal.original if resume and journal.original is not None else file.text
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
         if searches:
             check_editable(declared, original)
         if declared.spec.handover.on_failure == SCALE_TO_ZERO:
-            without_nodes(read_stack(declared.path))  # an error now, and not after the failure
+            without_nodes(stack_of(file), file)  # an error now, and not after the failure
         given = {
             "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute())
         }  # fmt: skip
