@@ -26,6 +26,8 @@ class Failed:
     """Whether the stack had nodes before the deployment. They can run jobs, so the resources are kept."""
     price: Callable[[LoadedStack], str]
     """Returns the hourly price of a stack as text."""
+    check_last: Callable[[], None]
+    """Raises `OtherRun` if another run updated the stack after the failed deployment. Its nodes can run jobs."""
     deploy: Callable[[], None]
     destroy: Callable[[], None]
     say: Callable[[str], None]
@@ -51,6 +53,8 @@ class Failed:
 
     def act(self) -> None:
         """Do what the declaration chooses. Raises `DeploymentError` if this fails too."""
+        if self.choice != KEEP:
+            self._run(self.check_last, "to delete the resources, run `pulumi destroy`")
         if self.choice == SCALE_TO_ZERO:
             version = existing(self.declared.path)
             now = stack_of(version)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.base.people_files import FileChanged, FileVersion, existing
 from gpuinfra.engine.locked import StateLocked
-from gpuinfra.engine.up import EngineFailure, UpFailed
+from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, SearchJournal, Skipped
@@ -46,7 +46,7 @@ class Search:
     deploy: Callable[[bool], None]
     """Deploys the stack. The argument is true if an earlier run was killed. Raises `UpFailed`."""
     remove: Callable[[Sequence[str], bool], None]
-    """Deletes resources by URN. Raises `DeploymentError`."""
+    """Deletes resources by URN. Raises `DeploymentError`, and `OtherRun` if another run updated the stack in between."""
     settle: Callable[[Sequence[str], bool], None]
     """Deploys the stack without the resources that match these patterns, so that nothing from other placements remains. Raises `UpFailed`."""
     state: Callable[[], Resources]
@@ -73,7 +73,11 @@ def run(search: Search, *, again: bool) -> None:
             f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {search.journal.path} to start again"
         )
     while True:
-        file = _apply(search, _check_file(search), again=again)
+        try:
+            file = _apply(search, _check_file(search), again=again)
+        except OtherRun:
+            search.journal.end()
+            raise
         if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
             left = _settle(search, file, empty, again=again)
             search.journal.end()

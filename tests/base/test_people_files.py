@@ -60,7 +60,8 @@ def search(path: Path, zones: tuple[str, ...]) -> None:
 def scale_to_zero(path: Path) -> None:
     """`gpuinfra up` after a failure, with `on_failure: scale_to_zero`."""
     Failed(
-        declared=read_stack(path), had_nodes=False, price=lambda _: "0", deploy=lambda: None, destroy=lambda: None, say=lambda _: None
+        declared=read_stack(path), had_nodes=False, price=lambda _: "0", check_last=lambda: None,
+        deploy=lambda: None, destroy=lambda: None, say=lambda _: None
     ).act()  # fmt: skip
 
 
@@ -111,7 +112,9 @@ WRITERS = {
 """Each command that writes a stack file, and the output files of other commands."""
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.long] if name == "up, without nodes" else []) for name in WRITERS])
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.long] if name == "up, without nodes" else []) for name in WRITERS]
+)
 def writer(request: pytest.FixtureRequest) -> Writer:
     """One command after the other."""
     return WRITERS[request.param]
