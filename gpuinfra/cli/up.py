@@ -273,7 +273,7 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import check_last, remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.search.outcome import missing_nodes
     from gpuinfra.search.run import Search
 
@@ -294,7 +294,7 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
         )
 
     def plan_of(loaded: LoadedStack) -> Plan:
-        return make_plan(loaded.spec, today(), now())
+        return build_plan(loaded.spec, today(), now())
 
     return Search(
         declared=declared,
