@@ -88,10 +88,11 @@ def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
             if operation == "delete" and (one.type, one.id) in kept:
                 continue
             before = Resource(one.type, one.region, one.id, named, {}) if old else None
-            try:
-                operator.check_resource(cloud.store, operation, one.type, inputs, one.region, before)
-            except ApiRejected as error:
-                yield error.message
+            for request in judge.required(cloud.store, operation, one.type, inputs, one.region, before):
+                try:
+                    operator.check(judge, [request])
+                except ApiRejected as error:
+                    yield error.message
 
 
 def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:

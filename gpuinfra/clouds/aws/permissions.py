@@ -16,7 +16,7 @@ from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, SSH, Purpose, asked
+from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
@@ -63,6 +63,7 @@ _INTERFACES = frozenset(
     {"ec2:CreateNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute", "ec2:DeleteNetworkInterface"}
 )
 
+_OBJECT = "s3/bucketObjectv2:BucketObjectv2"
 IMAGE_COPY = "ec2/amiCopy:AmiCopy"
 _IMAGE_KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:CreateGrant"})  # fmt: skip
 """Actions on keys that EC2 performs with the permissions of a caller that copies an image."""
@@ -193,6 +194,17 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     if IMAGE_COPY in types and (action == "ec2:CopyImage" or action in _IMAGE_KEY_USE):
         yield _image_copies(plan, action)
         types = types - {IMAGE_COPY}
+        if not types:
+            return
+    if action == "kms:DescribeKey" and _OBJECT in types:
+        yield _scope("FindDefaultKeyOfS3", [f"arn:{partition(plan.region)}:kms:{plan.region}:*:key/*"], StringEquals={"kms:RequestAlias": "alias/aws/s3"})  # fmt: skip
+        types = types - {_OBJECT}
+        if not types:
+            return
+    if OWN_PERMISSIONS in types:
+        own_identity = [f"arn:{partition(plan.region)}:iam::*:{kind}/*" for kind in ("role", "user")]
+        yield _scope("ReadOwnPermissions", own_identity if action != "iam:GetRole" else own_identity[:1])
+        types = types - {OWN_PERMISSIONS}
         if not types:
             return
     service, _, call = action.partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gpuinfra.clouds.permissions import preflight_purpose, preflight_requests
 from gpuinfra.plan.model import Plan
 
 
@@ -36,6 +37,25 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
 
+PREFLIGHT: dict[str, tuple[str, ...]] = {
+    "identity": ("sts:GetCallerIdentity",),
+    "permissions": ("iam:GetRole", "iam:SimulatePrincipalPolicy"),
+    "quota": (
+        "servicequotas:GetServiceQuota",
+        "servicequotas:GetAWSDefaultServiceQuota",
+        "cloudwatch:GetMetricStatistics",
+        "fsx:DescribeFileSystems",
+        "elasticfilesystem:DescribeFileSystems",
+    ),
+    "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
+    "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
+    "image": ("ssm:GetParameter", "ec2:DescribeImages"),
+    "names": ("s3:ListBucket",),
+}
+"""Maps a topic of the preflight to the permissions that its requests require. `docs/guides/doctor.md` contains them as a policy."""
+
+OWN_PERMISSIONS = preflight_purpose("permissions")
+
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication and the replicas": (
         "s3:GetReplicationConfiguration",
@@ -50,12 +70,9 @@ READY: dict[str, tuple[str, ...]] = {
         "fsx:DescribeFileSystems",
         "elasticfilesystem:DescribeFileSystems",
     ),
-    "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
-    "gpuinfra ready: read the reservations": (
-        "ec2:DescribeCapacityReservations",
-        "resource-groups:ListGroupResources",
-    ),
-    "gpuinfra ready: find the images": ("ssm:GetParameter", "ec2:DescribeImages"),
+    "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
+    "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
+    "gpuinfra ready: find the images": PREFLIGHT["image"],
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`."""
 FAILOVER: dict[str, tuple[str, ...]] = {
@@ -136,6 +153,10 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
         moves |= NAMES
     if any(one.restore_from for one in plan.file_systems):
         moves |= RESTORE
+    moves |= {
+        topic: tuple(one for one in actions if one != "sts:GetCallerIdentity")
+        for topic, actions in preflight_requests(plan, PREFLIGHT).items()
+    }
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)

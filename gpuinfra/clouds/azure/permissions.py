@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinfra.clouds.azure.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
+from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Azure's resource provider operations, retrieved 2026-11-21; a test compares the types with the paths in the azure-mgmt models"
@@ -41,21 +41,38 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover."""
 
-READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: read the subscription": ("Microsoft.Resources/subscriptions/read",),
-    "gpuinfra ready: read the replication lag": ("Microsoft.Insights/metrics/read",),
-    "gpuinfra ready: find the vaults of the secrets providers": ("Microsoft.KeyVault/vaults/read",),
-    "gpuinfra ready: read the quotas": (
+PREFLIGHT: dict[str, tuple[str, ...]] = {
+    "identity": ("Microsoft.Resources/subscriptions/read",),
+    "permissions": ("Microsoft.Authorization/permissions/read",),
+    "registration": ("Microsoft.Resources/subscriptions/providers/read", "Microsoft.Features/providers/features/read"),
+    "quota": (
         "Microsoft.Compute/locations/usages/read",
         "Microsoft.StorageCache/locations/usages/read",
         "Microsoft.NetApp/locations/usages/read",
     ),
-    "gpuinfra ready: find the sizes": ("Microsoft.Compute/skus/read",),
-    "gpuinfra ready: read the reservations": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
-    "gpuinfra ready: find the images": (
+    "machine": ("Microsoft.Compute/skus/read",),
+    "reservation": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
+    "image": (
         "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
         "Microsoft.Compute/images/read",
     ),
+    "names": (
+        "Microsoft.Storage/storageAccounts/read",
+        "Microsoft.KeyVault/vaults/read",
+        "Microsoft.Storage/checknameavailability/read",
+        "Microsoft.KeyVault/checkNameAvailability/read",
+    ),
+}
+"""Maps a topic of the preflight to the permissions that its requests require. The built-in role Reader (`*/read`) contains them."""
+
+READY: dict[str, tuple[str, ...]] = {
+    "gpuinfra ready: read the subscription": ("Microsoft.Resources/subscriptions/read",),
+    "gpuinfra ready: read the replication lag": ("Microsoft.Insights/metrics/read",),
+    "gpuinfra ready: find the vaults of the secrets providers": ("Microsoft.KeyVault/vaults/read",),
+    "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
+    "gpuinfra ready: find the sizes": PREFLIGHT["machine"],
+    "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
+    "gpuinfra ready: find the images": PREFLIGHT["image"],
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
@@ -104,7 +121,9 @@ FUNCTIONS: dict[str, str] = {}
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
-    requests = {**({**ASKED, **REPLACE} if plan.pools else {}), **({**READY, **FAILOVER} if plan.recovery else {})}
+    requests = {**preflight_requests(plan, PREFLIGHT), **({**ASKED, **REPLACE} if plan.pools else {})}
+    if plan.recovery:
+        requests |= {**READY, **FAILOVER}
     if plan.recovery and plan.recovery.names:
         requests |= NAMES
     uses = uses_of(resources(plan), ACTIONS, requests)

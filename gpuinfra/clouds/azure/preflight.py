@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuinfra.clouds.azure import adopt, quotas
+from gpuinfra.clouds.azure import adopt
+from gpuinfra.clouds.azure.permissions import PREFLIGHT
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
 from gpuinfra.clouds.azure.rest import AzureRefused, NoToken, Rest
@@ -56,25 +57,7 @@ SHOWN = 12
 TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
-READS: dict[str, tuple[str, ...]] = {
-    "identity": ("Microsoft.Resources/subscriptions/read",),
-    "permissions": ("Microsoft.Authorization/permissions/read",),
-    "registration": ("Microsoft.Resources/subscriptions/providers/read", "Microsoft.Features/providers/features/read"),
-    "quota": quotas.ACTIONS,
-    "machine": ("Microsoft.Compute/skus/read",),
-    "reservation": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
-    "image": (
-        "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
-        "Microsoft.Compute/images/read",
-    ),
-    "names": (
-        "Microsoft.Storage/storageAccounts/read",
-        "Microsoft.KeyVault/vaults/read",
-        "Microsoft.Storage/checknameavailability/read",
-        "Microsoft.KeyVault/checkNameAvailability/read",
-    ),
-}
-"""Maps a topic to the permissions that its requests require. The built-in role Reader (`*/read`) contains them."""
+READS = PREFLIGHT
 
 
 class Preflight:

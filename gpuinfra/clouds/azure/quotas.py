@@ -21,12 +21,6 @@ from gpuinfra.plan.model import Plan, PoolPlan
 
 COMPUTE, STORAGE_CACHE, NETAPP = "2024-07-01", "2026-01-01", "2025-06-01"
 """Versions of the APIs."""
-ACTIONS = (
-    "Microsoft.Compute/locations/usages/read",
-    "Microsoft.StorageCache/locations/usages/read",
-    "Microsoft.NetApp/locations/usages/read",
-)
-"""Permissions that the requests require."""
 REGIONAL_QUOTA = "cores"
 """The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to the quota of the family."""
 LUSTRE_QUOTA, NETAPP_QUOTA = "AmlFilesystem", "totalTibsPerSubscription"

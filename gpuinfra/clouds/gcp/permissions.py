@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuinfra.clouds.gcp.instances import data_networks, node_health
 from gpuinfra.clouds.gcp.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
+from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
@@ -21,9 +21,13 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its permissions by operation."""
 
 PROJECT = "read the project"
+REGIONS = "provider: check the region"
+IMPORTED = "provider: read the project of an imported bucket"
 IMPORT = "import files from a bucket"
 ASKED: dict[str, tuple[str, ...]] = {
     PROJECT: ("resourcemanager.projects.get",),
+    REGIONS: ("compute.regions.list",),
+    IMPORTED: ("compute.projects.get",),
     "find an image": ("compute.images.get", "compute.images.getFromFamily"),
     "handover: list the nodes": ("compute.instanceGroupManagers.get", "compute.instances.list"),
     "handover: read the evidence": ("storage.objects.list", "storage.objects.get"),
@@ -37,13 +41,24 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover."""
 
+PREFLIGHT: dict[str, tuple[str, ...]] = {
+    "permissions": (),
+    "api": ("serviceusage.services.get",),
+    "quota": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
+    "reservation": ("compute.reservations.get",),
+    "image": ("compute.images.get", "compute.images.getFromFamily"),
+    "names": ("storage.buckets.get",),
+}
+"""Maps a topic of the preflight to the permissions that its requests require. Testing your own permissions requires none."""
+
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
-    "gpuinfra ready: read the quotas": ("compute.regions.get", "cloudquotas.quotas.get"),
-    "gpuinfra ready: find the machine types": ("compute.machineTypes.get", "compute.machineTypes.list"),
-    "gpuinfra ready: read the reservations": ("compute.reservations.get",),
-    "gpuinfra ready: find the images": ("compute.images.get", "compute.images.getFromFamily"),
+    "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
+    "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
+    "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
+    "gpuinfra ready: find the images": PREFLIGHT["image"],
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
@@ -105,7 +120,8 @@ FUNCTIONS = {
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the roles for operators of a plan, with the uses of each permission. With `read_only`, they allow no changes."""
-    requests = {**ASKED, **REPLACE} if plan.pools else {PROJECT: ASKED[PROJECT]}
+    requests = {**ASKED, **REPLACE} if plan.pools else {one: ASKED[one] for one in (PROJECT, REGIONS, IMPORTED)}
+    requests |= preflight_requests(plan, PREFLIGHT)
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:

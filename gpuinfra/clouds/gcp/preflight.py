@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.gcp import adopt, instances, quotas
+from gpuinfra.clouds.gcp import adopt, instances
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.api_errors import Invalid, NotFound
-from gpuinfra.clouds.gcp.permissions import BILLING
+from gpuinfra.clouds.gcp.permissions import BILLING, PREFLIGHT
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
 from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
@@ -61,16 +61,7 @@ of Compute Engine, retrieved 2026-11-23)."""
 TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
-READS: dict[str, tuple[str, ...]] = {
-    "permissions": (),
-    "api": ("serviceusage.services.get",),
-    "quota": quotas.ACTIONS,
-    "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
-    "reservation": ("compute.reservations.get",),
-    "image": ("compute.images.get", "compute.images.getFromFamily"),
-    "names": ("storage.buckets.get",),
-}
-"""Maps a topic to the permissions that its requests require. Testing your own permissions requires none."""
+READS = PREFLIGHT
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
 """APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/reference/gcp.md)."""
