@@ -12,8 +12,11 @@ class Purpose(StrEnum):
     """Purposes of requests on which permissions depend."""
 
     BY_NAME = "find an image by its name"
+    EVIDENCE = "handover: read the evidence"
     REFRESH = "handover: replace the other nodes after a verified canary"
     STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+    REPLICAS = "gpuinfra ready: read the replication and the replicas"
+    COMPARE = "gpuinfra failover: compare the buckets with their replicas"
     COPY = "gpuinfra failback: copy newer objects from the replicas"
     READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
     READ_NAMES = "gpuinfra ready and names: read the DNS names"
@@ -32,7 +35,7 @@ ASKED: dict[str, tuple[str, ...]] = {
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:StartInstanceRefresh",
     ),
-    "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
+    Purpose.EVIDENCE: ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
     "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
 }
 """Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
@@ -57,7 +60,7 @@ PREFLIGHT: dict[str, tuple[str, ...]] = {
 OWN_PERMISSIONS = preflight_purpose("permissions")
 
 READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: read the replication and the replicas": (
+    Purpose.REPLICAS: (
         "s3:GetReplicationConfiguration",
         "s3:ListBucket",
         "s3:GetObject",
@@ -81,7 +84,7 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "autoscaling:SuspendProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
-    "gpuinfra failover: compare the buckets with their replicas": ("s3:ListBucketVersions",),
+    Purpose.COMPARE: ("s3:ListBucketVersions",),
     "gpuinfra failover: stop the replication": (
         "s3:GetReplicationConfiguration",
         "s3:PutReplicationConfiguration",

@@ -73,7 +73,7 @@ def required(
         "kms:GrantIsForAWSResource": "true",
     }
     for word in words:
-        more = _context(word, kind, region) | _tag_context(word, operation, kind, {**before, **inputs})
+        more = _context(word, kind, region) | _tag_context(word, operation, kind, before, {**before, **inputs})
         more |= _boundary(store, word, kind, before, inputs)
         if operation == "create" and word in _NOT_YET_TAGGED:
             context_of_word = {key: value for key, value in context.items() if not key.startswith("aws:ResourceTag/")}
@@ -192,16 +192,25 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
     return {"kms:ViaService": f"{via}.{region}.amazonaws.com"} if via else {}
 
 
-def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
+def _tag_context(
+    action: str, operation: str, kind: str, old: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> dict[str, str | tuple[str, ...]]:
     """Return the context keys of a request that sets tags. EC2 sends the name of the action that creates the resource with its tags."""
     if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
         return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
     if operation == "update" and action == "kms:PutKeyPolicy":
         return {"kms:ResourceAliases": "alias"}
+    if action == "s3:ListBucketVersions" and inputs.get("key"):
+        return {"s3:prefix": str(inputs["key"])}
     if action not in _TAGGING:
         return {}
     tags = inputs.get("tags")
-    found = {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
+    found: dict[str, str | tuple[str, ...]] = {}
+    if isinstance(tags, Mapping):
+        found |= {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()}
+    before = old.get("tags") if operation == "update" else None
+    given = tags if isinstance(tags, Mapping) else {}
+    found["aws:TagKeys"] = tuple(key for key, value in given.items() if not before or before.get(key) != value)
     if operation == "create" and action == "ec2:CreateTags" and (creating := calls.creating(f"aws:{kind}")):
         found["ec2:CreateAction"] = creating
     if operation == "update" and action == "kms:TagResource":
