@@ -248,6 +248,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("iam:"):
         own = "instance-profile" if "InstanceProfile" in kind else "role"
         yield f"arn:aws:iam::{account}:{own}/{inputs.get('role') if own == 'role' and inputs.get('role') else name}"
+    elif action.startswith("route53:"):
+        yield "arn:aws:route53:::hostedzone/*"
     elif action.startswith("autoscaling:"):
         group = inputs.get("autoscalingGroupName") or name
         yield f"arn:aws:autoscaling:{where}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{group}"
