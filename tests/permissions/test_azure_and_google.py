@@ -17,6 +17,7 @@ from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
+from gpuinfra_rehearsal.cloud.azure.ids import new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
 from gpuinfra_rehearsal.cloud.core.operator import Operator
@@ -44,7 +45,8 @@ def _denied(stack: str, operator: Operator) -> Iterator[str]:
         for operation, inputs in (("create", one.inputs), ("read", one.inputs), ("update", changed), ("delete", {})):
             if operation == "delete" and one.retained:
                 continue
-            held = Resource(one.type, "", one.id, one.inputs, {}) if operation != "create" else None
+            id = new_id(one.type, one.name, one.inputs) if one.type.startswith("azure-native:") else one.id
+            held = Resource(one.type, "", id, one.inputs, {}) if operation != "create" else None
             try:
                 operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these models do not use the cloud
             except ApiRejected as error:
@@ -126,6 +128,71 @@ def test_without_one_action_its_requests_are_denied(stack: str, action: str, wor
     assert refused
     assert all(action in one for one in refused)
     assert words in refused[0]
+
+
+GROUP = "/subscriptions/s/resourceGroups/{}-{}-0a1b2c3d"
+LOSSES_ON_AZURE: dict[str, tuple[str, str]] = {
+    "a resource group with retained data": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("train", "foundation")),
+    "a resource group with a retained file system": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("train", "site")),
+    "the nodes of another stack": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("other", "nodes")),
+    "a storage account": ("Microsoft.Storage/storageAccounts/delete", GROUP.format("train", "foundation")),
+    "a container": ("Microsoft.Storage/storageAccounts/blobServices/containers/delete", GROUP.format("train", "foundation")),
+    "a file share": ("Microsoft.Storage/storageAccounts/fileServices/shares/delete", GROUP.format("train", "site")),
+    "an immutability policy": ("Microsoft.Storage/storageAccounts/blobServices/containers/immutabilityPolicies/delete", GROUP.format("train", "foundation")),
+    "a vault": ("Microsoft.KeyVault/vaults/delete", GROUP.format("train", "foundation")),
+    "a deleted vault for good": ("Microsoft.KeyVault/locations/deletedVaults/purge/action", "/subscriptions/s"),
+    "the audit records in the workspace": ("Microsoft.OperationalInsights/workspaces/delete", GROUP.format("train", "foundation")),
+    "a retained file system": ("Microsoft.StorageCache/amlFilesystems/delete", GROUP.format("train", "site")),
+    "a lock": ("Microsoft.Authorization/locks/delete", GROUP.format("train", "foundation")),
+    "a scale set of another stack": ("Microsoft.Compute/virtualMachineScaleSets/delete", GROUP.format("other", "nodes")),
+    "a network of another stack": ("Microsoft.Network/networkSecurityGroups/delete", GROUP.format("other", "site")),
+    "the identity of another stack": ("Microsoft.ManagedIdentity/userAssignedIdentities/delete", GROUP.format("other", "nodes")),
+    "blobs": ("Microsoft.Storage/storageAccounts/blobServices/containers/blobs/delete", GROUP.format("train", "foundation")),
+}  # fmt: skip
+"""Operation and scope. `docs/reference/permissions.md` lists the ways that Azure cannot deny."""
+
+
+def _on_azure(documents: Any, action: str, place: str) -> bool:
+    request = AccessRequest("operator", action, place)
+    return operator_azure.allows(tuple(json.dumps(one) for one in documents), request)[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES_ON_AZURE)
+def test_a_loss_of_retained_data_is_denied_on_azure(loss: str) -> None:
+    """No role allows the deletion of retained resources, and deletions apply to the resource groups of the stack only."""
+    assert not _on_azure(_permissions("azure-ndv4").documents, *LOSSES_ON_AZURE[loss])
+
+
+def test_the_own_nodes_are_deleted_on_azure() -> None:
+    """The role for the nodes deletes their resource group, and another one their scale sets."""
+    documents = _permissions("azure-ndv4").documents
+    for kind in ("Resources/subscriptions/resourceGroups", "Compute/virtualMachineScaleSets"):
+        assert _on_azure(documents, f"Microsoft.{kind}/delete", GROUP.format("train", "nodes")), kind
+
+
+def test_roles_at_the_subscription_are_found() -> None:
+    """With all roles at the subscription, a loss is allowed."""
+    wide = [
+        {**one, "AssignableScopes": ["/subscriptions/SUBSCRIPTION"]} for one in _permissions("azure-ndv4").documents
+    ]
+    assert any(_on_azure(wide, *loss) for loss in LOSSES_ON_AZURE.values())
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("azure"))
+def test_the_condition_lists_the_roles_that_the_stack_assigns(stack: str) -> None:
+    """The condition contains the GUID of each built-in role that the stack assigns, and the name of each of its custom roles, and no other role."""
+    recording, plan = recording_of(stack), plan_of(stack)
+    own = {
+        str(one.inputs["roleDefinitionId"]): one.name
+        for one in recording.of("azure-native:authorization:RoleDefinition")
+    }
+    assigned = {
+        str(one.inputs["roleDefinitionId"]).rpartition("/")[2]
+        for one in recording.of("azure-native:authorization:RoleAssignment")
+    }
+    wanted = {f"GUID of {own[guid]}" if guid in own else guid for guid in assigned}
+    listed = re.findall(r"GuidEquals {([^}]*)}", azure.grant_condition(plan))
+    assert [set(one.split(", ")) for one in listed] == [wanted, wanted]
 
 
 @pytest.mark.parametrize("stack", STACKS)
