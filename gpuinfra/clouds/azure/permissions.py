@@ -144,7 +144,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
         uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER, MOVE_NAMES)))
-    documents = [_role(plan, " read", "read", uses, _SUBSCRIPTION)] if read_only else list(_roles(plan, uses))
+    documents = [_role(plan, " read", "read", uses, SUBSCRIPTION_SCOPE)] if read_only else list(_roles(plan, uses))
     notes = [
         "replace SUBSCRIPTION with the ID of your subscription, then run `az role definition create --role-definition FILE` for each role",
         "bundles and evidence require no data action: the stack that contains the evidence container assigns a role on that container to access.operators",
@@ -183,7 +183,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     )
 
 
-_SUBSCRIPTION = ("/subscriptions/SUBSCRIPTION",)
+SUBSCRIPTION_SCOPE = ("/subscriptions/SUBSCRIPTION",)
 _ASSIGN = "Microsoft.Authorization/roleAssignments/write"
 _DELETE_GROUP = "Microsoft.Resources/subscriptions/resourceGroups/delete"
 _DELETE_CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers/delete"
@@ -208,16 +208,18 @@ def _roles(plan: Plan, uses: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     deletes = {action for action in uses if action.endswith("/delete")} - _GRANTS - {_DELETE_GROUP, _DELETE_CONTAINER}
     everywhere = {_IN_SUBSCRIPTION[one.type] for one in planned if one.type in _IN_SUBSCRIPTION} & deletes
     apart = deletes | _GRANTS | _KEYS | {_DELETE_GROUP, _DELETE_CONTAINER}
-    yield _role(plan, "", "operate", (set(uses) - apart) | everywhere, _SUBSCRIPTION)
+    yield _role(plan, "", "operate", (set(uses) - apart) | everywhere, SUBSCRIPTION_SCOPE)
     groups = [one for one in planned if one.type == SITE_GROUP.type]
     if grants := _GRANTS & set(uses):
-        yield _role(plan, " grants", "assign the roles of", grants, _SUBSCRIPTION)
+        yield _role(plan, " grants", "assign the roles of", grants, SUBSCRIPTION_SCOPE)
     if keys := _KEYS & set(uses):
-        yield _role(plan, " account keys", "create the flow logs and the activity log of", keys, _SUBSCRIPTION)
+        yield _role(plan, " account keys", "create the flow logs and the activity log of", keys, SUBSCRIPTION_SCOPE)
     watchers = (
-        [f"{_SUBSCRIPTION[0]}/resourceGroups/{WATCHER_GROUP}"] if any(one.kind is FLOW_LOG for one in planned) else []
+        [f"{SUBSCRIPTION_SCOPE[0]}/resourceGroups/{WATCHER_GROUP}"]
+        if any(one.kind is FLOW_LOG for one in planned)
+        else []
     )
-    if deletes and (scopes := [*(group_of(plan, one) for one in groups), *watchers]):
+    if deletes and (scopes := [*groups_of(plan), *watchers]):
         yield _role(plan, " deletions", "delete resources of", deletes, scopes)
     if nodes := [group_of(plan, one) for one in groups if one.kind is CLUSTER_GROUP]:
         yield _role(plan, " nodes", "delete the resource group of the nodes of", {_DELETE_GROUP}, nodes)
@@ -227,11 +229,16 @@ def _roles(plan: Plan, uses: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _role(plan, " import log", "delete the log of imports of", {_DELETE_CONTAINER}, scopes)
 
 
+def groups_of(plan: Plan) -> list[str]:
+    """Return the IDs of the resource groups that the stack creates."""
+    return [group_of(plan, one) for one in resources(plan) if one.type == SITE_GROUP.type]
+
+
 def group_of(plan: Plan, group: PlannedResource[Any]) -> str:
     """Return the ID of a resource group. SUBSCRIPTION and TOKEN stand for the subscription and the token of the stack."""
     layer = group.lookup.layer if group.lookup else "nodes"
     name = unique_name(plan.name, layer, "?" * TOKEN_LENGTH, 90).replace("?" * TOKEN_LENGTH, "TOKEN")
-    return f"{_SUBSCRIPTION[0]}/resourceGroups/{name}"
+    return f"{SUBSCRIPTION_SCOPE[0]}/resourceGroups/{name}"
 
 
 def _role(plan: Plan, purpose: str, to: str, actions: Iterable[str], scopes: Iterable[str]) -> dict[str, Any]:

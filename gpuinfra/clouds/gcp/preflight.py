@@ -15,7 +15,7 @@ from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.gcp import adopt, instances
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.api_errors import Invalid, NotFound
-from gpuinfra.clouds.gcp.permissions import BILLING, PREFLIGHT
+from gpuinfra.clouds.gcp.permissions import PREFLIGHT
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
 from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
@@ -200,9 +200,11 @@ class Preflight:
     # Permissions and APIs
 
     def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
-        """The identity has the permissions on the project that `gpuinfra permissions` prints."""
-        names = [need.action for need in needed_permissions(plan).needs]
-        wanted = [one for one in names if not one.startswith(BILLING)]
+        """The identity has the permissions on the project that `gpuinfra permissions` prints. A binding with a condition cannot be tested on a project,
+        because the condition does not hold there."""
+        needed = needed_permissions(plan)
+        names = [need.action for need in needed.needs]
+        wanted = list(needed.documents[0]["includedPermissions"])
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
         found = together([functools.partial(self._granted, part) for part in parts])
         if None in found:
@@ -218,9 +220,9 @@ class Preflight:
             yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
         else:
             yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")
-        skip = [*sorted(untested), *(one for one in names if one.startswith(BILLING))]
+        skip = [*sorted(untested), *(one for one in names if one not in wanted)]
         if skip:
-            why = "cannot be tested on a project; budgets belong to the billing account"
+            why = "cannot be tested on a project; budgets belong to the billing account, and other bindings have conditions"
             yield skipped("permissions", where, f"{', '.join(skip)} {why}")
 
     def _granted(self, names: list[str]) -> tuple[list[str], list[str]]:
