@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.permissions import Permissions
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
 from gpuinfra.spec.policy import LayersUsed
@@ -52,7 +52,7 @@ def test_a_peer_lives_under_its_policies(path: Path) -> None:
     spec = read_stack(path).spec
     if "foundation" not in spec.made_layers and not spec.use.foundation:
         spec = spec.model_copy(update={"use": LayersUsed(foundation="organization/gpuinfra/base")})
-    assert _denied(recording_of_spec(spec, stack="prod"), permissions_of(make_plan(spec, TODAY))) == set()
+    assert _denied(recording_of_spec(spec, stack="prod"), permissions_of(build_plan(spec, TODAY))) == set()
 
 
 def _mixed() -> ClusterSpec:
@@ -116,7 +116,7 @@ LOSSES: dict[str, AccessRequest] = {
 
 
 def _documents() -> tuple[Mapping[str, Any], ...]:
-    return permissions_of(make_plan(_mixed(), TODAY)).documents
+    return permissions_of(build_plan(_mixed(), TODAY)).documents
 
 
 @pytest.mark.parametrize("loss", LOSSES)
