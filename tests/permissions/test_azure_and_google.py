@@ -151,7 +151,7 @@ LOSSES_ON_AZURE: dict[str, tuple[str, str]] = {
     "the identity of another stack": ("Microsoft.ManagedIdentity/userAssignedIdentities/delete", GROUP.format("other", "nodes")),
     "blobs": ("Microsoft.Storage/storageAccounts/blobServices/containers/blobs/delete", GROUP.format("train", "foundation")),
 }  # fmt: skip
-"""Operation and scope. `docs/reference/permissions.md` lists the ways that Azure cannot deny."""
+"""Operation and scope. `docs/reference/retained-data.md` lists the ways that Azure cannot deny."""
 
 
 def _on_azure(documents: Any, action: str, place: str) -> bool:
@@ -223,7 +223,7 @@ LOSSES_ON_GOOGLE: dict[str, tuple[str, str]] = {
     "log entries": ("logging.logs.delete", "projects/p"),
     "a retained file system": ("lustre.instances.delete", "projects/p/locations/l/instances/train-scratch-0"),
 }  # fmt: skip
-"""Permission and resource name. `docs/reference/permissions.md` lists the ways that Google Cloud cannot deny."""
+"""Permission and resource name. `docs/reference/retained-data.md` lists the ways that Google Cloud cannot deny."""
 
 
 def _on_google(documents: Any, permission: str, place: str, **context: str) -> bool:

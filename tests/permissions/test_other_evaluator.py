@@ -112,7 +112,7 @@ LOSSES: dict[str, AccessRequest] = {
     "a role of another stack for new instances": _ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/other-node-role-0a1b2c3", **{
         "iam:PassedToService": "ec2.amazonaws.com"}),
 }  # fmt: skip
-"""The ways to lose retained data that AWS can deny to an operator. `docs/reference/permissions.md` lists the others."""
+"""The ways to lose retained data that AWS can deny to an operator. `docs/reference/retained-data.md` lists the others."""
 
 
 def _documents() -> tuple[Mapping[str, Any], ...]:

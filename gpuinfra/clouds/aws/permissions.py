@@ -126,7 +126,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
             "use a different identity"
         )
         notes.append(
-            "docs/reference/permissions.md lists the ways to lose retained data that AWS cannot deny to an operator"
+            "docs/reference/retained-data.md lists the ways to lose retained data that AWS cannot deny to an operator"
         )
     return _permissions(plan, uses, notes, kept)
 

@@ -171,7 +171,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
             "the roles do not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
         )
         notes.append(
-            "docs/reference/permissions.md lists the ways to lose retained data that Azure cannot deny to an operator"
+            "docs/reference/retained-data.md lists the ways to lose retained data that Azure cannot deny to an operator"
         )
     if not read_only and _ASSIGN in uses:
         notes.append(

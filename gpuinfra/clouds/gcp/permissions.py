@@ -182,7 +182,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         )
     notes.append(
         "a principal that can set the IAM policy of a bucket or a key can grant itself more permissions on it; "
-        "docs/reference/permissions.md lists the ways to lose retained data that Google Cloud cannot deny to an operator"
+        "docs/reference/retained-data.md lists the ways to lose retained data that Google Cloud cannot deny to an operator"
     )
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 
