@@ -356,7 +356,7 @@ def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
     from gpuinfra.plan.make import build_plan
 
     name = loaded.spec.cloud
-    search = cloud_of(name).offerings(loaded.spec.where.region, loaded.config)
+    search = cloud_of(name).offerings(loaded.spec.where.region, loaded.settings)
     if search is None:
         raise UsageError(f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {name}; omit --offers")
     for one in wanted(build_plan(loaded.spec, now.date(), now), loaded, days):

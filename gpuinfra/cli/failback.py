@@ -58,8 +58,8 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     with opened(declared(stack), stacks_of({})) as paired:
         plan, name, region = paired.plan, paired.loaded.name, paired.plan.region
-        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.config)
-        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.config)
+        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.settings)
+        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.settings)
         if forward is None or back is None:
             raise UsageError(
                 f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"

@@ -84,7 +84,7 @@ def command(
         )
     with opened(given, stacks_of({})) as paired:
         plan = paired.plan
-        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.config)
+        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.settings)
         if cloud is None:
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
@@ -147,7 +147,9 @@ def names_in(paired: Declared) -> StackNames | None:
     planned = paired.recovery.names
     dns = cloud_of(paired.plan.cloud).dns
     return (
-        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.config)) if planned and dns else None
+        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.settings))
+        if planned and dns
+        else None
     )
 
 

@@ -102,7 +102,7 @@ def command(
             journal.remember(options)
         else:
             journal.begin(declared.name, {**options, "running": _running(declared, project)})
-        search, problem = _search(declared, project, journal, limit, searches=searches), None
+        search, problem = _search(declared, project, journal, limit, searches=not no_search), None
         try:
             run(search, again=resume)
         except DeploymentError as error:

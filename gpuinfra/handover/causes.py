@@ -48,6 +48,8 @@ class CapacityCause(StrEnum):
     STOCK_OUT = "stock-out"
     """The cloud has no free machine of this type in this zone, for this capacity kind."""
     QUOTA = "quota"
+    SPOT_QUOTA = "spot-quota"
+    """The quota of spot machines is used up. Another kind of capacity has its own quota."""
     PERMISSION = "permission"
     IMAGE = "image"
     TEMPLATE = "template"
@@ -71,6 +73,7 @@ class CapacityCause(StrEnum):
 NO_CAPACITY = frozenset(
     {
         CapacityCause.STOCK_OUT,
+        CapacityCause.SPOT_QUOTA,
         CapacityCause.RESERVATION,
         CapacityCause.PRICE,
         CapacityCause.PLACEMENT,

@@ -31,6 +31,10 @@ HINTS: dict[CapacityCause, str] = {
         "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; "
         "then run `pulumi up` again"
     ),
+    CapacityCause.SPOT_QUOTA: (
+        "the quota of spot machines is used up: list another capacity kind in `fallback` and run `gpuinfra up STACK` to try it, "
+        "or request a higher quota, which `gpuinfra plan STACK --live` prints, then run `pulumi up` again"
+    ),
     CapacityCause.PERMISSION: (
         "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; "
         "fix the role or key policy, then run `pulumi up` again"

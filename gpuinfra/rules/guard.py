@@ -10,7 +10,7 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.base import defaults
-from gpuinfra.spec.messages import host_bits, listed
+from gpuinfra.spec.messages import LARGEST_NETWORK, host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, NetworkSpec
 from gpuinfra.spec.rule import rules_in
@@ -38,7 +38,7 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     ]
     if network.version != 4 or not any(network.subnet_of(p) for p in private if p.version == 4):  # type: ignore[arg-type]
         yield error("network.cidr", f"is {network}, which is not a private range", "use a range in 10.0.0.0/8")
-    elif not 16 <= network.prefixlen <= 20:
+    elif not LARGEST_NETWORK <= network.prefixlen <= 20:
         yield error("network.cidr", f"is a /{network.prefixlen}; allowed: /16 to /20", "use 10.64.0.0/16")
 
 

@@ -16,8 +16,11 @@ from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
+from gpuinfra.spec.target import Gcp
 
 KEY = "gpuinfra:cluster"
+PROJECT = "gcp:project"
+"""Setting of the Google Cloud provider for the project."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,16 @@ class LoadedStack:
     """The parsed file, for line numbers in findings."""
     route: Route = ()
     """Path of the declaration in the document."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The provider settings of the stack, with the project that the declaration selects.
+
+        Each request to the cloud takes the account, the project, the subscription and the credentials from here, so that commands read the
+        place in which the components create the resources. `project_agrees_with_provider` reports a setting that differs from the declaration.
+        """
+        where = self.spec.where
+        return {**self.config, PROJECT: where.project} if isinstance(where, Gcp) and where.project else self.config
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:

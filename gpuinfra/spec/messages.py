@@ -24,6 +24,10 @@ Loc = tuple[int | str, ...]
 KEY = "[key]"
 """The last part of pydantic's location of an invalid key of a mapping."""
 
+LARGEST_NETWORK = 16
+"""Prefix length of the largest network, on all clouds. A VPC on AWS has at most 65,536 addresses
+(https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html, retrieved 2026-11-22)."""
+
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
     """Return one finding per error, in document order."""
@@ -400,3 +404,12 @@ def value_at(value: object, route: Loc) -> object:
         except (KeyError, IndexError, TypeError):
             return value
     return value
+
+
+def more_addresses(prefix: int, fewer: str) -> str:
+    """Return how to get more addresses in a network with this prefix length. The largest network that a declaration allows is a /16."""
+    return (
+        "use a larger network"
+        if prefix > LARGEST_NETWORK
+        else f"use {fewer}, because a /{prefix} is the largest network"
+    )

@@ -185,6 +185,15 @@ def test_without_search_only_the_declared_placement_is_priced(world: World) -> N
     assert world.calls == ["up use1-az4"]
 
 
+def test_a_pool_without_alternatives_is_named(world: World) -> None:
+    """Without `fallback` and without `--no-search`, the error names the pool and the field, and not the option."""
+    world.path.write_text(re.sub(r" +fallback:\n( +- {zone.*\n)+", "", TEXT))
+    world.refusals = {"use1-az4": STOCK_OUT}
+    done = run("--yes")
+    assert "gpu has no `fallback`" in str(done.exception)
+    assert "--no-search" not in str(done.exception)
+
+
 def test_an_unreachable_backend_ends_before_the_confirmation(
     world: World, backend: list[PreflightRow], tmp_path: Path
 ) -> None:

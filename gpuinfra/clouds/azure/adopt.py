@@ -6,7 +6,6 @@ This module makes only read requests; the engine imports the resources.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -129,13 +128,15 @@ def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Retai
     return find_retained(resources(plan), subscription.find)
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
+def look(
+    plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of the plan with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
     if profile:
         raise UsageError(
             "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"
         )
-    from gpuinfra.clouds.azure.rest import AzureRefused, Rest
+    from gpuinfra.clouds.azure.rest import AzureRefused, Rest, subscription_of
     from gpuinfra.handover.ports import PortUnavailable
 
     rest = Rest()
@@ -149,16 +150,16 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResour
             raise
 
     try:
-        return retained_resources(Subscription(ask, _subscription(rest), plan, token), plan)
+        return retained_resources(
+            Subscription(ask, subscription_of(settings) or _only_subscription(rest), plan, token), plan
+        )
     except PortUnavailable as problem:
         raise EnvironmentMissing(
             f"Azure cannot be reached: {problem}; check the credentials with `az account show`"
         ) from None
 
 
-def _subscription(rest: Any) -> str:
-    if named := os.environ.get(SUBSCRIPTION_VARIABLE):
-        return named
+def _only_subscription(rest: Any) -> str:
     seen = [str(one["subscriptionId"]) for one in rest.pages("/subscriptions", "2022-12-01")]
     if len(seen) != 1:
         raise EnvironmentMissing(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -17,7 +16,7 @@ from typing import Any
 from gpuinfra.clouds.azure import adopt, quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
-from gpuinfra.clouds.azure.rest import AzureRefused, NoToken, Rest
+from gpuinfra.clouds.azure.rest import AzureRefused, NoToken, Rest, subscription_of
 from gpuinfra.clouds.preflight import (
     Owner,
     PreflightQuestion,
@@ -83,10 +82,7 @@ class Preflight:
     def __init__(self, region: str, config: Mapping[str, object]) -> None:
         """`config` contains the provider settings of the stack file. `azure-native:subscriptionId` selects the subscription, as for Pulumi."""
         self.region = region
-        given = config.get("azure-native:subscriptionId")
-        self.subscription = str(
-            given or os.environ.get("ARM_SUBSCRIPTION_ID") or os.environ.get("AZURE_SUBSCRIPTION_ID") or ""
-        )
+        self.subscription = subscription_of(config)
         self.rest = Rest(timeout_s=TIMEOUT_S)
         # Without a handler, azure-identity prints each failed kind of credentials.
         logging.getLogger("azure").addHandler(logging.NullHandler())

@@ -73,6 +73,13 @@ class NoToken(PortUnavailable):
         self.why = text[:500].partition(" Attempted credentials")[0]
 
 
+def subscription_of(settings: Mapping[str, object]) -> str:
+    """Return the subscription of a stack, given its provider settings: `azure-native:subscriptionId`, or the variables that the Pulumi provider
+    reads (pulumi-azure-native, `provider/pkg/provider/auth.go`). Empty if none of them is set; the provider then uses the default of the CLI."""
+    given = settings.get("azure-native:subscriptionId")
+    return str(given or os.environ.get("ARM_SUBSCRIPTION_ID") or os.environ.get("AZURE_SUBSCRIPTION_ID") or "")
+
+
 class Rest:
     """Sends requests with one credential."""
 

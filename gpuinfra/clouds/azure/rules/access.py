@@ -209,6 +209,8 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
     if existing is None:
         return
     path = "network.existing"
+    if "cidr" in spec.network.model_fields_set:
+        yield error("network.cidr", "has no effect, because network.existing is set", "remove it")
     if not _NETWORK.fullmatch(existing.id):
         what = f"is {shown(existing.id)}; allowed: the ID of a virtual network"
         yield error(f"{path}.id", what, "run: az network vnet show --query id")
@@ -236,6 +238,15 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
         what = f"has no subnet {NETAPP_SUBNET}, which Azure NetApp Files requires"
         hint = f"add `{NETAPP_SUBNET}: /subscriptions/...`, a subnet that is delegated to Microsoft.Netapp/volumes"
         yield error(f"{path}.subnets", what, hint)
+
+
+def resource_logs_have_a_workspace(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The reads of keys and data are recorded. With an existing trail, the stack has no Log Analytics workspace, so it creates no
+    diagnostic settings for its key vault and storage accounts (`azure/instances.py`, `vaults` and `trails`)."""
+    if spec.audit.trail == "existing" and "foundation" in spec.made_layers:
+        what = "is existing, so reads of the key vault and of the storage accounts are not recorded, because the stack has no workspace for their logs"
+        hint = "set it to create, or add diagnostic settings for the key vault and the storage accounts to your own workspace"
+        yield warn("audit.trail", what, hint)
 
 
 def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
