@@ -46,7 +46,7 @@ def warm(nodes: tuple[int, ...], runs: int = 200) -> list[tuple[float, int]]:
     """Return, for each size, the median seconds to check, plan and price in one process, and the number of resources."""
     sys.path.insert(0, str(ROOT))
     from gpuinfra.cost import price
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import check
     from gpuinfra.spec import parse_spec
     from gpuinfra.spec.document import parse
@@ -60,7 +60,7 @@ def warm(nodes: tuple[int, ...], runs: int = 200) -> list[tuple[float, int]]:
             start = time.perf_counter()
             spec = parse_spec(value)
             check(spec, TODAY)
-            plan = make_plan(spec, TODAY)
+            plan = build_plan(spec, TODAY)
             price(plan, TODAY)
             times[index].append(time.perf_counter() - start)
             resources[index] = sum(plan.resources.values())

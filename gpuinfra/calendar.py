@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from gpuinfra.base.words import counted
 from gpuinfra.idle import PoolUse, hours_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Group
 from gpuinfra.plan.profile import CloudProfile, profile_of
 from gpuinfra.plan.window import moment
@@ -181,7 +181,7 @@ class Calendar:
 
 def groups_at(spec: ClusterSpec, day: date, now: datetime) -> Iterator[Group]:
     """Yield the groups of the plan at a time."""
-    for pool in make_plan(spec, day, now).pools:
+    for pool in build_plan(spec, day, now).pools:
         yield from pool.groups
 
 

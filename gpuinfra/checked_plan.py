@@ -15,7 +15,7 @@ from gpuinfra.base.day import now as current_time
 from gpuinfra.base.day import today as current_day
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Level
-from gpuinfra.plan import make
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
@@ -44,7 +44,7 @@ def make_plan(
     for finding in findings:
         if finding.level is Level.WARN:
             pulumi.log.warn(str(finding), component)
-    return make.make_plan(spec, today or current_day(), now or (None if today else current_time()))
+    return build_plan(spec, today or current_day(), now or (None if today else current_time()))
 
 
 def parsed_spec(spec: ClusterSpec | Mapping[str, Any]) -> ClusterSpec:

@@ -50,6 +50,30 @@ def test_links_of_a_page_exist(page: Path) -> None:
     assert not missing
 
 
+GUIDES = sorted((ROOT / "docs" / "internals").glob("add*.md"))
+FILE_OF_GUIDE = re.compile(r"`((?:gpuinfra|rehearsal|tests|docs)/[\w<>./-]+)(?:::(\w+))?`")
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_files_of_a_guide_exist(page: Path) -> None:
+    """A guide names only files that exist, tests that are in their file, and programs that can run. A name with `<cloud>` is one for each cloud."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    named = {
+        (path.replace("<cloud>", cloud), name)
+        for path, name in FILE_OF_GUIDE.findall(text)
+        for cloud in ("aws", "azure", "gcp")
+    }
+    programs = {
+        module.replace(".", "/") + ".py" for module in re.findall(r"`python -m ((?:tests|gpuinfra)[\w.]+)`", text)
+    }
+    named |= {(program, "__main__") for program in programs}
+    assert named
+    # The guide to a new cloud adds the files of an example cloud.
+    files = {(ROOT / path, name) for path, name in named if "meadow" not in path}
+    assert [path for path, _ in files if not path.exists()] == []
+    assert [name for path, name in files if name and name not in path.read_text(encoding="utf-8")] == []
+
+
 def test_no_page_is_too_long() -> None:
     """A page has at most 3,000 words, as `wc -w` counts them. Split a longer page by task or by cloud."""
     counts = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in PAGES}

@@ -1,4 +1,4 @@
-"""One meaning for each class name in the product and the rehearsal."""
+"""One meaning for each class name in the product and the rehearsal, and for each public function."""
 
 from __future__ import annotations
 
@@ -37,3 +37,14 @@ def test_each_class_name_has_one_meaning() -> None:
     shared = {name: sorted(where) for name, where in places().items() if len(where) > 1}
     assert {name: where for name, where in shared.items() if name not in SAME} == {}
     assert sorted(SAME.keys() - shared.keys()) == []
+
+
+def test_each_public_function_has_one_meaning() -> None:
+    """No two modules define a function with the name of a public function."""
+    public = {line.rpartition(".")[2] for line in (ROOT / "tests" / "public_names.txt").read_text().split()}
+    names: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "gpuinfra").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name in public:
+                names[node.name].append(path.relative_to(ROOT).as_posix())
+    assert {name: where for name, where in names.items() if len(where) > 1} == {}

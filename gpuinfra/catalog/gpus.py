@@ -15,218 +15,34 @@ _READ = date(2026, 11, 20)
 _TABLE = Source(page=_OGKM, read=_READ)
 _CAPTURE = Source(page="utkuozdemir/nvidia_gpu_exporter:internal/captures", read=_READ, note="driver 590.48.01")
 _AMPERE = Source(page="influxdata/telegraf:plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml", read=_READ)
+_VOLTA = Source(page=_OGKM, read=_READ, note="not supported by the open modules; R580 is the last driver branch")
 
-V100 = Gpu(
-    key="V100-32GB",
-    name="Tesla V100-SXM2-32GB",
-    arch="volta",
-    memory_mib=32768,
-    pci_ids=("10de:1db5",),
-    pcie_gen=3,
-    nvlinks=6,
-    nvlink_gb_s=25.781,
-    driver_floor="535",
-    open_module=OpenModule.UNSUPPORTED,
-    source=Source(page=_OGKM, read=_READ, note="not supported by the open modules; R580 is the last driver branch"),
-)
-T4 = Gpu(
-    key="T4",
-    name="Tesla T4",
-    arch="turing",
-    memory_mib=15360,
-    pci_ids=("10de:1eb8",),
-    pcie_gen=3,
-    driver_floor="575.51.02",
-    source=_TABLE,
-)
-A10 = Gpu(
-    key="A10",
-    name="NVIDIA A10",
-    arch="ampere",
-    memory_mib=23028,
-    pci_ids=("10de:2236",),
-    pcie_gen=4,
-    driver_floor="515.48.07",
-    source=_TABLE,
-)
-A10G = Gpu(
-    key="A10G",
-    name="NVIDIA A10G",
-    arch="ampere",
-    memory_mib=23028,
-    pci_ids=("10de:2237",),
-    pcie_gen=4,
-    driver_floor="515.48.07",
-    source=_TABLE,
-)
-A100_40 = Gpu(
-    key="A100-40GB",
-    name="NVIDIA A100-SXM4-40GB",
-    arch="ampere",
-    memory_mib=40960,
-    pci_ids=("10de:20b0",),
-    pcie_gen=4,
-    nvlinks=12,
-    nvlink_gb_s=25.0,
-    driver_floor="515.48.07",
-    mig=True,
-    source=_AMPERE,
-)
-A100_80 = Gpu(
-    key="A100-80GB",
-    name="NVIDIA A100-SXM4-80GB",
-    arch="ampere",
-    memory_mib=81920,
-    pci_ids=("10de:20b2",),
-    pcie_gen=4,
-    nvlinks=12,
-    nvlink_gb_s=25.0,
-    driver_floor="515.48.07",
-    mig=True,
-    source=_AMPERE,
-)
-A100_PCIE_80 = Gpu(
-    key="A100-PCIE-80GB",
-    name="NVIDIA A100 80GB PCIe",
-    arch="ampere",
-    memory_mib=81920,
-    pci_ids=("10de:20b5",),
-    pcie_gen=4,
-    nvlinks=12,
-    nvlink_gb_s=25.0,
-    driver_floor="515.48.07",
-    mig=True,
-    source=_TABLE,
-)
-L4 = Gpu(
-    key="L4",
-    name="NVIDIA L4",
-    arch="ada",
-    memory_mib=23034,
-    pci_ids=("10de:27b8",),
-    pcie_gen=4,
-    driver_floor="525.47.22",
-    source=_TABLE,
-)
-L40S = Gpu(
-    key="L40S",
-    name="NVIDIA L40S",
-    arch="ada",
-    memory_mib=46068,
-    pci_ids=("10de:26b9",),
-    pcie_gen=4,
-    pcie_width=8,  # AWS connects 8 of the 16 lanes: real g6e.2xlarge, NVIDIA/k8s-test-infra qx-l40s.xml, 2026-08-21
-    driver_floor="535.43.09",
-    source=_TABLE,
-)
-H100 = Gpu(
-    key="H100",
-    name="NVIDIA H100 80GB HBM3",
-    arch="hopper",
-    memory_mib=81559,
-    pci_ids=("10de:2330",),
-    pcie_gen=5,
-    nvlinks=18,
-    nvlink_gb_s=26.562,
-    driver_floor="525.47.07",
-    mig=True,
-    source=_CAPTURE,
-)
-H100_NVL = Gpu(
-    key="H100-NVL",
-    name="NVIDIA H100 NVL",
-    arch="hopper",
-    memory_mib=95830,
-    pci_ids=("10de:2321",),
-    pcie_gen=5,
-    nvlinks=12,
-    nvlink_gb_s=26.562,
-    driver_floor="535.43.09",
-    mig=True,
-    source=_TABLE,
-)
-H200 = Gpu(
-    key="H200",
-    name="NVIDIA H200",
-    arch="hopper",
-    memory_mib=143771,
-    pci_ids=("10de:2335",),
-    pcie_gen=5,
-    nvlinks=18,
-    nvlink_gb_s=26.562,
-    driver_floor="550.40.65",
-    mig=True,
-    source=_CAPTURE,
-)
-B200 = Gpu(
-    key="B200",
-    name="NVIDIA B200",
-    arch="blackwell",
-    memory_mib=183359,
-    pci_ids=("10de:2901", "10de:2909"),
-    pcie_gen=5,
-    nvlinks=18,
-    nvlink_gb_s=53.125,
-    driver_floor="570.133.20",
-    open_module=OpenModule.REQUIRED,
-    mig=True,
-    source=_TABLE,
-)
-B300 = Gpu(
-    key="B300",
-    name="NVIDIA B300 SXM6 AC",
-    arch="blackwell",
-    memory_mib=275040,
-    pci_ids=("10de:3182",),
-    pcie_gen=6,
-    nvlinks=18,
-    nvlink_gb_s=53.125,
-    driver_floor="580.82.07",
-    open_module=OpenModule.REQUIRED,
-    mig=True,
-    source=_TABLE,
-)
-GB200 = Gpu(
-    key="GB200",
-    name="NVIDIA GB200",
-    arch="blackwell",
-    memory_mib=189471,
-    pci_ids=("10de:2941",),
-    pcie_gen=5,  # the GPU supports generation 6, and the link to Grace generation 5: real p6e-gb200.36xlarge, NVIDIA/k8s-test-infra qx-gb200.xml, 2026-08-21
-    nvlinks=18,
-    nvlink_gb_s=53.125,
-    driver_floor="570.123.01",
-    open_module=OpenModule.REQUIRED,
-    mig=True,
-    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
-    source=_TABLE,
-)
-GB300 = Gpu(
-    key="GB300",
-    name="NVIDIA GB300",
-    arch="blackwell",
-    memory_mib=284208,
-    pci_ids=("10de:31c2", "10de:31c3"),
-    pcie_gen=6,
-    nvlinks=18,
-    nvlink_gb_s=53.125,
-    driver_floor="580.82.07",
-    open_module=OpenModule.REQUIRED,
-    mig=True,
-    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
-    source=_TABLE,
-)
-RTX_PRO_6000 = Gpu(
-    key="RTX-PRO-6000",
-    name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
-    arch="blackwell",
-    memory_mib=97887,
-    pci_ids=("10de:2bb5",),
-    pcie_gen=5,
-    driver_floor="575.57.08",
-    open_module=OpenModule.REQUIRED,
-    source=_TABLE,
-)
+_REQUIRED = OpenModule.REQUIRED
+
+# Key, name, architecture, MiB, PCI IDs, PCIe generation, first driver, source, NVLink links and GB/s for each link.
+# fmt: off
+V100 = Gpu("V100-32GB", "Tesla V100-SXM2-32GB", "volta", 32768, ("10de:1db5",), 3, "535", _VOLTA, 6, 25.781, open_module=OpenModule.UNSUPPORTED)
+T4 = Gpu("T4", "Tesla T4", "turing", 15360, ("10de:1eb8",), 3, "575.51.02", _TABLE)
+A10 = Gpu("A10", "NVIDIA A10", "ampere", 23028, ("10de:2236",), 4, "515.48.07", _TABLE)
+A10G = Gpu("A10G", "NVIDIA A10G", "ampere", 23028, ("10de:2237",), 4, "515.48.07", _TABLE)
+A100_40 = Gpu("A100-40GB", "NVIDIA A100-SXM4-40GB", "ampere", 40960, ("10de:20b0",), 4, "515.48.07", _AMPERE, 12, 25.0, mig=True)
+A100_80 = Gpu("A100-80GB", "NVIDIA A100-SXM4-80GB", "ampere", 81920, ("10de:20b2",), 4, "515.48.07", _AMPERE, 12, 25.0, mig=True)
+A100_PCIE_80 = Gpu("A100-PCIE-80GB", "NVIDIA A100 80GB PCIe", "ampere", 81920, ("10de:20b5",), 4, "515.48.07", _TABLE, 12, 25.0, mig=True)
+L4 = Gpu("L4", "NVIDIA L4", "ada", 23034, ("10de:27b8",), 4, "525.47.22", _TABLE)
+# AWS connects 8 of the 16 lanes: real g6e.2xlarge, NVIDIA/k8s-test-infra qx-l40s.xml, 2026-08-21
+L40S = Gpu("L40S", "NVIDIA L40S", "ada", 46068, ("10de:26b9",), 4, "535.43.09", _TABLE, pcie_width=8)
+H100 = Gpu("H100", "NVIDIA H100 80GB HBM3", "hopper", 81559, ("10de:2330",), 5, "525.47.07", _CAPTURE, 18, 26.562, mig=True)
+H100_NVL = Gpu("H100-NVL", "NVIDIA H100 NVL", "hopper", 95830, ("10de:2321",), 5, "535.43.09", _TABLE, 12, 26.562, mig=True)
+H200 = Gpu("H200", "NVIDIA H200", "hopper", 143771, ("10de:2335",), 5, "550.40.65", _CAPTURE, 18, 26.562, mig=True)
+B200 = Gpu("B200", "NVIDIA B200", "blackwell", 183359, ("10de:2901", "10de:2909"), 5, "570.133.20", _TABLE, 18, 53.125, open_module=_REQUIRED, mig=True)
+B300 = Gpu("B300", "NVIDIA B300 SXM6 AC", "blackwell", 275040, ("10de:3182",), 6, "580.82.07", _TABLE, 18, 53.125, open_module=_REQUIRED, mig=True)
+# The GPU supports generation 6, and the link to Grace generation 5: real p6e-gb200.36xlarge, NVIDIA/k8s-test-infra qx-gb200.xml, 2026-08-21
+GB200 = Gpu("GB200", "NVIDIA GB200", "blackwell", 189471, ("10de:2941",), 5, "570.123.01", _TABLE, 18, 53.125, open_module=_REQUIRED, mig=True, needs_imex=True)
+GB300 = Gpu("GB300", "NVIDIA GB300", "blackwell", 284208, ("10de:31c2", "10de:31c3"), 6, "580.82.07", _TABLE, 18, 53.125,
+    open_module=_REQUIRED, mig=True, needs_imex=True)
+RTX_PRO_6000 = Gpu("RTX-PRO-6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "blackwell", 97887, ("10de:2bb5",), 5, "575.57.08", _TABLE,
+    open_module=_REQUIRED)
+# fmt: on
 
 GPUS = {
     gpu.key: gpu

@@ -45,7 +45,7 @@ class Source:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """A GPU product. Products are identical on all clouds."""
 
@@ -60,19 +60,20 @@ class Gpu:
     pci_ids: tuple[str, ...]
     """PCI IDs as `vendor:device` in lowercase."""
     pcie_gen: int
-    pcie_width: int = 16
+    driver_floor: str
+    """First driver version that supports the device."""
+    source: Source
     nvlinks: int = 0
     """Number of NVLink links per GPU, or 0 if the product has none."""
     nvlink_gb_s: float | None = None
     """Rate per NVLink link in GB/s, as reported by `nvidia-smi nvlink -s`."""
-    driver_floor: str
-    """First driver version that supports the device."""
+    pcie_width: int = 16
     open_module: OpenModule = OpenModule.SUPPORTED
     ecc: bool = True
-    source: Source
     mig: bool = False
     needs_imex: bool = False
-    """Whether the GPUs of several nodes share an NVLink domain, which requires the service `nvidia-imex` on each node."""
+    """Whether the GPUs of several nodes share an NVLink domain, which requires the service `nvidia-imex` on each node
+    (https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -42,12 +42,12 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     from gpuinfra.cli.judgement import write_file
     from gpuinfra.clouds.adopt import import_file, retained, urns_in
     from gpuinfra.clouds.cloud import cloud_of
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import load_stack
 
     day = today()
     loaded = load_stack(stack, day)
-    plan = make_plan(loaded.spec, day)
+    plan = build_plan(loaded.spec, day)
     try:
         urns = urns_in(parsed(state.read_text(encoding="utf-8"))) if state else {}
     except (ValueError, KeyError, AttributeError, TypeError):

@@ -303,7 +303,7 @@ def _drain(
     from gpuinfra.base.words import titled
     from gpuinfra.calendar import ending
     from gpuinfra.handover.ports import PortUnavailable
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.remote.drain import ABSENT, not_stopped
 
     now = datetime.now(UTC)
@@ -311,7 +311,7 @@ def _drain(
     if not ends:
         return
     nodes = [one for one in active.nodes if one.group in ends]
-    plan = make_plan(loaded.spec, now.date(), now)
+    plan = build_plan(loaded.spec, now.date(), now)
     results = active.stop_jobs(plan, direct, [one.id for one in nodes]) if nodes else {}
     for node in nodes:
         result = results[node.id]
@@ -353,13 +353,13 @@ def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
     """Search for the next Capacity Blocks of a stack."""
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.preflight import Unanswered
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
 
     name = loaded.spec.cloud
     search = cloud_of(name).offerings(loaded.spec.where.region, loaded.config)
     if search is None:
         raise UsageError(f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {name}; omit --offers")
-    for one in wanted(make_plan(loaded.spec, now.date(), now), loaded, days):
+    for one in wanted(build_plan(loaded.spec, now.date(), now), loaded, days):
         offers: list[Offering] = []
         try:
             for offer in search(one, now):

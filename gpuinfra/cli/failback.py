@@ -123,10 +123,10 @@ def _returning(
 
 
 def _second(paired: Paired) -> tuple[SecondStack, ...]:
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import SecondStack
 
-    return tuple(SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files)
+    return tuple(SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files)
 
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:

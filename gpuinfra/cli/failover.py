@@ -132,7 +132,7 @@ def check_files(paired: Paired, stack: str) -> None:
 
 
 def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: tuple[str, ...]) -> Failing:
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import Failing, SecondStack
 
     return Failing(
@@ -141,7 +141,7 @@ def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: 
         second=paired.recovery.region,
         resources=paired.resources,
         stacks=tuple(
-            SecondStack(loaded=one, plan=make_plan(one.spec, paired.second.today)) for one in paired.second.files
+            SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files
         ),
         cloud=cloud,
         ask=paired.ask,

@@ -33,14 +33,14 @@ def command(stack: str, live: bool, as_json: bool) -> int:
     """
     from gpuinfra.base.day import today
     from gpuinfra.doctor.cloud import newest_images
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.plan.profile import profile_of
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    plan = make_plan(loaded.spec, day)
+    plan = build_plan(loaded.spec, day)
     families = {family.name: family for family in profile_of(loaded.spec.cloud).image_families}
     used = [families[pool.image.family] for pool in plan.pools if pool.image.family in families]
     newest = newest_images(loaded, used) if live else None

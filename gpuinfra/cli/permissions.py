@@ -24,13 +24,13 @@ def command(stack: str, read_only: bool, as_json: bool) -> int:
     """
     from gpuinfra.base.day import today
     from gpuinfra.clouds.cloud import cloud_of
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    permissions = cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day), read_only=read_only)
+    permissions = cloud_of(loaded.spec.cloud).permissions(build_plan(loaded.spec, day), read_only=read_only)
     if as_json:
         click.echo(json.dumps(permissions.as_dict(loaded.name), indent=2))
         return 0

@@ -139,13 +139,13 @@ def _of_stack(names: Sequence[str], own: Path | None) -> tuple[str, list[dict[st
     from gpuinfra.base.day import today
     from gpuinfra.cost import HOURS_PER_MONTH, price
     from gpuinfra.cost.file import load
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(names[0]), day)
-    plan = make_plan(loaded.spec, day)
+    plan = build_plan(loaded.spec, day)
     cost = price(plan, day, load(own) if own else None)
     hours = {line.unit: HOURS_PER_MONTH if line.unit.endswith("month") else 1 for line in cost.lines}
     rows = [

@@ -86,7 +86,7 @@ def declared(stack: str) -> Declared:
     """Read a stack that declares a second region. Raises `UsageError` if it has no `recovery`, and `SpecError` if it has errors."""
     from gpuinfra.base.day import today
     from gpuinfra.base.findings import Level
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import check_stack
     from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
@@ -96,7 +96,7 @@ def declared(stack: str) -> Declared:
     errors = [one for one in check_stack(loaded, day) if one.level is Level.ERROR and one.rule != STATE_RULE]
     if errors:
         raise SpecError(errors)
-    plan = make_plan(loaded.spec, day)
+    plan = build_plan(loaded.spec, day)
     if plan.recovery is None or loaded.spec.recovery is None:
         raise UsageError(
             f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/reference/recovery.md)"

@@ -202,11 +202,11 @@ def readable_stack(name: str, stacks: Stacks, *, nodes: bool = True) -> Iterator
 def plan_of(name: str) -> Plan:
     """Return the plan for a stack, as of today."""
     from gpuinfra.base.day import now, today
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import load_stack
 
     day = today()
-    return make_plan(load_stack(name, day).spec, day, now())
+    return build_plan(load_stack(name, day).spec, day, now())
 
 
 def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:

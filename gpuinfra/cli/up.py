@@ -272,7 +272,7 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.search.outcome import missing_nodes
     from gpuinfra.search.run import Search
 
@@ -290,7 +290,7 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
         remove(engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again)
 
     def plan_of(loaded: LoadedStack) -> Plan:
-        return make_plan(loaded.spec, today(), now())
+        return build_plan(loaded.spec, today(), now())
 
     return Search(
         declared=declared,

@@ -25,7 +25,7 @@ from gpuinfra.clouds.preflight import (
     together,
 )
 from gpuinfra.doctor import state
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack, project_name
@@ -93,7 +93,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
-    plan = make_plan(stack.spec, today(), now())
+    plan = build_plan(stack.spec, today(), now())
     asked = cloud.questions(plan, lambda: _token(stack, plan.name))
     return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
 

@@ -15,6 +15,8 @@ from gpuinfra.handover.judge import NodeVerdict, describe
 from gpuinfra.handover.ports import CloudTerms, GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import WaitOutcome
+from gpuinfra.node.advice import advise
+from gpuinfra.node.cause import Action
 from gpuinfra.node.outcome import CheckResult
 
 MOST_FINDINGS = 5
@@ -72,7 +74,10 @@ def node_reason(node: NodeVerdict, outcome: WaitOutcome | None = None) -> str:
         lines.append(f"  what to do: {hint(node, console)}")
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
-        return "\n".join([f"{head}: failed {counted(len(node.blocking), 'check')}", *_findings(node.blocking)])
+        lines = [f"{head}: failed {counted(len(node.blocking), 'check')}", *_findings(node.blocking)]
+        if advise(node.blocking).action.strength >= Action.REBOOT.strength:
+            lines.append(f"  to replace the node, {terms_of(node.cloud).replace}")
+        return "\n".join(lines)
     return f"{head}: {node.outcome}: {node.reason}\n  what to do: {hint(node)}"
 
 

@@ -12,7 +12,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
 from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, StackAnswers, kind_needs, model_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import flow
 from gpuinfra.spec.load import parse_spec
@@ -194,7 +194,7 @@ def _added_usd(before: StackAnswers, after: StackAnswers) -> str:
 
 def _cost(answers: StackAnswers) -> float | None:
     try:
-        plan = make_plan(parse_spec(answers.declaration), answers.today)
+        plan = build_plan(parse_spec(answers.declaration), answers.today)
     except GpuinfraError:
         return None
     return price(plan, answers.today).usd_per_hour

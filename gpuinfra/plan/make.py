@@ -47,7 +47,7 @@ from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import ObjectMount
 
 
-def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
+def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
     """Return the plan for a declaration that has no findings of level error.
 
     `now` is the time, which determines whether a capacity window that starts today is open. If it is None, the window is open.

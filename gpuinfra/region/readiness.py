@@ -28,7 +28,7 @@ from gpuinfra.clouds.region.readiness import (
     ReadinessLine,
     ReadinessQuestion,
 )
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import named
 from gpuinfra.region.clone import names
@@ -79,7 +79,7 @@ class DeclaredSecond:
     @property
     def images(self) -> tuple[str, ...]:
         """The IDs of the images that the nodes use."""
-        pools = (pool for one in self.files for pool in make_plan(one.spec, self.today).pools)
+        pools = (pool for one in self.files for pool in build_plan(one.spec, self.today).pools)
         return tuple(dict.fromkeys(pool.image.ref for pool in pools if pool.image.source == "id"))
 
     def merged(self, live: Sequence[ReadinessLine], rows: Iterable[ReadinessLine]) -> Iterator[ReadinessLine]:
@@ -98,8 +98,8 @@ class DeclaredSecond:
         """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
         if line.topic != "image" or line.state != FAIL:
             return line
-        ours = {pool.name: pool.image for pool in make_plan(stack.spec, self.today).pools}
-        for plan in (make_plan(one.spec, self.today) for one in self.files):
+        ours = {pool.name: pool.image for pool in build_plan(stack.spec, self.today).pools}
+        for plan in (build_plan(one.spec, self.today) for one in self.files):
             for pool in plan.pools:
                 first = ours.get(pool.name)
                 if pool.image.ref != line.name or first is None or first.source != "id":

@@ -60,7 +60,7 @@ class PlanReport:
 
 
 def plan_report(path: Path, today: date, prices: PriceFile | None = None, now: datetime | None = None) -> PlanReport:
-    """Read and validate one stack file, and return its plan and price. Errors are returned as findings. `now` is as in `make_plan`."""
+    """Read and validate one stack file, and return its plan and price. Errors are returned as findings. `now` is as in `build_plan`."""
     try:
         stack = read_stack(path)
     except SpecError as problem:
@@ -80,9 +80,9 @@ def report_of(
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
         return PlanReport(stack=stack.name, path=stack.path, findings=found)
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
 
-    plan = make_plan(stack.spec, today, now)
+    plan = build_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     ways = compare(plan, today)
     time = ready_time(plan, cloud_of(plan.cloud).timing)

@@ -25,7 +25,7 @@ from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region.failover import label
 from gpuinfra.clouds.region.readiness import FAIL
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.region.clone.draft import route_of, value_at
 from gpuinfra.region.clone.make import clone
@@ -59,7 +59,7 @@ class _Failed(Exception):
 def check_options(options: Options, region: str | None) -> None:
     """Check that a drill of this stack is possible, before anything starts. Raises `UsageError`."""
     path, _, loaded = read_options(options)
-    plan, stack = make_plan(loaded.spec, options.day) if loaded else None, stack_name(path)
+    plan, stack = build_plan(loaded.spec, options.day) if loaded else None, stack_name(path)
     if plan is None or plan.recovery is None:
         raise UsageError(f"{stack} has no `recovery` in its stack file, so it has no second region; add `recovery` (docs/reference/recovery.md)")  # fmt: skip
     if region != plan.recovery.region:
@@ -259,7 +259,7 @@ class _Drill:
         self.session.pulumi = replace(own, folder=replace(own.folder, stack=loaded_stack.name))
         try:
             self.session.pulumi.ensure_stack()
-            count = sum((make_plan(loaded_stack.spec, self.session.options.day).resources or {}).values())
+            count = sum((build_plan(loaded_stack.spec, self.session.options.day).resources or {}).values())
             operation = self.session.operate("up", "--yes", "--skip-preview", title=f"up of {loaded_stack.name}", resources=count)  # fmt: skip
         finally:
             self.session.pulumi = own

@@ -10,7 +10,7 @@ from typing import Any
 from gpuinfra.base.errors import UsageError
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.permissions import Permissions
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra_rehearsal.folder import Folder, write_json
@@ -25,7 +25,7 @@ def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
             "--under-least-permissions requires the declaration in the stack file; this program declares the cluster in Python"
         )
     path = folder.root / "operator.json"
-    write_json(path, list(cloud_of(loaded.spec.cloud).permissions(make_plan(loaded.spec, day)).documents))
+    write_json(path, list(cloud_of(loaded.spec.cloud).permissions(build_plan(loaded.spec, day)).documents))
     return path
 
 

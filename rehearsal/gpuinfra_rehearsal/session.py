@@ -31,7 +31,7 @@ from gpuinfra.engine.hosts import find_host
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.inventory import handovers_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
@@ -116,7 +116,7 @@ class Session:
 
     def plan(self) -> Plan | None:
         """The plan of the current declaration, if the stack file contains one."""
-        return make_plan(self.loaded.spec, self.options.day) if self.loaded else None
+        return build_plan(self.loaded.spec, self.options.day) if self.loaded else None
 
     def names(self) -> dict[str, NodeNames]:
         """Return the machine names that the handover assigned, keyed by cluster, from the state."""
@@ -249,7 +249,7 @@ def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
         if ours and (reason := why_not_here(loaded.spec.cloud)):
             raise EnvironmentMissing(f"{path}: {reason}")
         exists = (_folder(options, stack_name(path), loaded).root / "cloud.sqlite").exists()
-        faults.check_against_plan(ordered, make_plan(loaded.spec, options.day), replaces=exists)
+        faults.check_against_plan(ordered, build_plan(loaded.spec, options.day), replaces=exists)
     return path, program, loaded
 
 

@@ -12,6 +12,7 @@ from gpuinfra.clouds.timing import Duration, longest, node_steps, seconds
 from gpuinfra.handover.watch import STOCKOUT_PATIENCE_S
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
+from tests.typed import present
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +52,12 @@ def minutes(attempts: Sequence[Tried], delay_s: float = 0, *, deployed: bool = F
 
 
 def _group(plan: Plan) -> Duration:
-    timing = cloud_of(plan.cloud).timing
+    timing = present(cloud_of(plan.cloud).timing)
     return timing.durations[timing.group.type]
 
 
 def _names(plan: Plan) -> set[str]:
-    timing = cloud_of(plan.cloud).timing
+    timing = present(cloud_of(plan.cloud).timing)
     return {name for before in timing.after.values() for row in before for name in _logical(row, plan)}
 
 
@@ -66,7 +67,7 @@ def _logical(row: ResourceKind[Any], plan: Plan) -> set[str]:
 
 def _until_groups(plan: Plan, existing: set[str]) -> tuple[Part, ...]:
     """Return the longest chain of new resources that the groups wait for."""
-    timing = cloud_of(plan.cloud).timing
+    timing = present(cloud_of(plan.cloud).timing)
     durations: Mapping[str, Duration] = timing.durations
 
     def until(row: ResourceKind[Any]) -> tuple[Part, ...]:

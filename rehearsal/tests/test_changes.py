@@ -6,7 +6,7 @@ import pytest
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.shipped import shipped
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.plan_diff import ResourceChange
 from gpuinfra.spec.load import LoadedStack, read_stack
@@ -31,7 +31,7 @@ def by_name(changes: tuple[ResourceChange, ...]) -> dict[str, ResourceChange]:
 
 def plan_of(loaded: LoadedStack) -> Plan:
     """The plan of a stack."""
-    return make_plan(loaded.spec, TODAY)
+    return build_plan(loaded.spec, TODAY)
 
 
 def test_a_size_grows_in_place_and_shrinks_by_replacement_with_everything_that_uses_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.node.judge import judge
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.steps import OWN
 from gpuinfra.rules import load_stack
 from gpuinfra_rehearsal.devices import faults as device_faults
@@ -65,7 +65,7 @@ def test_unknown_faults_are_rejected(text: str, words: str) -> None:
 )
 def test_faults_that_cannot_occur_in_this_plan_are_rejected(text: str, words: str) -> None:
     """A fault on a node, capacity kind or type that this stack does not have is rejected."""
-    plan = make_plan(load_stack("aws-p4d", TODAY).spec, TODAY)
+    plan = build_plan(load_stack("aws-p4d", TODAY).spec, TODAY)
     with pytest.raises(UsageError) as caught:
         check_against_plan(parse([text], {"gpu": 4}), plan)
     assert words in str(caught.value)
@@ -89,7 +89,7 @@ def test_node_faults_of_devices_and_steps_that_the_pool_does_not_have_are_reject
     stack: str, fault: str, missing: str
 ) -> None:
     """The error names the machine type, and the check or the step that the nodes do not run."""
-    plan = make_plan(load_stack(stack, TODAY).spec, TODAY)
+    plan = build_plan(load_stack(stack, TODAY).spec, TODAY)
     with pytest.raises(UsageError) as caught:
         check_against_plan(parse([f"node:gpu-1:{fault}"], {"gpu": 4}), plan)
     assert f"no effect in pool gpu ({plan.pools[0].machine})" in str(caught.value)
@@ -100,7 +100,7 @@ def test_node_faults_of_devices_and_steps_that_the_pool_does_not_have_are_reject
 def test_a_device_fault_is_accepted_if_and_only_if_a_check_of_the_pool_detects_it(stack: str) -> None:
     """The output of a stand-in node with the fault, judged by the checks of the pool,
     differs from that of a healthy node for each accepted fault, and for no other."""
-    plan = make_plan(load_stack(stack, TODAY).spec, TODAY)
+    plan = build_plan(load_stack(stack, TODAY).spec, TODAY)
     wanted: dict[str, Any] = dict(plan.pools[0].expectation)
 
     def unusual(*faults: str) -> set[tuple[object, object]]:
@@ -150,5 +150,5 @@ def test_the_step_of_a_fault_exists(name: str) -> None:
 )
 def test_faults_that_can_occur_in_this_plan_are_accepted(text: str) -> None:
     """Capacity kinds, pools, the end of a type token and every node of the pool are accepted."""
-    plan = make_plan(load_stack("aws-p4d", TODAY).spec, TODAY)
+    plan = build_plan(load_stack("aws-p4d", TODAY).spec, TODAY)
     check_against_plan(parse([text], {"gpu": 4}), plan)

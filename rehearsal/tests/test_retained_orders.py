@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.actions import errors_of, perform
 from gpuinfra_rehearsal.engine import OperationResult
@@ -112,7 +112,7 @@ def test_the_stacks_have_every_retained_type(cloud: str) -> None:
     made: set[str] = set()
     for stack in (one for one in WHERE if one.partition("-")[0] == cloud):
         spec = parse_spec(YAML(typ="safe").load(declared(stack))["config"]["gpuinfra:cluster"])
-        made |= {one.type for one in cloud_of(cloud).resources(make_plan(spec, date(2026, 11, 22))) if one.retained}
+        made |= {one.type for one in cloud_of(cloud).resources(build_plan(spec, date(2026, 11, 22))) if one.retained}
     assert {row.type for row in cloud_of(cloud).resource_kinds if row.lifetime.retained is not None} == made
 
 

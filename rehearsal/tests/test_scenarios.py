@@ -22,7 +22,7 @@ from gpuinfra.engine.up import remove
 from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.inventory import nodes_of
 from gpuinfra.node.journal import write_whole
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.search.outcome import group_types
 from gpuinfra.search.placements import DECLARED, stack_for
 from gpuinfra.spec.load import read_stack
@@ -210,7 +210,7 @@ def tried(one: Scenario, run: Run, text: str, attempts: list[dict[str, Any]]) ->
         waited = bool(problems) and not any(message.startswith(REFUSED) for message in problems)
         found.append(
             Tried(
-                plan=make_plan(stack.spec, today()),
+                plan=build_plan(stack.spec, today()),
                 waited=waited,
                 silent=any(row["kind"] == CapacityCause.NO_MESSAGE for row in attempt["problems"]),
                 launched=attempt["result"] == READY or (waited and "partial" in one.title),

@@ -20,7 +20,7 @@ import pytest
 from gpuinfra import bundle
 from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.base.shipped import shipped
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import BootstrapStep, PoolPlan
 from gpuinfra.rules import load_stack
 
@@ -34,7 +34,7 @@ UNITS = (
 @pytest.fixture(scope="module")
 def pool() -> PoolPlan:
     """The GPU pool of the shipped stack."""
-    return make_plan(load_stack("aws-p4d", today=TODAY).spec, TODAY).pools[0]
+    return build_plan(load_stack("aws-p4d", today=TODAY).spec, TODAY).pools[0]
 
 
 @pytest.fixture(scope="module")

@@ -142,8 +142,8 @@ def test_an_error_of_the_file_system_names_the_file_and_the_fix(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "plan.html")
 
-    monkeypatch.setattr("gpuinfra.plan.make.make_plan", refuse)
-    monkeypatch.setattr("gpuinfra.cli.plan.make_plan", refuse, raising=False)
+    monkeypatch.setattr("gpuinfra.plan.make.build_plan", refuse)
+    monkeypatch.setattr("gpuinfra.cli.plan.build_plan", refuse, raising=False)
     assert main(["plan", "aws-p4d"]) == 3
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"gpuinfra: plan.html cannot be used: {os.strerror(number)}; ")

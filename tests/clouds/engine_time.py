@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import Duration, node_steps
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.graph import Graph, Key, graph, longest, simulated
 from tests.clouds.required import REQUIRED
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec
 from tests.rules.cases import Case, declaration, lustre
+from tests.typed import present
 
 READY = "gpuinfra:index:NodesReady"
 QUICK = 5.0
@@ -45,7 +46,7 @@ VARIANTS: dict[str, Case] = {
 @functools.cache
 def plan_named(stack: str) -> Plan:
     """The plan of a shipped stack or of a variant."""
-    return make_plan(parse_spec(declaration(VARIANTS[stack])), TODAY) if stack in VARIANTS else plan_of(stack)
+    return build_plan(parse_spec(declaration(VARIANTS[stack])), TODAY) if stack in VARIANTS else plan_of(stack)
 
 
 @functools.cache
@@ -56,7 +57,7 @@ def graph_of(stack: str) -> Graph:
 
 def seconds_of(cloud: str, stack: str, unknown: float = 0.0, quick: float = 0.0) -> Callable[[Key], float]:
     """Function that returns the seconds of a resource, including the steps on the nodes that a group launches."""
-    timing, plan = cloud_of(cloud).timing, plan_named(stack)
+    timing, plan = present(cloud_of(cloud).timing), plan_named(stack)
     steps = max((sum(_known(one.duration, unknown) for one in node_steps(pool)) for pool in plan.pools), default=0.0)
 
     def seconds(key: Key) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
@@ -37,7 +37,7 @@ def spec_of(stack: str) -> ClusterSpec:
 
 def plan_of(stack: str) -> Plan:
     """The plan of a shipped stack."""
-    return make_plan(spec_of(stack), TODAY)
+    return build_plan(spec_of(stack), TODAY)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks
@@ -74,7 +74,7 @@ def test_a_shipped_stack_registers_the_resources_of_its_plan(stack: str) -> None
 def test_a_variant_registers_the_resources_of_its_plan(variant: str) -> None:
     """The same applies to optional parts of a declaration and to existing resources."""
     spec = parse_spec({**BASE, **VARIANTS[variant]})
-    planned = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec, TODAY))}
+    planned = {(one.type, one.name, bool(one.retained)) for one in resources(build_plan(spec, TODAY))}
     registered = {(one.type, one.name, one.retained) for one in recording_of_spec(spec).custom}
     assert planned == registered
 
@@ -91,7 +91,7 @@ IN_USE = {
 def _kept(**changes: Any) -> dict[str, list[str]]:
     """Type -> logical names of the retained resources of networks and file systems."""
     found: dict[str, list[str]] = {}
-    for one in resources(make_plan(parse_spec({**BASE, **changes}), TODAY)):
+    for one in resources(build_plan(parse_spec({**BASE, **changes}), TODAY)):
         if one.retained and (
             one.type.startswith(("aws:ec2", "aws:vpc", "aws:fsx")) or one.name.endswith("0-log-group")
         ):
@@ -134,4 +134,4 @@ def test_the_number_of_resources_does_not_depend_on_the_number_of_nodes() -> Non
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 2000}]}]
     many = parse_spec({**BASE, "pools": pools})
-    assert count(resources(make_plan(few, TODAY))) == count(resources(make_plan(many, TODAY)))
+    assert count(resources(build_plan(few, TODAY))) == count(resources(build_plan(many, TODAY)))

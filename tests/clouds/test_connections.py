@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.connections import INTERNET, NODES, Traffic
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_stacks
@@ -146,7 +146,7 @@ def test_a_diagram_shows_the_rules_of_the_nodes(stack: str) -> None:
 def test_a_diagram_shows_declared_access(cloud: str) -> None:
     """Connections that the declaration allows are shown with their networks and ports."""
     spec = parse_spec(DECLARED[cloud])
-    found = shown(cloud_of(spec.cloud).connections(make_plan(spec, TODAY)))
+    found = shown(cloud_of(spec.cloud).connections(build_plan(spec, TODAY)))
     assert ("in", "10.9.0.0/16", "udp" if cloud == "gcp" else "tcp", "8080") in found
     _compare(cloud, found, recording_of_spec(spec))
 
@@ -169,7 +169,7 @@ def test_a_diagram_shows_the_ports_of_azure(stack: str) -> None:
 def test_a_diagram_shows_declared_access_on_azure() -> None:
     """Declared networks and their ports are shown, and those of Bastion."""
     spec = parse_spec(DECLARED["azure"])
-    found = tuple(cloud_of(spec.cloud).connections(make_plan(spec, TODAY)))
+    found = tuple(cloud_of(spec.cloud).connections(build_plan(spec, TODAY)))
     rules = set(azure_rules(recording_of_spec(spec)))
     assert _ports(shown(found)) == _ports(rules)
     assert {("in", "10.8.0.0/16", "tcp", "22"), ("in", "10.9.0.0/16", "tcp", "8080")} <= shown(found) & rules

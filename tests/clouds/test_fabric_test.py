@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuinfra.bundle import build
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_text import text
@@ -26,7 +26,7 @@ A100 = {"pools.0.machine": "Standard_ND96amsr_A100_v4"}
 
 def planned(cloud: str, changes: dict[str, Any]) -> Plan:
     """The plan of a changed declaration."""
-    return make_plan(parse_spec(declaration((cloud, changes))), TODAY)
+    return build_plan(parse_spec(declaration((cloud, changes))), TODAY)
 
 
 def decided(plan: Plan, pool: str = "gpu") -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
@@ -22,7 +22,7 @@ ACCELERATOR = (
 
 def _image(cloud: str, image: object, **pool: object) -> Any:
     change = {f"pools.0.{field}": value for field, value in {"image": image, **pool}.items()}
-    return make_plan(parse_spec(declaration((cloud, change))), TODAY).pools[0].image
+    return build_plan(parse_spec(declaration((cloud, change))), TODAY).pools[0].image
 
 
 @pytest.mark.parametrize(

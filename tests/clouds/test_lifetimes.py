@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.model import ClusterSpec
@@ -63,7 +63,7 @@ def test_every_cloud_is_compared() -> None:
 def test_a_file_system_ends_only_if_everything_is_exported_automatically(cloud: str, link: str) -> None:
     """A Lustre file system that is not exported automatically and in full is retained, and `adopt` finds it."""
     for prefix in ("", "datasets/imagenet") if link != "none" else ("",):
-        plan = make_plan(_spec(cloud, link, prefix), TODAY)
+        plan = build_plan(_spec(cloud, link, prefix), TODAY)
         (one,) = plan.file_systems
         ends = _exports_everything(one)
         assert (one.lifetime is Lifetime.ENDS) == ends, one
@@ -78,7 +78,7 @@ def test_a_file_system_ends_only_if_everything_is_exported_automatically(cloud: 
 def test_the_program_retains_a_file_system_with_its_network(cloud: str, link: str) -> None:
     """The file system and its network have retainOnDelete exactly if the plan retains the file system."""
     spec = _spec(cloud, link)
-    (one,) = make_plan(spec, TODAY).file_systems
+    (one,) = build_plan(spec, TODAY).file_systems
     retained = {found.type for found in recording_of_spec(spec).custom if found.retained}
     for type_ in TYPES[cloud]:
         assert (type_ in retained) == (not _exports_everything(one)), type_

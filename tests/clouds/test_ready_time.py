@@ -13,7 +13,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds import timing
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import ChainPart, Duration, ReadyTime, Timing, ready_time
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_page import page
@@ -23,11 +23,12 @@ from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of
 from tests.rules.cases import declaration, lustre, pool
+from tests.typed import present
 
 
 def planned(cloud: str, changes: dict[str, Any]) -> Plan:
     """The plan of a declaration with changes."""
-    return make_plan(parse_spec(declaration((cloud, changes))), TODAY)
+    return build_plan(parse_spec(declaration((cloud, changes))), TODAY)
 
 
 def time_of(plan: Plan) -> ReadyTime:
@@ -74,7 +75,7 @@ def test_a_lower_limit_is_marked() -> None:
 def test_the_known_sum_is_exact_without_unknown_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """With known durations only, the time is not a lower limit."""
     known = Duration(seconds=60, source="a test")
-    table = cloud_of("aws").timing
+    table = present(cloud_of("aws").timing)
     every = replace(table, durations=dict.fromkeys(table.durations, known))
     monkeypatch.setattr(type(cloud_of("aws")), "timing", every)
     monkeypatch.setattr(timing, "STEPS", known)
@@ -124,7 +125,7 @@ def test_the_link_to_a_bucket_is_on_the_chain_before_the_nodes() -> None:
     ]
     assert [one.minutes for one in parts if one.type == types[-2]] == [None]
     slow = Duration(seconds=3600, source="a test")
-    table = cloud_of("aws").timing
+    table = present(cloud_of("aws").timing)
     found = _with(plan_of("aws-p4d"), replace(table, durations={**table.durations, types[-2]: slow}))
     assert found.minutes == pytest.approx(70.85)
 

@@ -13,7 +13,7 @@ import pytest
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import USAGE
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.planned import DestroyRule, PriceRule, ResourceKind
 from gpuinfra.spec import read_stack
 from tests.clouds.recorder import Recording, Registered
@@ -75,7 +75,7 @@ def test_a_row_is_complete(row: ResourceKind) -> None:
 @pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
 def test_a_plan_lists_the_price_of_each_usage(path: str | Path) -> None:
     """Each usage for which a resource is billed has a price in the plan, with date and source. The trail of a stack without data events has none for them."""
-    plan = plan_of(path) if isinstance(path, str) else make_plan(read_stack(path).spec, TODAY)
+    plan = plan_of(path) if isinstance(path, str) else build_plan(read_stack(path).spec, TODAY)
     cost = price(plan, TODAY)
     for one in importlib.import_module(f"{CLOUDS[plan.cloud]}.resources").resources(plan):
         rate = one.kind.price.rate if one.kind else ""
@@ -131,7 +131,7 @@ def test_the_price_of_a_stack_has_a_line_for_each_price_item(stack: str) -> None
 @pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
 def test_a_price_counts_each_resource_once(path: str | Path) -> None:
     """Gateways, endpoints, keys, alarms, zones and hosts of shipped stacks and peer clusters are all in the price, each once."""
-    plan = plan_of(path) if isinstance(path, str) else make_plan(read_stack(path).spec, TODAY)
+    plan = plan_of(path) if isinstance(path, str) else build_plan(read_stack(path).spec, TODAY)
     network, lines = plan.network, price(plan, TODAY).lines
     nodes = sum(subnet.role == "nodes" for subnet in network.subnets) if network else 0
     found: Counter[str] = Counter()

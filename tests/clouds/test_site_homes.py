@@ -14,7 +14,7 @@ import pytest
 
 from gpuinfra.clouds.homes import for_nodes
 from gpuinfra.node.steplist import node_environment
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 from tests.clouds import recorder
@@ -42,7 +42,7 @@ def cluster(*storage: dict[str, Any], cloud: str = "aws") -> dict[str, Any]:
 
 def pool_of(*storage: dict[str, Any], cloud: str = "aws") -> PoolPlan:
     """The pool of the cluster."""
-    return make_plan(parse_spec(cluster(*storage, cloud=cloud)), TODAY).pools[0]
+    return build_plan(parse_spec(cluster(*storage, cloud=cloud)), TODAY).pools[0]
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from tests.clouds.engine_time import VARIANTS, both, end, graph_of, plan_named, 
 from tests.clouds.graph import Key, longest
 from tests.clouds.required import KEPT, REQUIRED
 from tests.clouds.stacks import shipped_stacks
+from tests.typed import present
 
 STACKS = [(cloud, stack) for cloud in CLOUDS for stack in shipped_stacks(cloud)]
 STACKS += [(cloud, stack) for stack, (cloud, _) in VARIANTS.items()]
@@ -27,7 +28,7 @@ each_stack = pytest.mark.parametrize(("cloud", "stack"), STACKS, ids=[stack for 
 @functools.cache
 def rows_of(cloud: str, stack: str) -> dict[Key, ResourceKind[Any]]:
     """Resource -> its row, for each resource whose type has a duration and for the resource that waits for nodes."""
-    timing = cloud_of(cloud).timing
+    timing = present(cloud_of(cloud).timing)
     kinds = {(one.type, one.name): one.kind for one in cloud_of(cloud).resources(plan_named(stack))}
     return {
         key: kind for key in graph_of(stack).resources if (kind := kinds.get(key)) and (kind.type in timing.durations or kind is timing.ready)
@@ -41,17 +42,17 @@ def test_the_order_is_the_order_of_the_registered_resources(cloud: str, stack: s
     registered = {
         (_row(rows[key]), _row(rows[one])) for key in rows for one in found.ancestors[key] if one in rows and rows[one] != rows[key]
     }  # fmt: skip
-    present = set(rows.values())
-    after = cloud_of(cloud).timing.after
+    used = set(rows.values())
+    after = present(cloud_of(cloud).timing).after
 
     def before(row: ResourceKind[Any]) -> Iterator[ResourceKind[Any]]:
         for one in after.get(row, ()):
-            if one in present:
+            if one in used:
                 yield one
                 yield from before(one)
 
-    direct = {(_row(row), _row(one)) for row in present for one in after.get(row, ()) if one in present}
-    implied = {(_row(row), _row(one)) for row in present for one in before(row)}
+    direct = {(_row(row), _row(one)) for row in used for one in after.get(row, ()) if one in used}
+    implied = {(_row(row), _row(one)) for row in used for one in before(row)}
     assert direct - registered == set(), "the plan's order has waits that the program does not have"
     assert registered - implied == set(), "the program has waits that the plan's order does not have"
 
@@ -103,7 +104,7 @@ def test_the_simulated_time_is_close_to_the_longest_required_chain(cloud: str, s
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_durations_belong_to_the_resource_table_and_cite_a_source(cloud: str) -> None:
     """Each duration is of a type that the cloud's table has, and names a source and the day on which it was read."""
-    timing = cloud_of(cloud).timing
+    timing = present(cloud_of(cloud).timing)
     types = {row.type for row in cloud_of(cloud).resource_kinds}
     assert set(timing.durations) <= types
     for name, duration in [*timing.durations.items(), ("driver", DRIVER), *BURN_IN.items()]:

@@ -13,7 +13,7 @@ from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
 from gpuinfra.cost.price import node_price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, block, declaration, gcp_recovery, lustre, pool, recovery, reserved
@@ -21,7 +21,7 @@ from tests.rules.cases import TODAY, block, declaration, gcp_recovery, lustre, p
 
 def _cost(cloud: str = "aws", prices: PriceFile | None = None, today: date = TODAY, **changes: Any) -> Cost:
     spec = parse_spec(declaration((cloud, {key.replace("__", "."): v for key, v in changes.items()})))
-    return price(make_plan(spec, today), today, prices, duration_hours=spec.duration_hours)
+    return price(build_plan(spec, today), today, prices, duration_hours=spec.duration_hours)
 
 
 def _line(cost: Cost, word: str) -> Any:
@@ -184,7 +184,7 @@ def test_invalid_price_file_is_rejected(tmp_path: Path, text: str, words: list[s
 def test_kinds_of_capacity_are_compared_with_break_even_hours() -> None:
     """For the same nodes, each kind of capacity has its price and, if billed in full, its break-even hours per month."""
     spec = parse_spec(declaration(("aws", {"pools.0.capacity": [{"kind": "on_demand", "count": 2}]})))
-    rows = {row.way: row for row in compare(make_plan(spec, TODAY), TODAY)}
+    rows = {row.way: row for row in compare(build_plan(spec, TODAY), TODAY)}
     assert rows["on_demand"].usd_per_hour == pytest.approx(43.915284)
     one_year = rows["on_demand 1y"]
     assert one_year.usd_per_month == pytest.approx(2 * 13.92 * 730)
@@ -201,7 +201,7 @@ def test_the_comparison_counts_the_nodes_of_all_pools() -> None:
         declaration(("aws", {"pools.0.capacity.0.count": 1, "pools.1": pool("more", "p4d.24xlarge", count=8)}))
     )
     first, second = (
-        {row.way: row.usd_per_hour for row in compare(make_plan(spec, TODAY), TODAY)} for spec in (one, two)
+        {row.way: row.usd_per_hour for row in compare(build_plan(spec, TODAY), TODAY)} for spec in (one, two)
     )
     assert first == pytest.approx(second)
     assert first
@@ -226,7 +226,7 @@ def test_the_comparison_uses_the_prices_of_the_region_and_the_machines_with_gpus
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(profile_of("aws")), "machines", machines)
-        rows = {row.way: row for row in compare(make_plan(spec, TODAY), TODAY)}
+        rows = {row.way: row for row in compare(build_plan(spec, TODAY), TODAY)}
     assert rows["on_demand"].usd_per_hour == pytest.approx(2 * here.usd_per_hour)
     assert "block" in rows
 
@@ -257,19 +257,19 @@ def test_network_services_are_counted_by_their_subnets() -> None:
     """An interface endpoint has an address in each node subnet and in no other. A network without NAT subnets has one gateway."""
     endpoints = _cost(network__egress="endpoints")
     spec = parse_spec(declaration(("aws", {"network.egress": "endpoints"})))
-    network = make_plan(spec, TODAY).network
+    network = build_plan(spec, TODAY).network
     assert network is not None
     nodes = [one for one in network.subnets if one.role == "nodes"]
     assert _line(endpoints, "interface endpoint").quantity == len(network.interface_endpoints) * len(nodes) > 0
     more = replace(network, subnets=(*network.subnets, *(replace(nodes[0], role="data") for _ in range(3))))
-    wider = price(replace(make_plan(spec, TODAY), network=more), TODAY)
+    wider = price(replace(build_plan(spec, TODAY), network=more), TODAY)
     assert _line(wider, "interface endpoint").quantity == _line(endpoints, "interface endpoint").quantity
     assert _line(_cost("gcp"), "public address").quantity == 1
 
 
 def test_only_lustre_is_billed_as_lustre() -> None:
     """A file system of another kind, or without a known capacity, has no line of Lustre."""
-    plan = make_plan(parse_spec(declaration(("aws", {"storage": lustre()}))), TODAY)
+    plan = build_plan(parse_spec(declaration(("aws", {"storage": lustre()}))), TODAY)
     (lustre_entry,) = plan.file_systems
     for changed in ({"kind": "home"}, {"capacity_gib": None}):
         other = replace(plan, file_systems=(replace(lustre_entry, **changed),))  # pyright: ignore[reportArgumentType]

@@ -16,7 +16,7 @@ from gpuinfra.catalog.price_table import PriceTable
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec, read_stack
 from tests.rules.cases import declaration
@@ -251,7 +251,7 @@ def test_a_machine_without_gpus_has_a_price_in_every_region(cloud: str) -> None:
 @pytest.mark.parametrize("path", DECLARATIONS, ids=lambda path: path.stem.removeprefix("Pulumi."))
 def test_every_line_of_a_declaration_has_a_price(path: Path) -> None:
     """No billed item of a shipped stack or of a peer cluster has an unknown price. Each price has a date and a source, and an estimate states its calculation."""
-    cost = price(make_plan(read_stack(path).spec, TODAY), TODAY)
+    cost = price(build_plan(read_stack(path).spec, TODAY), TODAY)
     assert [line.what for line in cost.lines if line.usd_per_unit_hour is None] == []
     assert cost.complete
     assert not [text for text in cost.unknown if re.search(r"unknown|not known|no price|not verified", text)]
@@ -270,7 +270,7 @@ def test_a_derived_budget_covers_nodes_outside_the_first_region() -> None:
         "pools.0.machine": "p5.48xlarge",
         "pools.0.capacity": [{"kind": "on_demand", "count": 16}],
     }
-    plan = make_plan(parse_spec(declaration(("aws", changes))), TODAY)
+    plan = build_plan(parse_spec(declaration(("aws", changes))), TODAY)
     cost = price(plan, TODAY)
     assert cost.usd_per_hour > 16 * 55.04
     assert plan.budget is not None

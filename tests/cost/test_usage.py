@@ -12,7 +12,7 @@ import pytest
 from gpuinfra.catalog.records import ServicePrice
 from gpuinfra.cost import price
 from gpuinfra.cost.usage import rates
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec, read_stack
@@ -24,11 +24,11 @@ MORE = {"name": "more", "machine": "p4d.24xlarge", "zone": "use1-az6", "capacity
 
 
 def _plan(cloud: str = "aws", **changes: Any) -> Plan:
-    return make_plan(parse_spec(declaration((cloud, {k.replace("__", "."): v for k, v in changes.items()}))), TODAY)
+    return build_plan(parse_spec(declaration((cloud, {k.replace("__", "."): v for k, v in changes.items()}))), TODAY)
 
 
 def _shipped(name: str) -> Plan:
-    return make_plan(read_stack(STACKS / f"Pulumi.{name}.yaml").spec, TODAY)
+    return build_plan(read_stack(STACKS / f"Pulumi.{name}.yaml").spec, TODAY)
 
 
 def _listed(plan: Plan) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,12 @@ from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, judge_fleet
 from gpuinfra.handover.ports import GroupProblem, Member
 from gpuinfra.handover.refusals import HINTS
 from gpuinfra.handover.watch import WaitOutcome, stale_text
+from gpuinfra.node.cause import Action, Cause
 
 from .fleet import pool
 
 
-def _check(number: int, reason: str) -> dict[str, Any]:
+def _check(number: int, reason: str, cause: Cause = Cause.DIFFERS) -> dict[str, Any]:
     return {
         "id": f"G{number}",
         "name": f"check_{number}",
@@ -26,6 +28,7 @@ def _check(number: int, reason: str) -> dict[str, Any]:
         "found": "7",
         "reason": reason,
         "hint": "",
+        "cause": cause,
     }
 
 
@@ -41,7 +44,7 @@ def test_findings_that_are_not_shown_state_how_many_checks_they_contain() -> Non
     )  # fmt: skip
     lines = node_reason(node).splitlines()
     assert lines[0] == f"gpu-1 (i-1): failed {MOST_FINDINGS + 10} checks"
-    assert lines[-1] == "  and 2 more findings from 10 checks; see the report"
+    assert "  and 2 more findings from 10 checks; see the report" in lines
 
 
 TERMS = {
@@ -80,6 +83,17 @@ def test_advice_for_a_node_names_only_things_of_its_cloud(cloud: str, cause: Nod
         assert _foreign(text, cloud) == []
     if cause in (NodeCause.UNREADABLE, NodeCause.OTHER_BUNDLE, NodeCause.IDENTITY, NodeCause.NO_EVIDENCE):
         assert [way in text for way in WAYS] == [way in TERMS[cloud] for way in WAYS]
+
+
+@pytest.mark.parametrize("action", [Action.CONFIGURE, Action.REBOOT, Action.REPLACE])
+@pytest.mark.parametrize("cloud", TERMS)
+def test_a_failed_check_states_how_its_cloud_replaces_a_node(cloud: str, action: Action) -> None:
+    """If the cause of a failed check requires a reboot or a replacement, the text ends with the way of the cloud to replace the node."""
+    cause = next(cause for cause in Cause if cause.action is action)
+    failed = _node(cloud, NodeCause.CHECKS_FAILED, blocking=(_check(1, "no answer", cause),))
+    text = node_reason(replace(failed, outcome="failed"))
+    ways = [way in text for way in WAYS]
+    assert ways == ([False] * len(WAYS) if action is Action.CONFIGURE else [way in TERMS[cloud] for way in WAYS])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gpuinfra.handover.documents import Documents
 from gpuinfra.handover.gather import LISTED_AGAIN, MAX_EVIDENCE_SEARCHED, READS_AT_ONCE, Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.handover.workers import Workers, workers_for
+from gpuinfra.node.outcome import CheckResult
 
 from .fleet import LAUNCHED, Fleet, instance, judge, pool
 
@@ -187,9 +188,9 @@ def test_history_has_all_documents_of_the_boot() -> None:
 
 def judge_with_process(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-) -> list[dict[str, object]]:
-    """The judge, with the number of its process."""
-    return [{**check, "process": os.getpid()} for check in judge(probes, expectation, journal)]
+) -> list[CheckResult]:
+    """The judge, with the number of its process as the measured value."""
+    return [{**check, "found": os.getpid()} for check in judge(probes, expectation, journal)]
 
 
 def test_many_documents_are_judged_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def test_many_documents_are_judged_in_other_processes(monkeypatch: pytest.Monkey
         fleet = reported(count)
         verdict = Gatherer(fleet.ports, [pool(count)], judge_node=judge_with_process).poll()
         assert verdict.complete
-        assert {node.checks[0]["process"] != os.getpid() for node in verdict.nodes} == {elsewhere}
+        assert {node.checks[0]["found"] != os.getpid() for node in verdict.nodes} == {elsewhere}
 
 
 def end_elsewhere(own: int) -> int:

@@ -24,6 +24,7 @@ from unittest import mock
 from gpuinfra.node import mounts, nvsmi, ports
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.node.probes import GPU_FIELDS, PROBES
 from tests.node.healthy import AZURE, H100, JOURNAL, P4D, RECORDINGS, healthy, machine, record
 
@@ -205,7 +206,7 @@ MEASURED: dict[str, dict[str, str]] = {
 """Evidence of a real machine -> the outcome of each check whose tools the machine has. `h100-busy` and `h100-heat` were recorded during matrix products."""
 
 
-def measured(name: str) -> dict[str, dict[str, Any]]:
+def measured(name: str) -> dict[str, CheckResult]:
     """The outcomes of the checks in recorded evidence."""
     probes = json.loads((EVIDENCE / f"{name}.json").read_text(encoding="utf-8"))["probes"]
     wanted = {**machine("aws", "p5.4xlarge"), "required": sorted(MEASURED[name]), "skips": {}, "root_free_gib": 20}
@@ -229,7 +230,7 @@ def reading(one: Output) -> set[str]:
     return {"gb300-imex-1": {"D5"}, "gb200-fabric-2": {"F2"}}[one.name]
 
 
-def outcomes(one: Output, case: Case) -> dict[str, dict[str, Any]]:
+def outcomes(one: Output, case: Case) -> dict[str, CheckResult]:
     """The outcomes of the checks that read this output."""
     text = one.text
     if one.probe == "kernel-log":
@@ -337,7 +338,7 @@ def document(name: str) -> dict[str, dict[str, Any]]:
     return {probe: record(PROBES[probe].argv, shown) for probe, shown in zip(OF_DOCUMENTS, printed, strict=True)}
 
 
-def document_outcomes(name: str) -> dict[str, dict[str, Any]]:
+def document_outcomes(name: str) -> dict[str, CheckResult]:
     """The outcomes of the checks that read the commands of a document and no others."""
     case, probes = DOCUMENTS[name], document(name)
     log = nvsmi.parse(probes["nvidia-smi-xml"]["stdout"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -76,6 +77,22 @@ def test_every_check_has_explanations(check: Check) -> None:
     for text in (check.__doc__, check.hint, check.source):
         assert text
         assert len(text) > 10
+
+
+MODULES = sorted((Path(__file__).parents[2] / "gpuinfra" / "node").rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_advice_of_a_node_fits_every_cloud(module: Path) -> None:
+    """No text of the node code says how a cloud replaces a node. A termination shrinks a scale set; `handover/explain.py` names the way of the cloud."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation
+    ]
+    assert [text for text in texts if re.search(r"terminate (it|the)|(its|the|scaling) group|scale set", text)] == []
 
 
 if __name__ == "__main__":

@@ -22,8 +22,10 @@ from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, MissingPrerequisite
 from gpuinfra.node.fabric_bucket import Sessions
 from gpuinfra.node.fabric_service import FabricService, Waiting
 from gpuinfra.node.judge import judge
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
+from tests.typed import present
 
 IN_USE = Waiting(Waits.GPUS, "processes use the GPUs")
 NODE = {"pool": "gpu", "bundle": {"sha256": "b" * 64}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
@@ -162,7 +164,7 @@ def now(mark: str = "") -> str:
     return f"{int(time.time()):010d}-aa{mark}"
 
 
-def judged(result: dict[str, Any]) -> dict[str, Any]:
+def judged(result: dict[str, Any]) -> CheckResult:
     """The outcome of B8 for a stored result."""
     return judge({"fabric-result": record(["cat"], json.dumps(result))}, EXPECTATION)[0]
 
@@ -173,7 +175,7 @@ def test_the_slow_node_of_a_pool_fails_with_its_own_measurement(tmp_path: Path) 
     together(*(node.service() for node in pool))
     assert {node.name: node.result["state"] for node in pool} == {"i-1": "good", "i-2": "good", "i-3": "slow", "i-4": "good"}  # fmt: skip
     assert {node.name: judged(node.result)["outcome"] for node in pool} == {"i-1": "pass", "i-2": "pass", "i-3": "fail", "i-4": "pass"}  # fmt: skip
-    assert "61.0 GB/s, but a healthy machine reaches 400 GB/s" in judged(pool[2].result)["reason"]
+    assert "61.0 GB/s, but a healthy machine reaches 400 GB/s" in present(judged(pool[2].result)["reason"])
     assert [node.reports for node in pool] == [1, 1, 1, 1]
     assert all(key.startswith("evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/0001/") for key in pool[0].store.objects)  # fmt: skip
 
@@ -522,10 +524,12 @@ def test_b8_follows_the_raw_output_and_the_verdict() -> None:
     assert (not_started["outcome"], not_started["found"]) == ("warn", "waiting")
     path = judged(fabric_result(slow_paths=["i-7"]))
     assert (path["outcome"], path["found"]) == ("warn", 441.5)
-    assert "the path to i-7 is slow" in path["reason"]
+    assert "the path to i-7 is slow" in present(path["reason"])
     bad = record(["pair"], json.dumps({**PAIR, "busbw_gb_s": 61.0}))
     assert judged(fabric_result(pair=bad))["outcome"] == "fail"
-    assert "the fabric or the floor can be the cause" in judged(fabric_result(state="unknown", pair=bad))["reason"]
+    assert "the fabric or the floor can be the cause" in present(
+        judged(fabric_result(state="unknown", pair=bad))["reason"]
+    )
     slow = judged(fabric_result(state="slow", reason="with i-2: wrong sum"))
     assert (slow["outcome"], slow["reason"]) == ("fail", "with i-2: wrong sum")
     assert "handover.fabric_test" in ALL["B8"].hint

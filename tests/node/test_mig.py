@@ -13,7 +13,7 @@ from gpuinfra.catalog.mig import PROFILES, problem
 from gpuinfra.node import __main__ as main
 from gpuinfra.node import mig
 from gpuinfra.node.judge import judge
-from gpuinfra.node.outcome import Unreadable
+from gpuinfra.node.outcome import CheckResult, Unreadable
 from tests.node.healthy import H100, JOURNAL, RECORDINGS, devices, probes, state
 from tests.node.test_recordings import sections
 
@@ -46,7 +46,7 @@ class Node:
         """The commands that change something."""
         return [call for call in self.calls if " -L" not in call and "--query" not in call]
 
-    def checks(self, **changes: Any) -> dict[str, dict[str, Any]]:
+    def checks(self, **changes: Any) -> dict[str, CheckResult]:
         """The outcomes for this node."""
         wanted = {**CUT, **changes}
         answers = probes(expectation=wanted, device_state=self.state)

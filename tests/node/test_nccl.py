@@ -13,9 +13,11 @@ import pytest
 from gpuinfra.bundle import node_program
 from gpuinfra.node.judge import judge
 from gpuinfra.node.nccl import devices_of, network_lines, network_of
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.node.probe import run
 from gpuinfra.node.probes import PROBES, Probe
 from tests.node.healthy import P4D, record
+from tests.typed import present
 
 HERE = Path(__file__).parent
 FLOORS = [{"check": "B2", "what": "all-reduce", "at_least": 0.000001, "unit": "GB/s"}]
@@ -56,7 +58,7 @@ def call(libraries: Path, *args: str, timeout: int = 300, **environ: str) -> sub
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def judged(stdout: str, expectation: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+def judged(stdout: str, expectation: dict[str, Any] | None = None) -> dict[str, CheckResult]:
     """The outcomes of B2 and B4 for this output."""
     machine = {**P4D, "required": ["B2", "B4"], "skips": {}, "floors": FLOORS, **(expectation or {})}
     one = record(["python3", "nccl"], stdout)
@@ -80,7 +82,7 @@ def test_healthy_result_passes_and_slow_result_fails(libraries: Path) -> None:
     assert {name: check["outcome"] for name, check in judged(stdout).items()} == {"B2": "pass", "B4": "pass"}
     slow = judged(stdout, {"floors": [{"check": "B2", "at_least": 228.0}]})["B2"]
     assert slow["outcome"] == "fail"
-    assert "a healthy machine reaches 228 GB/s" in slow["reason"]
+    assert "a healthy machine reaches 228 GB/s" in present(slow["reason"])
 
 
 def test_wrong_sum_fails_at_any_speed(libraries: Path) -> None:
@@ -109,7 +111,7 @@ def test_built_in_network_is_not_googles_plugin(libraries: Path) -> None:
 
 def test_fewer_gpus_than_the_machine_has_fail(libraries: Path) -> None:
     """Seven fast GPUs fail on an eight-GPU machine."""
-    assert "7 of 8 GPUs" in judged(call(libraries, FAKE_GPUS="7").stdout)["B2"]["reason"]
+    assert "7 of 8 GPUs" in present(judged(call(libraries, FAKE_GPUS="7").stdout)["B2"]["reason"])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_host_copies_are_judged_per_gpu() -> None:
     """The slowest GPU of nvbandwidth decides, in both directions."""
     machine = {**P4D, "required": ["B5"], "skips": {}, "floors": [{"check": "B5", "at_least": 21}]}
 
-    def of(*rates: float, status: str = "Passed") -> dict[str, Any]:
+    def of(*rates: float, status: str = "Passed") -> CheckResult:
         cases = [
             {"name": name, "status": status, "bandwidth_matrix": [[f"{rate:.2f}" for rate in rates]]}
             for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
@@ -244,6 +246,6 @@ def test_host_copies_are_judged_per_gpu() -> None:
     assert of(*[24.1] * 8)["outcome"] == "pass"
     slow = of(*[24.1] * 7, 11.9)
     assert slow["outcome"] == "fail"
-    assert "GPU 7: host_to_device 11.9 GB/s" in slow["reason"]
+    assert "GPU 7: host_to_device 11.9 GB/s" in present(slow["reason"])
     assert of(*[24.1] * 7)["outcome"] == "fail"
     assert of(*[24.1] * 8, status="Error")["outcome"] == "error"

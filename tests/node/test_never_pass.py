@@ -15,12 +15,14 @@ from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.speed import is_plugin
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.nccl import network_of
+from gpuinfra.node.outcome import CheckResult
 from gpuinfra.node.probe import run
 from gpuinfra.node.probes import KERNEL_LINES, MIB, Probe
 from gpuinfra.node.xids import ACTIONS_OF_154, TO_DO
 from tests.node.healthy import H100, JOURNAL, MIG, P4D, healthy, record
 from tests.node.real import NCCL_LOGS
 from tests.node.test_checks import MACHINES
+from tests.typed import present
 
 ERRORS = (
     KeyError("x"),
@@ -54,7 +56,7 @@ def test_an_exception_in_a_check_is_an_error_and_blocks(check: str, part: str, m
         monkeypatch.setattr(type(ALL[check]), part, broken)
         found = judge(probes, wanted, journal=JOURNAL)
         assert [one["outcome"] for one in found] == ["error"], error
-        assert type(error).__name__ in found[0]["reason"]
+        assert type(error).__name__ in present(found[0]["reason"])
         assert not verdict(found, wanted).verified
 
 
@@ -71,7 +73,7 @@ def test_a_table_with_missing_rows_never_passes(check: str, rows: int) -> None:
     probes["nvidia-smi-csv"]["stdout"] = "\n".join(lines[: 1 + rows]) + "\n"
     found = judge(probes, {**expectation, "required": [check], "skips": {}}, journal=JOURNAL)
     assert found[0]["outcome"] in ("fail", "error")
-    assert not rows or f"{rows} of 8" in found[0]["reason"]
+    assert not rows or f"{rows} of 8" in present(found[0]["reason"])
 
 
 PER_GPU = {
@@ -108,7 +110,7 @@ START = "2026-11-21T09:00:00+0000 n kernel: Linux version 6.8.0-1040-aws (x)\n"
 STORM = "2026-11-21T10:{at:02d}:00+0000 n kernel: NVRM: Xid (PCI:0000:10:1c): 31, pid={pid}, name=python3, Ch 0000000{at:x}, intr 00000000. MMU Fault\n"
 
 
-def _judged(log: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _judged(log: dict[str, Any]) -> dict[str, CheckResult]:
     probes = {**healthy(P4D), "kernel-log": log}
     return {one["id"]: one for one in judge(probes, {**P4D, "required": ["X1", "X2"], "skips": {}}, journal=JOURNAL)}
 
@@ -121,7 +123,7 @@ def test_a_storm_of_application_errors_is_counted_and_passes(tmp_path: Path) -> 
     assert sum(log["repeated"].values()) + log["stdout"].count("Xid") == 30_000
     found = _judged(log)
     assert (found["X1"]["outcome"], found["X2"]["outcome"]) == ("pass", "pass")
-    assert "more lines" in found["X1"]["reason"]
+    assert "more lines" in present(found["X1"]["reason"])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_rotated_log_warns_and_still_fails_for_what_it_shows() -> None:
     text = STORM.format(at=1, pid=2)
     found = _judged(record(["journalctl"], text))
     assert (found["X1"]["outcome"], found["X2"]["outcome"]) == ("warn", "warn")
-    assert "rotated" in found["X1"]["reason"]
+    assert "rotated" in present(found["X1"]["reason"])
     assert verdict(list(found.values()), {"required": ["X1", "X2"]}).verified
     assert advise(found.values()).action == "look"
     text += "2026-11-21T10:00:00+0000 n kernel: NVRM: Xid (PCI:0000:10:1c): 79, pid=1, name=x, GPU has fallen off the bus.\n"

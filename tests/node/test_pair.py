@@ -13,8 +13,10 @@ import pytest
 from gpuinfra.node import nccl, pair
 from gpuinfra.node.console import MissingPrerequisite
 from gpuinfra.node.judge import judge
+from gpuinfra.node.outcome import CheckResult
 from tests.node.healthy import GOOGLE, record
 from tests.node.test_nccl import libraries
+from tests.typed import present
 
 __all__ = ["libraries"]
 
@@ -56,7 +58,7 @@ def both(libraries: Path, folder: Path, **environ: str) -> list[tuple[int, str, 
     return [(node.returncode, *output) for node, output in zip(nodes, found, strict=True)]
 
 
-def judged(stdout: str, **changes: Any) -> dict[str, Any]:
+def judged(stdout: str, **changes: Any) -> CheckResult:
     """The outcome of B3 for one node's output."""
     machine = {**GOOGLE, "fabric_provider": "efa", "required": ["B3"], "skips": {}, "floors": FLOORS, **changes}
     return judge({"pair": record(["python3", "pair"], stdout)}, machine)[0]
@@ -80,10 +82,10 @@ def test_problems_between_two_nodes_fail_the_check(libraries: Path, tmp_path: Pa
     assert "computes wrong results" in judged(stdout)["hint"]
     healthy = json.loads(stdout) | {"wrong": 0}
     assert judged(json.dumps(healthy))["outcome"] == "pass"
-    assert "Socket" in judged(json.dumps(healthy | {"network": ["Socket"]}))["reason"]
-    assert "of 16 GPUs" in judged(json.dumps(healthy | {"ranks": 8}))["reason"]
+    assert "Socket" in present(judged(json.dumps(healthy | {"network": ["Socket"]}))["reason"])
+    assert "of 16 GPUs" in present(judged(json.dumps(healthy | {"ranks": 8}))["reason"])
     slow = judged(stdout.replace('"wrong": 1', '"wrong": 0'), floors=[{"check": "B3", "at_least": 150}])
-    assert "a healthy machine reaches 150 GB/s" in slow["reason"]
+    assert "a healthy machine reaches 150 GB/s" in present(slow["reason"])
 
 
 def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.permissions import Permissions
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra_rehearsal.cloud.aws import operator as judge
@@ -197,13 +197,13 @@ def test_long_and_short_names_deploy_under_their_policies(name: str, mount: str,
     """The patterns in the policies match the names that the program creates, also where they are shortened."""
     spec = _cluster(name, mount, pool)
     recording = recording_of_spec(spec, stack="prod")
-    assert list(_life(recording, Operator(permissions_of(make_plan(spec, TODAY)).documents))) == []
+    assert list(_life(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
 
 
 @pytest.mark.parametrize("other", ["training", "train-b", "trainers-org", "trai"])
 def test_similar_names_are_denied(other: str) -> None:
     """The policies of `train` allow no change of the named resources of a cluster whose name starts like it."""
-    operator = Operator(permissions_of(make_plan(_cluster("train"), TODAY)).documents)
+    operator = Operator(permissions_of(build_plan(_cluster("train"), TODAY)).documents)
     refused = "\n".join(_life(recording_of_spec(_cluster(other), stack="prod"), operator))
     for action in ("iam:PassRole", "iam:CreateRole", "cloudtrail:DeleteTrail", "s3:PutBucketPolicy", "s3:PutObject", "ssm:PutParameter",
                    "autoscaling:UpdateAutoScalingGroup", "budgets:ModifyBudget", "logs:PutRetentionPolicy", "ec2:DeleteSecurityGroup"):  # fmt: skip
@@ -229,13 +229,15 @@ def test_a_role_with_boundary_and_policies_deploys_under_its_policies() -> None:
     recording = recording_of_spec(spec, stack="prod")
     assert {one.inputs.get("permissionsBoundary") for one in recording.of("aws:iam/role:Role")} == {BOUNDARY}
     assert [one.inputs["policyArn"] for one in recording.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")] == [ECR]  # fmt: skip
-    assert list(_life(recording, Operator(permissions_of(make_plan(spec, TODAY)).documents))) == []
+    assert list(_life(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
 
 
 def test_a_boundary_cannot_be_avoided() -> None:
     """With a boundary, roles without it and policies of roles without it are denied, and nothing allows its removal."""
     whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
-    plan = make_plan(parse_spec({**whole, "access": {"permissions_boundary": BOUNDARY, "node_policies": [ECR]}}), TODAY)
+    plan = build_plan(
+        parse_spec({**whole, "access": {"permissions_boundary": BOUNDARY, "node_policies": [ECR]}}), TODAY
+    )
     role = "arn:aws:iam::000000000000:role/train-node-role-0a1b2c3"
     for action, more in {
         "iam:CreateRole": {},
@@ -294,7 +296,7 @@ def _with_homes() -> ClusterSpec:
 
 def test_home_directories_deploy_under_their_policies() -> None:
     """Every request for a file system for homes and its mount targets is allowed, and each of their permissions is used."""
-    permissions = permissions_of(make_plan(_with_homes(), TODAY))
+    permissions = permissions_of(build_plan(_with_homes(), TODAY))
     operator = Operator(permissions.documents)
     assert list(_life(recording_of_spec(_with_homes(), stack="prod"), operator)) == []
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
@@ -314,7 +316,7 @@ def _with_image_copies() -> ClusterSpec:
 
 def test_image_copies_deploy_under_their_policies() -> None:
     """Every request for the copy of an image is allowed, each permission is used, and the copy is not deleted."""
-    permissions = permissions_of(make_plan(_with_image_copies(), TODAY))
+    permissions = permissions_of(build_plan(_with_image_copies(), TODAY))
     operator = Operator(permissions.documents)
     assert list(_life(recording_of_spec(_with_image_copies(), stack="prod"), operator)) == []
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
@@ -324,7 +326,7 @@ def test_image_copies_deploy_under_their_policies() -> None:
 
 def test_only_the_declared_image_is_copied_to_the_second_region() -> None:
     """The policies allow copies of the image of the declaration to the second region only, and the use of keys only through EC2."""
-    plan = make_plan(_with_image_copies(), TODAY)
+    plan = build_plan(_with_image_copies(), TODAY)
     source, key = "arn:aws:ec2:us-east-2::image/", "arn:aws:kms:us-west-2:000000000000:key/1"
     copies = [
         _asks("ec2:CopyImage", f"{source}{one}", **{"aws:RequestedRegion": region})
@@ -341,7 +343,7 @@ def test_only_the_declared_image_is_copied_to_the_second_region() -> None:
 
 def test_mount_targets_are_connected_with_groups_of_the_cluster_only() -> None:
     """An interface gets security groups of the cluster only, in subnets of the cluster, and interfaces of other clusters are denied."""
-    plan = make_plan(_with_homes(), TODAY)
+    plan = build_plan(_with_homes(), TODAY)
     arn, own = "arn:aws:ec2:us-east-1:000000000000:", "aws:ResourceTag/gpuinfra:cluster"
     group, interface, subnet = f"{arn}security-group/sg-0", f"{arn}network-interface/eni-0", f"{arn}subnet/subnet-0"
     create, modify, delete = (f"ec2:{call}" for call in ("CreateNetworkInterface", "ModifyNetworkInterfaceAttribute", "DeleteNetworkInterface"))  # fmt: skip
@@ -356,7 +358,7 @@ def test_mount_targets_are_connected_with_groups_of_the_cluster_only() -> None:
 
 def test_mount_targets_are_connected_in_the_existing_network_only() -> None:
     """With an existing network, interfaces and subnets of another network are denied."""
-    plan = make_plan(_with_homes(), TODAY)
+    plan = build_plan(_with_homes(), TODAY)
     assert plan.network is not None
     plan = replace(plan, network=replace(plan.network, existing_id="vpc-0"))
     arn = "arn:aws:ec2:us-east-1:000000000000:"
@@ -401,7 +403,7 @@ def test_the_policy_of_a_new_key_needs_no_tag() -> None:
 
 def test_arns_are_of_the_partition_of_the_region() -> None:
     """In GovCloud, each ARN in the policies has the partition aws-us-gov."""
-    plan = make_plan(_cluster("train"), TODAY)
+    plan = build_plan(_cluster("train"), TODAY)
     text = json.dumps(permissions_of(replace(plan, region="us-gov-west-1")).documents)
     assert "arn:aws-us-gov:" in text
     assert "arn:aws:" not in text
@@ -472,7 +474,7 @@ def test_an_ami_is_looked_up_by_name_only_for_a_release_date() -> None:
     """`ec2:DescribeImages` is granted for the release of a date, and the lookup is allowed."""
     base = spec_of("aws-p4d")
     dated = base.model_copy(update={"software": base.software.model_copy(update={"image": "2026-09-29"})})
-    permissions = permissions_of(make_plan(dated, TODAY))
+    permissions = permissions_of(build_plan(dated, TODAY))
     assert "ec2:DescribeImages" in {need.action for need in permissions.needs}
     assert "ec2:DescribeImages" not in {need.action for need in _permissions("aws-p4d").needs}
     (request,) = judge.required_by_function("aws:ec2/getAmi:getAmi", {}, "us-east-1")

@@ -16,13 +16,14 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.gcp import permissions as gcp_permissions
 from gpuinfra.clouds.region.readiness import PREFLIGHT
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec.recovery import RecoveryNames
 from gpuinfra_rehearsal.cloud.aws import operator
 from gpuinfra_rehearsal.cloud.azure import operator as azure_operator
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 from tests.permissions.needed import permissions_of
+from tests.typed import present
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
 FIRST, SECOND, OTHER = "us-east-2", "us-west-2", "eu-west-1"
@@ -40,11 +41,11 @@ def actions(stack: str) -> set[str]:
 @pytest.mark.parametrize("cloud", RECOVERY)
 def test_requests_of_ready_are_in_the_list(cloud: str) -> None:
     """A plan with `recovery` requires the permissions of the questions that `ready` asks about the second region, and a plan without it does not."""
-    reads = cloud_of(cloud).preflight.READS
+    reads = present(cloud_of(cloud).preflight).READS
     with_recovery = actions(RECOVERY[cloud])
     assert {action for topic in PREFLIGHT for action in reads[topic]} <= with_recovery
     spec = spec_of(RECOVERY[cloud]).model_copy(update={"recovery": None})
-    without = {need.action for need in permissions_of(make_plan(spec, TODAY)).needs}
+    without = {need.action for need in permissions_of(build_plan(spec, TODAY)).needs}
     added = {action for group in READY[cloud].values() for action in group}
     assert added <= with_recovery
     assert len(added - without) >= 4
@@ -159,7 +160,7 @@ def named() -> Plan:
     spec = spec_of("aws-recovery")
     assert spec.recovery is not None
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
-    return make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
+    return build_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
 
 
 def test_names_can_be_changed_in_the_declared_zone_only() -> None:

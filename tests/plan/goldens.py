@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.spec import parse_spec, read_stack
@@ -57,8 +57,10 @@ CASES: dict[str, Case] = {
 
 def plans() -> dict[str, Plan]:
     """Every golden plan by name: the stacks that ship, and the cases above."""
-    found = {stack_name(path): make_plan(read_stack(path).spec, TODAY) for path in sorted(STACKS.glob("Pulumi.*.yaml"))}
-    return found | {name: make_plan(parse_spec(declaration(case)), TODAY) for name, case in CASES.items()}
+    found = {
+        stack_name(path): build_plan(read_stack(path).spec, TODAY) for path in sorted(STACKS.glob("Pulumi.*.yaml"))
+    }
+    return found | {name: build_plan(parse_spec(declaration(case)), TODAY) for name, case in CASES.items()}
 
 
 def text(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from gpuinfra.base.findings import Level
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
@@ -75,7 +75,7 @@ def planned(cloud: str, machine: str, image: str) -> PoolPlan:
     """The plan of its pool."""
     spec = declared(cloud, machine, image)
     assert spec is not None, f"{machine} is accepted on its default image and refused on {image}"
-    return make_plan(spec, TODAY).pools[0]
+    return build_plan(spec, TODAY).pools[0]
 
 
 def with_steps(pool: PoolPlan, *steps: str) -> PoolPlan:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
@@ -87,7 +87,7 @@ def _plan(declaration: dict[str, Any]) -> tuple[ClusterSpec, Plan] | None:
     spec = parse_spec(declaration)
     if any(finding.level == "error" for finding in check(spec, TODAY)):
         return None
-    return spec, make_plan(spec, TODAY)
+    return spec, build_plan(spec, TODAY)
 
 
 def _ranges(plan: Plan) -> Iterator[tuple[str, ipaddress.IPv4Network]]:

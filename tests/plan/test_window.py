@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.instances import schedule
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Group, Plan
 from gpuinfra.report.plan_tables import dates
 from gpuinfra.spec import parse_spec
@@ -26,7 +26,7 @@ def plan_of(cloud: str, now: str | None = None, today: date = TODAY, **changes: 
     """The plan of a base declaration with changes, at a time or on a date."""
     spec = parse_spec(declaration((cloud, {key.replace("__", "."): value for key, value in changes.items()})))
     at = datetime.fromisoformat(now) if now else None
-    return make_plan(spec, at.date() if at else today, at)
+    return build_plan(spec, at.date() if at else today, at)
 
 
 def group_of(cloud: str, now: str, **changes: Any) -> Group:

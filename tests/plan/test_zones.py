@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws.rules.nodes import local_zone_is_named
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.rules import check
@@ -43,13 +43,13 @@ def _declared(pools: list[tuple[str, str | None]], region: str, zone: str | None
 def test_a_local_zone_is_never_chosen(machine: str, region: str) -> None:
     """A plan without a declared zone has no Local Zone, for every machine type and region."""
     spec = parse_spec(_declared([(machine, None)], region))
-    assert not LOCAL & set(make_plan(spec, TODAY).zones)
+    assert not LOCAL & set(build_plan(spec, TODAY).zones)
 
 
 def test_a_declared_local_zone_is_used() -> None:
     """A Local Zone that the declaration names is used."""
     spec = parse_spec(_declared([("p5.48xlarge", None)], "us-east-1", "use1-atl2-az1"))
-    assert make_plan(spec, TODAY).zones == ("use1-atl2-az1",)
+    assert build_plan(spec, TODAY).zones == ("use1-atl2-az1",)
 
 
 def test_a_machine_type_of_a_local_zone_requires_the_zone() -> None:
@@ -82,7 +82,7 @@ def test_a_chosen_zone_passes_the_rules_of_a_declared_zone(
     bare = _declared(pools, "us-east-1", storage=[lustre])
     if any(one.level == "error" for one in check(parse_spec(bare), TODAY)):
         return
-    plan = make_plan(parse_spec(bare), TODAY)
+    plan = build_plan(parse_spec(bare), TODAY)
     default = next(one.chosen for one in plan.decisions if one.path == "where.zone")
     zones = {pool.name: pool.groups[0].zone for pool in plan.pools}
     written = _declared([(machine, zones[f"p{n}"]) for n, (machine, _) in enumerate(pools)], "us-east-1", default, storage=[lustre])  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_chosen_zone_passes_the_rules_of_a_declared_zone(
 def test_a_file_system_in_its_own_zone_has_a_subnet() -> None:
     """The network has a subnet in the zone of each file system."""
     lustre = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "zone": "use1-az4"}
-    plan = make_plan(parse_spec(_declared([("p5.48xlarge", "use1-az6")], "us-east-1", storage=[lustre])), TODAY)
+    plan = build_plan(parse_spec(_declared([("p5.48xlarge", "use1-az6")], "us-east-1", storage=[lustre])), TODAY)
     assert plan.network
     assert {one.subnet for one in plan.file_systems} <= {one.name for one in plan.network.subnets}
 
@@ -101,7 +101,7 @@ def test_a_file_system_is_in_the_zone_of_a_reservation() -> None:
     """Without a declared zone, everything is in the zone of the only reservation."""
     spec = _declared([("p5.48xlarge", None)], "us-east-1", storage=[{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}])  # fmt: skip
     spec["pools"][0]["capacity"][0]["zone"] = "use1-az6"
-    plan = make_plan(parse_spec(spec), TODAY)
+    plan = build_plan(parse_spec(spec), TODAY)
     assert plan.zones == ("use1-az6",)
 
 

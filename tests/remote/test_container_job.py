@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.job import container_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.remote import container, job, supervisor
 from gpuinfra.remote.container import JobContainer
 from gpuinfra.spec import parse_spec
@@ -188,12 +188,12 @@ def test_jobs_that_cannot_run_in_a_container_are_refused(
     cloud: str, changes: dict[str, Any], image: str, per_gpu: bool, problem: str
 ) -> None:
     """A stack without Docker, an option that has no effect, a wrong name and an unsupported fabric end with one message."""
-    plan = make_plan(parse_spec(declaration((cloud, changes))), TODAY)
+    plan = build_plan(parse_spec(declaration((cloud, changes))), TODAY)
     with pytest.raises(UsageError, match=re.escape(problem)):
         container_of(image, plan.pools[0], per_gpu=per_gpu)
 
 
 def test_the_container_gets_the_mounts_of_the_pool() -> None:
     """The file systems of the declaration are mounted in the container."""
-    plan = make_plan(parse_spec(declaration(("aws", {**DOCKER, "storage": lustre()}))), TODAY)
+    plan = build_plan(parse_spec(declaration(("aws", {**DOCKER, "storage": lustre()}))), TODAY)
     assert container_of("image", plan.pools[0], per_gpu=False).mounts == ("/scratch",)

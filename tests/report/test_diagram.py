@@ -11,7 +11,7 @@ import pytest
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import main
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.report import diagram
 from gpuinfra.report.plan_json import plan_report
@@ -29,7 +29,7 @@ LETTER = 7.23
 
 def planned(stack: str) -> Plan:
     """The plan of a shipped stack."""
-    return make_plan(spec_of(stack), TODAY)
+    return build_plan(spec_of(stack), TODAY)
 
 
 def texts(plan: Plan) -> list[str]:
@@ -159,7 +159,7 @@ def test_flowchart_is_closed_and_its_labels_are_plain() -> None:
 def test_text_of_a_declaration_stays_text() -> None:
     """Markup in a value of the declaration is shown and not interpreted."""
     evil = '</text><script>alert("1")</script>'
-    plan = make_plan(parse_spec(declaration(("aws", {"storage": lustre(bucket=evil)}))), TODAY)
+    plan = build_plan(parse_spec(declaration(("aws", {"storage": lustre(bucket=evil)}))), TODAY)
     assert any("<script>" in one for one in texts(plan))
     assert "<script" not in diagram.svg(plan)
     assert "<script" not in diagram.mermaid(plan)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, declaration, lustre
@@ -17,7 +17,7 @@ _ALL = "new, changed and deleted"
 
 def described(cloud: str, storage: list[dict[str, Any]]) -> list[str]:
     """The parts of the description of the only file system of a declaration."""
-    plan = make_plan(parse_spec(declaration((cloud, {"storage": storage}))), TODAY)
+    plan = build_plan(parse_spec(declaration((cloud, {"storage": storage}))), TODAY)
     return storage_text(plan.file_systems[0]).split("; ")
 
 

@@ -13,7 +13,7 @@ from gpuinfra.engine.up import EngineFailure
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import ports_of
 from gpuinfra.handover.ports import GroupExpected, Member
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
 from gpuinfra.search import outcome
@@ -42,7 +42,7 @@ MESSAGES = {
 
 def plan_of(stack: str) -> Plan:
     """The plan of a shipped stack."""
-    return make_plan(load_stack(stack, TODAY).spec, TODAY)
+    return build_plan(load_stack(stack, TODAY).spec, TODAY)
 
 
 def urn(stack: str, name: str, kind: str = "") -> str:

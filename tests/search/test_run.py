@@ -14,7 +14,7 @@ from gpuinfra.base.naming import logical
 from gpuinfra.engine.locked import StateLocked
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.node.journal import write_whole
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.placements import check_editable, stack_for
@@ -132,7 +132,7 @@ def test_file_system_stays_if_azure_chose_the_zone_of_the_nodes(world: World) ->
     world.path.write_text(AZURE)
     declared = read_stack(world.path)
     moved = stack_for(declared, AZURE, {"gpu": 0})
-    before, after = (make_plan(one.spec, TODAY) for one in (declared, moved))
+    before, after = (build_plan(one.spec, TODAY) for one in (declared, moved))
     assert [one.zone for one in before.file_systems] == [one.zone for one in after.file_systems] == ["1"]
     assert [group.zone for plan in (before, after) for pool in plan.pools for group in pool.groups] == ["regional", "2"]
     storage = moved.spec.storage[0]

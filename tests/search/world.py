@@ -10,7 +10,7 @@ from gpuinfra.base.naming import logical
 from gpuinfra.clouds.aws.handover.ports import REFUSALS
 from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.ports import GroupProblem
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.outcome import MissingNodes, Resources, missing_nodes
@@ -75,7 +75,7 @@ class World:
 
     def plan(self) -> Plan:
         """The plan of the stack file as it is now."""
-        return make_plan(read_stack(self.path).spec, TODAY)
+        return build_plan(read_stack(self.path).spec, TODAY)
 
     def deploy(self, again: bool) -> None:
         """Create the groups of the plan, and refuse those without capacity. Groups of other plans are deleted, as the engine does."""
@@ -133,7 +133,7 @@ class World:
         return Search(
             declared=stack_in(parse(text, self.path.name), self.path),
             journal=journal,
-            plan_of=lambda loaded: make_plan(loaded.spec, TODAY),
+            plan_of=lambda loaded: build_plan(loaded.spec, TODAY),
             deploy=self.deploy,
             remove=self.remove,
             settle=self.settle,

@@ -14,7 +14,7 @@ import pytest
 from gpuinfra import bundle
 from gpuinfra.base.errors import SpecError
 from gpuinfra.plan.files import VARIABLES
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.remote import container
@@ -51,7 +51,7 @@ def stack(tmp_path: Path) -> Path:
 
 def pools(stack: Path) -> tuple[PoolPlan, PoolPlan]:
     """The pools of the stack."""
-    first, second = make_plan(load_stack(stack, TODAY).spec, TODAY).pools
+    first, second = build_plan(load_stack(stack, TODAY).spec, TODAY).pools
     return first, second
 
 
@@ -89,7 +89,7 @@ def test_containers_of_jobs_read_the_same_file() -> None:
 
 def test_a_declaration_without_files_has_no_step() -> None:
     """No file, no variable: no step, no check, and no entry in the bundle."""
-    (made,) = make_plan(parse_spec(declaration(("aws", {}))), TODAY).pools
+    (made,) = build_plan(parse_spec(declaration(("aws", {}))), TODAY).pools
     assert "92-files" not in {step.id for step in made.steps}
     assert "S3" not in made.expectation["required"]  # type: ignore[operator]
     assert not [name for name in content(made) if name.startswith("files/")]
@@ -105,7 +105,7 @@ def test_the_largest_files_leave_the_user_data_as_it_is(cloud: str) -> None:
     changed = parse_spec(declaration((cloud, changes)))
     assert not [one for one in check(changed, TODAY) if one.level == "error"]
     for spec in (changed, parse_spec(declaration((cloud, {})))):
-        made = make_plan(spec, TODAY).pools[0]
+        made = build_plan(spec, TODAY).pools[0]
         digest = bundle.build(made).sha256
         config = {
             "cloud": cloud,
@@ -114,7 +114,7 @@ def test_the_largest_files_leave_the_user_data_as_it_is(cloud: str) -> None:
             "bundle": {"sha256": digest, "bucket": "b", "key": "k"},
         }
         assert len(bundle.user_data(config).encode()) < profile_of(cloud).user_data_limit
-    lines = bundle.versions_env(make_plan(changed, TODAY).pools[0].versions).splitlines()
+    lines = bundle.versions_env(build_plan(changed, TODAY).pools[0].versions).splitlines()
     assert max(map(len, lines)) < 128 * 1024, "execve(2): MAX_ARG_STRLEN"
 
 

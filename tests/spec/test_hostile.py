@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.cost import price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
@@ -103,7 +103,7 @@ def _check_declaration(spec: Any) -> None:
         found = check(parsed, TODAY)
         messages = "\n".join(str(finding) for finding in found)
         if not any(finding.level == "error" for finding in found):
-            plan = make_plan(parsed, TODAY)
+            plan = build_plan(parsed, TODAY)
             price(plan, TODAY).as_dict()
             plain(plan)
     except SpecError as error:

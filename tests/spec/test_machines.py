@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.plan.machines import machines_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
@@ -19,7 +19,7 @@ def planned(machine: dict[str, Any], cloud: str = "aws") -> Any:
     """The plan of a pool with a machine type of the declaration."""
     spec = parse_spec(declaration((cloud, {"machines": [machine], "pools.0.machine": machine["name"]})))
     assert not [one for one in check(spec, TODAY) if one.level == "error"]
-    return make_plan(spec, TODAY).pools[0]
+    return build_plan(spec, TODAY).pools[0]
 
 
 def test_the_architecture_determines_the_image() -> None:

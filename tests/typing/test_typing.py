@@ -80,7 +80,7 @@ def test_valid_declarations_run() -> None:
 @pytest.mark.parametrize("kind", ["reserved", "spot", "flex"])
 def test_a3_mega_cluster_is_short(kind: str) -> None:
     """An A3 Mega cluster with Lustre takes at most 40 lines of Python for each kind of capacity."""
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.plan.make import build_plan
     from gpuinfra.rules import check
     from tests.rules.cases import TODAY
     from tests.typing import a3mega
@@ -88,6 +88,6 @@ def test_a3_mega_cluster_is_short(kind: str) -> None:
     spec = a3mega.a3mega(kind)
     assert len((HERE / "a3mega.py").read_text().splitlines()) <= 40
     assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
-    plan = make_plan(spec, TODAY)
+    plan = build_plan(spec, TODAY)
     assert [group.kind for group in plan.pools[0].groups] == [kind]
     assert plan.file_systems[0].capacity_gib == 36000

@@ -305,14 +305,10 @@ def _g(
     per_card: int,
     cards: int = 1,
 ) -> MachineType:
-    generation = {"g5": "v1", "g6": "v2", "g6e": "v2"}[family]
+    nitro_3 = family == "g5"
+    generation = "v1" if nitro_3 else "v2"
     fabric = Fabric(
-        provider="efa",
-        devices=efa,
-        gbps=gbps,
-        generation=generation,
-        gpudirect=False,
-        rdma_read=family != "g5",
+        provider="efa", devices=efa, gbps=gbps, generation=generation, gpudirect=False, rdma_read=not nitro_3
     )
     return MachineType(
         name=f"{family}.{size}",
@@ -327,12 +323,12 @@ def _g(
         nics=efa_layout(cards) if efa else (NicShape(card=0, device=0, kind="interface"),),
         limits=NicLimits(cards=cards, per_card=per_card, total=per_card * cards, fabric=efa),
         fabric=fabric if efa else None,
-        hypervisor="nitro-v3" if family == "g5" else "nitro-v4",
+        hypervisor="nitro-v3" if nitro_3 else "nitro-v4",
         capacity=_ANY,
         quotas=_G_QUOTA,
         floors=(_G_FLOORS[gpu],),
         proprietary_module=(
-            "On g5, AWS images use the proprietary kernel module with GSP firmware disabled" if family == "g5" else ""
+            "On g5, AWS images use the proprietary kernel module with GSP firmware disabled" if nitro_3 else ""
         ),
         source=KARP,
     )
@@ -355,6 +351,7 @@ _SMALL = (
     _g("12xlarge", "g6", "L4", 4, 48, 192, 3760, 40, efa=1, per_card=8),
     _g("24xlarge", "g6", "L4", 4, 96, 384, 3760, 50, efa=1, per_card=15),
     _g("48xlarge", "g6", "L4", 8, 192, 768, 7520, 100, efa=1, per_card=15),
+    _g("4xlarge", "gr6", "L4", 1, 16, 128, 600, 10, per_card=8),
     _g("xlarge", "g6e", "L40S", 1, 4, 32, 250, 2.5, per_card=4),
     _g("2xlarge", "g6e", "L40S", 1, 8, 64, 450, 5, per_card=4),
     _g("4xlarge", "g6e", "L40S", 1, 16, 128, 600, 20, per_card=8),

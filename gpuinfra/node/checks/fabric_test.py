@@ -52,7 +52,7 @@ class FabricTest(Check):
     may_warn = True
     probes = ("fabric-result",)
     hint = (
-        "compare N1, N2, N5 and N7 with a fast node, and terminate the instance so that its group replaces it; to hand over without this test, set "
+        "compare N1, N2, N5 and N7 with a fast node; if the test fails again after a reboot, replace the node; to hand over without this test, set "
         "handover.fabric_test to off"
     )
     source = "the floors of B3; docs/internals/decisions/pairs.md describes the rounds"

@@ -39,7 +39,7 @@ class PciGpus(Check):
     action = Action.REPLACE
     rank = 3
     probes = ("lspci",)
-    hint = "stop and start the instance to move it to different hardware, or terminate it so that its group replaces it"
+    hint = "replace the node: it needs different hardware"
     source = "awslabs/amazon-eks-ami: nvidia-kmod-load.sh; device ids: NVIDIA/open-gpu-kernel-modules, README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:

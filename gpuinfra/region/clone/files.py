@@ -11,7 +11,7 @@ from typing import Any
 from gpuinfra.clouds.region.second_region import Manual
 from gpuinfra.cost import price
 from gpuinfra.cost.budget import derived_limit
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.region.clone import names
 from gpuinfra.region.clone.draft import Draft, apply, put
@@ -86,7 +86,7 @@ def _reference(pair: RegionPair, stack: str) -> str:
 
 def _standing(pair: RegionPair, draft: Draft, cloned: ClusterSpec, layers: Sequence[str]) -> Draft:
     """Return the stack that is deployed before the failover. `layers` are those that it creates."""
-    standing, plan = Draft(draft.value), make_plan(cloned, pair.today)
+    standing, plan = Draft(draft.value), build_plan(cloned, pair.today)
     standing.set(("layers",), list(layers), "pilot-light mode deploys these layers before the failover, without nodes")
     for name in ("pools", "handover"):
         standing.set((name,), None, "the nodes are in the other stack of the clone")

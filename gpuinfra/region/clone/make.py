@@ -16,7 +16,7 @@ from gpuinfra.base.findings import Finding, Level
 from gpuinfra.base.stack_files import stack_argument
 from gpuinfra.cost import price
 from gpuinfra.plan.machines import machines_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.alternatives import alternatives
 from gpuinfra.region.clone.capacity import list_quotas, set_capacity
 from gpuinfra.region.clone.checks import name_findings, parsed, warn_of_left_overs
@@ -108,8 +108,8 @@ def _edited(pair: RegionPair, draft: Draft) -> ClusterSpec | None:
 def _priced(
     pair: RegionPair, draft: Draft, cloned: ClusterSpec, made: tuple[ClonedFile, ...], base: CloneResult
 ) -> CloneResult:
-    today, plan = pair.today, make_plan(cloned, pair.today)
-    before = make_plan(pair.spec, today)
+    today, plan = pair.today, build_plan(cloned, pair.today)
+    before = build_plan(pair.spec, today)
     after = price(plan, today, duration_hours=cloned.duration_hours)
     early = standing(pair, cloned, made)
     return replace(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuinfra.cost import Cost, price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.region.clone.model import ClonedFile, Transfer
 from gpuinfra.region.clone.pair import RegionPair
@@ -29,7 +29,7 @@ def standing(pair: RegionPair, cloned: ClusterSpec, files: tuple[ClonedFile, ...
         pair.request.mode == "pilot-light" and len(files) == 1 and "cluster" in cloned.made_layers
     ):
         return None
-    return make_plan(parse_spec(files[0].declaration, folder=files[0].path.parent), pair.today)
+    return build_plan(parse_spec(files[0].declaration, folder=files[0].path.parent), pair.today)
 
 
 def transfers(pair: RegionPair) -> Iterator[Transfer]:

@@ -27,7 +27,7 @@ from gpuinfra.region.failover.steps import (
     FailoverStep,
     Resources,
     SecondStack,
-    check,
+    check_readiness,
     deployed,
     fence,
     polls,
@@ -82,7 +82,7 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
 
 def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPair]) -> str:
     back = returning.back
-    found = check(back)
+    found = check_readiness(back)
     running = {group: count for group in groups if (count := returning.forward.running(group))}
     if running:
         nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())

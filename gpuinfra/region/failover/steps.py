@@ -104,7 +104,9 @@ def steps(failing: Failing) -> tuple[FailoverStep, ...]:
 
 def _steps(failing: Failing) -> Iterator[FailoverStep]:
     groups, pairs = failing.cloud.groups(failing.resources), failing.cloud.pairs(failing.resources)
-    yield FailoverStep(name="check", what=f"check whether {failing.second} is ready", run=lambda _: check(failing))
+    yield FailoverStep(
+        name="check", what=f"check whether {failing.second} is ready", run=lambda _: check_readiness(failing)
+    )
     if groups:
         what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
         yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(failing, groups), first=True)
@@ -176,7 +178,7 @@ def deployed(
             )
 
 
-def check(failing: Failing) -> str:
+def check_readiness(failing: Failing) -> str:
     """Raise `DeploymentError` if a line has the state `fail`. Returns the number of lines for each state."""
     lines = list(failing.ask())
     wrong = [line for line in lines if line.state == FAIL and line.topic not in failing.ignore]

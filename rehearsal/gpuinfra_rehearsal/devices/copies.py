@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 RATES = {3: 12.3, 4: 25.13, 5: 55.4}
 """GB/s over 16 lanes, keyed by PCIe generation. Sources: NCCL's constant for 3.0, an A100 (NVIDIA/nvbandwidth
 issue 42), an H200 (stas00/ml-engineering)."""
-HOSTS = {"p4": 3, "p5.": 4, "p5e.": 4, "a2-": 3, "g2-": 3, "g5.": 4, "g6.": 4, "g6e.": 4}
-"""Maps the prefix of a machine type to the PCIe generation of its processor, if it is not 5."""
+HOSTS = {"p4": 3, "p5.": 4, "p5e.": 4, "a2-": 3, "g2-": 3}
+"""Maps the prefix of a machine type to the PCIe generation of its processor, if the processor is slower than the GPUs."""
 CASES = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
 

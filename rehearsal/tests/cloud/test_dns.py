@@ -15,7 +15,7 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.dns import Dns, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec.recovery import RecoveryNames
 from gpuinfra_rehearsal import endpoints
 from gpuinfra_rehearsal.cloud.core import outage, registry
@@ -24,6 +24,7 @@ from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.server import Server
 from tests.clouds.stacks import TODAY, spec_of
 from tests.permissions.needed import permissions_of
+from tests.typed import present
 
 ZONE, DOMAIN = "Z0123456789ABCDEFGHIJ", "train.example.internal"
 ZONES = {
@@ -62,7 +63,7 @@ def route53(operator: None) -> AwsDns:
 @pytest.fixture(params=ZONES)
 def cloud_dns(request: pytest.FixtureRequest, operator: None) -> tuple[str, Dns]:
     """A zone and the client of the program, on each cloud."""
-    found = cloud_of(request.param).dns.connect("us-west-2", {})
+    found = present(cloud_of(request.param).dns).connect("us-west-2", {})
     assert found is not None
     return ZONES[request.param], found
 
@@ -84,24 +85,24 @@ def test_records_of_a_described_zone_are_replaced(cloud: Cloud, cloud_dns: tuple
 @pytest.mark.parametrize("cloud_name", RECOVERY)
 def test_the_printed_permissions_are_sufficient(cloud: Cloud, operator: None, cloud_name: str) -> None:
     """An operator with the printed permissions reads and changes the names, and one with those of a stack without names does not."""
-    zone, dns = ZONES[cloud_name], cloud_of(cloud_name).dns.connect("us-west-2", {})
+    zone, dns = ZONES[cloud_name], present(cloud_of(cloud_name).dns).connect("us-west-2", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     spec = spec_of(RECOVERY[cloud_name])
     assert spec.recovery is not None
     names = RecoveryNames(zone=zone, domain=DOMAIN)
     named = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})})
-    cloud.operator = Operator(permissions_of(make_plan(named, TODAY)).documents)
+    cloud.operator = Operator(permissions_of(build_plan(named, TODAY)).documents)
     assert dns.zone_name(zone) == ROOT
     assert dns.zone_region(zone) == ("centralus" if cloud_name == "azure" else None)
     for values in (("10.0.1.4",), ("10.1.1.4",)):
         dns.point(zone, [NODES, NameRecord(name=HOST.name, type="A", values=values), SOURCE])
     assert dns.values(zone, [HOST.key]) == {HOST.key: ("10.1.1.4",)}
-    cloud.operator = Operator(permissions_of(make_plan(named, TODAY), read_only=True).documents)
+    cloud.operator = Operator(permissions_of(build_plan(named, TODAY), read_only=True).documents)
     assert dns.values(zone, [HOST.key]) == {HOST.key: ("10.1.1.4",)}
     with pytest.raises(DeploymentError):
         dns.point(zone, [HOST])
-    cloud.operator = Operator(permissions_of(make_plan(spec, TODAY)).documents)
+    cloud.operator = Operator(permissions_of(build_plan(spec, TODAY)).documents)
     with pytest.raises(DeploymentError):
         dns.point(zone, [HOST])
 
@@ -111,7 +112,7 @@ def test_records_on_azure_need_the_region_of_the_resource_group(
 ) -> None:
     """An outage of another region has no effect, and records can still be read."""
     monkeypatch.setattr(reach, "BUSY_S", 0.0)
-    zone, dns = ZONES["azure"], cloud_of("azure").dns.connect("eastus", {})
+    zone, dns = ZONES["azure"], present(cloud_of("azure").dns).connect("eastus", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT, "region": "eastus"})
     with cloud.store.change():
@@ -126,7 +127,7 @@ def test_records_on_azure_need_the_region_of_the_resource_group(
 
 def test_a_global_service_changes_records_during_an_outage(cloud: Cloud, operator: None) -> None:
     """Cloud DNS does not depend on a region."""
-    zone, dns = ZONES["gcp"], cloud_of("gcp").dns.connect("us-central1", {})
+    zone, dns = ZONES["gcp"], present(cloud_of("gcp").dns).connect("us-central1", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     with cloud.store.change():
@@ -138,7 +139,7 @@ def test_a_global_service_changes_records_during_an_outage(cloud: Cloud, operato
 @pytest.mark.parametrize("other", ["login.other.internal", "login.example.internal.other"])
 def test_cloud_dns_refuses_a_name_outside_the_zone(cloud: Cloud, operator: None, other: str) -> None:
     """If Cloud DNS refuses one record of a change, it changes none of them."""
-    zone, dns = ZONES["gcp"], cloud_of("gcp").dns.connect("us-central1", {})
+    zone, dns = ZONES["gcp"], present(cloud_of("gcp").dns).connect("us-central1", {})
     assert dns is not None
     cloud.store.put("external", zone, {"domain": ROOT})
     with pytest.raises(DeploymentError, match="additions"):
@@ -179,7 +180,7 @@ def test_only_the_records_of_the_names_can_be_changed(cloud: Cloud, route53: Aws
     spec = spec_of("aws-recovery")
     assert spec.recovery is not None
     names = RecoveryNames(zone=ZONE, domain=DOMAIN)
-    plan = make_plan(spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})}), TODAY)
+    plan = build_plan(spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})}), TODAY)
     cloud.operator = Operator(permissions_of(plan).documents)
     cloud.store.put("external", ZONE, {"domain": DOMAIN})
     route53.point(ZONE, [NODES, HOST, SOURCE])

@@ -248,7 +248,7 @@ def test_terminating_instance_is_leaving(managed: dict[str, str], leaving: bool)
     """The current action and the status mark an instance as leaving; one without a number is not listed."""
 
     class Answers(gcp.Client):
-        def json(self, method: str, url: str, parameters: Any = None) -> dict[str, Any]:
+        def json(self, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
             if url.endswith("/instances"):
                 return {}
             if (parameters or {}).get("pageToken"):

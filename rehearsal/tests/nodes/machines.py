@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.nodes import Instance, NodeHost
@@ -210,7 +210,7 @@ def pool_of(
         "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}], **more}],
         "storage": storage,
     }
-    return make_plan(parse_spec(declared), TODAY).pools[0]
+    return build_plan(parse_spec(declared), TODAY).pools[0]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.node.judge import judge
 from gpuinfra.plan.files import VARIABLES
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.nodes import NodeHost
@@ -32,7 +32,7 @@ def pool(cloud: str, *files: dict[str, object], **variables: str) -> PoolPlan:
         "software.image": "plain", "pools.0.fabric": "none", "access.users": [user("alice", 2001)],
         "software.files": list(files), "software.environment": {"HF_HOME": "/scratch/hf"}, "pools.0.environment": variables,
     }  # fmt: skip
-    made = make_plan(parse_spec(declaration((cloud, changes))), TODAY).pools[0]
+    made = build_plan(parse_spec(declaration((cloud, changes))), TODAY).pools[0]
     return only(made, "10-prepare", "64-users", "92-files")
 
 

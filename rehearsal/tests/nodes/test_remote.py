@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
@@ -34,7 +34,7 @@ NAME = "i-00000000000000001"
 def plan() -> Plan:
     """The plan of the shipped stack."""
     today = date(2026, 11, 21)
-    return make_plan(load_stack("aws-p4d", today).spec, today)
+    return build_plan(load_stack("aws-p4d", today).spec, today)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:
     today = date(2026, 11, 21)
     file = tmp_path / "Pulumi.plain.yaml"
     file.write_text(STACK.format(software="{os: ubuntu-22.04, image: plain, kernel: 6.8.0-1044-aws}"))
-    plan = make_plan(load_stack(str(file), today).spec, today)
+    plan = build_plan(load_stack(str(file), today).spec, today)
     nodes.launch(cloud="aws", os="ubuntu-22.04", prebuilt=False)
     host = host_of(nodes)
     stages: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.rules import load_stack
 from gpuinfra_rehearsal.nodes import Instance, NodeHost
@@ -112,7 +112,7 @@ class Node:
         """Plan, bundle, user data, machine."""
         stack = self.folder / "Pulumi.test.yaml"
         stack.write_text(STACK.format(software=software), encoding="utf-8")
-        pool = make_plan(load_stack(stack, today=TODAY).spec, TODAY).pools[0]
+        pool = build_plan(load_stack(stack, today=TODAY).spec, TODAY).pools[0]
         made = bundle.build(pool)
         key = made.key_of("train", "gpu")
         self.account.objects[f"/store/{key}"] = made.data

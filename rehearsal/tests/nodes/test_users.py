@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.nodes import NodeHost
@@ -22,7 +22,7 @@ ALICE, BOB = user("alice", 2001, sudo=True), user("bob", 2002, KEYS[1])
 def pool(cloud: str, *users: dict[str, object]) -> PoolPlan:
     """A pool with declared users, and only the steps that they depend on."""
     changes = {"software.image": "plain", "pools.0.fabric": "none", "access.users": list(users)}
-    return only(make_plan(parse_spec(declaration((cloud, changes))), TODAY).pools[0], "10-prepare", "64-users")
+    return only(build_plan(parse_spec(declaration((cloud, changes))), TODAY).pools[0], "10-prepare", "64-users")
 
 
 def lines(node: Machine, path: str) -> list[str]:

@@ -7,7 +7,7 @@ import os
 from datetime import date
 from pathlib import Path
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 
@@ -43,7 +43,7 @@ def pool_of(
         tier = {"aws": 250, "azure": 250, "gcp": 500}[cloud]
         storage = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 36000, "throughput_mb_s_per_tib": tier}
         declared["storage"] = [storage]
-    return make_plan(parse_spec(declared), TODAY).pools[0]
+    return build_plan(parse_spec(declared), TODAY).pools[0]
 
 
 class Bench:

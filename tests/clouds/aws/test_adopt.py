@@ -22,7 +22,7 @@ from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.adopt import Account, retained_in
 from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
 
@@ -176,7 +176,7 @@ def test_the_error_for_an_existing_name_contains_the_command(monkeypatch: pytest
 
 def test_a_retained_file_system_is_found_with_its_network(account: str) -> None:
     """VPC, subnet, security group, log group and file system of this stack are found, although another stack has the same tags."""
-    plan = make_plan(
+    plan = build_plan(
         parse_spec(
             {
                 **spec_of("aws-p4d").model_dump(mode="json", exclude_none=True),
@@ -222,14 +222,14 @@ def test_a_second_file_system_is_refused(account: str, monkeypatch: pytest.Monke
     group = file_systems.log_group("train", "scratch-0", TOKEN)
     for name in (file_systems.log_group("train", "scratch-0", "another-token"), f"{group}-1"):
         _file_system(fsx, name)
-    one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+    one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
     made = _file_system(fsx, group)
     with pytest.raises(
         RuntimeError, match=f"train-scratch-0-lustre exists: {made}.*gpuinfra adopt aws-p4d.*only increase"
     ):
-        one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+        one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
     fsx.delete_file_system(FileSystemId=made)
-    one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+    one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
 
 
 def _file_system(fsx: Any, group: str) -> str:
@@ -249,4 +249,4 @@ def test_a_file_system_is_not_created_if_fsx_cannot_be_asked(account: str, monke
 
     monkeypatch.setattr(one_file_system, "find", refuse)
     with pytest.raises(RuntimeError, match=r"cannot check whether train-scratch-0-lustre.*fsx:DescribeFileSystems"):
-        one_file_system.check("/aws/fsx/train", REGION, None, "train-scratch-0-lustre")
+        one_file_system.check_absent("/aws/fsx/train", REGION, None, "train-scratch-0-lustre")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Lifetime, Plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
@@ -24,7 +24,7 @@ def _spec(**storage: Any) -> Any:
 
 
 def _plan(**storage: Any) -> Plan:
-    return make_plan(_spec(**storage), TODAY)
+    return build_plan(_spec(**storage), TODAY)
 
 
 @pytest.mark.parametrize("deployment", ["persistent_2", "persistent_1"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery import replicated
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.cloud.aws import policy
@@ -112,6 +112,6 @@ def decided(action: str, resource: str, context: dict[str, str] | None = None) -
 
 def test_a_created_bucket_is_replicated() -> None:
     """`recovery` replicates the bucket of a mount that the stack creates, and its objects are in the audit trail."""
-    plan = make_plan(parse_spec(MOUNTS), TODAY)
+    plan = build_plan(parse_spec(MOUNTS), TODAY)
     assert [one.name for one in replicated(plan.file_systems)] == ["out-0"]
     assert plan.audit.recorded_buckets == ("evidence", "out-0")

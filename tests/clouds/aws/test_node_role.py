@@ -10,7 +10,7 @@ import pulumi
 import pytest
 
 from gpuinfra.clouds.aws.components.refs import Existing
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import ClusterSpec
 from gpuinfra.spec.policy import LayersUsed
 from gpuinfra_rehearsal.cloud.aws import operator, policy
@@ -63,7 +63,7 @@ def test_a_site_without_nodes_creates_their_role() -> None:
     """The role has the same permissions as the role that a cluster with the fabric test creates, and the stack has the references to it as outputs."""
     usual = spec_of("aws-p4d")
     usual = usual.model_copy(update={"handover": usual.handover.model_copy(update={"fabric_test": "required"})})
-    assert make_plan(usual, TODAY).fabric_folder
+    assert build_plan(usual, TODAY).fabric_folder
     found = recording_of_spec(base())
     assert node_parts(found) == IAM
     assert inline(found) == inline(recording_of_spec(usual))
@@ -71,7 +71,7 @@ def test_a_site_without_nodes_creates_their_role() -> None:
         one for urn, one in found.outputs.items() if "NodeRole" not in urn and "vpc_id" in one and "kept" in one
     )
     assert set(ROLE) <= set(outputs)
-    assert make_plan(base(), TODAY).resources["aws:iam/instanceProfile:InstanceProfile"] == 1
+    assert build_plan(base(), TODAY).resources["aws:iam/instanceProfile:InstanceProfile"] == 1
 
 
 def test_a_stack_with_only_the_nodes_creates_no_iam_resources() -> None:
@@ -88,7 +88,7 @@ def test_a_stack_with_only_the_nodes_creates_no_iam_resources() -> None:
     assert {one.inputs["iamInstanceProfile"]["arn"] for one in templates} == {ROLE["node_profile_arn"]}
     (ready,) = [one for one in found.custom if one.type == "gpuinfra:index:NodesReady"]
     assert {pool["nodeRole"] for pool in ready.inputs["pools"]} == {ROLE["node_role"]}
-    assert not [one for one in make_plan(nodes(), TODAY).resources if one.startswith("aws:iam/")]
+    assert not [one for one in build_plan(nodes(), TODAY).resources if one.startswith("aws:iam/")]
 
 
 def test_one_stack_can_create_the_site_and_the_nodes() -> None:
@@ -99,7 +99,7 @@ def test_one_stack_can_create_the_site_and_the_nodes() -> None:
 
 def test_the_nodes_can_get_the_role_of_the_site() -> None:
     """The identity that deploys only the nodes passes the role to instances and cannot change roles."""
-    documents = tuple(json.dumps(one) for one in permissions_of(make_plan(nodes(), TODAY)).documents)
+    documents = tuple(json.dumps(one) for one in permissions_of(build_plan(nodes(), TODAY)).documents)
     context = {"iam:PassedToService": "ec2.amazonaws.com"}
     for name, allowed in {ROLE["node_role"]: True, "other-node-role-0a1b2c3": False}.items():
         request = AccessRequest("operator", "iam:PassRole", f"arn:aws:iam::000000000000:role/{name}", context)
@@ -128,7 +128,7 @@ def test_a_clone_in_pilot_light_mode_creates_the_role_before_a_failover() -> Non
     found = {one.role: one.declaration for one in result.files}
     assert {role: one["access"]["node_role_in_site"] for role, one in found.items()} == {"base": True, "nodes": True}
     assert all("creates no IAM resources" in one.text for one in result.files)
-    plans = {role: make_plan(ClusterSpec.model_validate(one), TODAY).resources for role, one in found.items()}
+    plans = {role: build_plan(ClusterSpec.model_validate(one), TODAY).resources for role, one in found.items()}
     assert "aws:iam/instanceProfile:InstanceProfile" in plans["base"]
     assert not [one for one in plans["nodes"] if one.startswith("aws:iam/")]
     for mode in ("cold", "hot"):
@@ -144,7 +144,7 @@ def test_a_clone_in_pilot_light_mode_allows_the_fabric_test(tmp_path: Path) -> N
     result = cloned(path, "us-west-2", mode="pilot-light")
     assert result.ok, result.findings
     found = {one.role: ClusterSpec.model_validate(one.declaration) for one in result.files}
-    assert make_plan(found["nodes"], TODAY).fabric_folder
+    assert build_plan(found["nodes"], TODAY).fabric_folder
     assert {"JoinFabricTest", "FindOtherNodes"} <= {
         one["Sid"] for one in inline(recording_of_spec(found["base"]))["Statement"]
     }

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.components import one_file_system
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.aws.reach import Out, holes, outwards
 from tests.clouds.recorder import Recording, Registered
@@ -38,7 +38,7 @@ SPEC = {
     "storage": [HOME, {"kind": "home", "mount": "/tools"}],
 }
 NFS = [(111, 111), (2049, 2049), (20001, 20003)]
-PLAN = make_plan(parse_spec(declaration(("aws", {"storage": [{**HOME, "restore_from": BACKUP}]}))), TODAY)
+PLAN = build_plan(parse_spec(declaration(("aws", {"storage": [{**HOME, "restore_from": BACKUP}]}))), TODAY)
 
 
 @functools.cache
@@ -106,13 +106,13 @@ def test_destroy_retains_the_file_system_with_its_network() -> None:
 
 def test_nodes_mount_each_home_in_its_own_way() -> None:
     """Nodes use TLS for EFS only, and mount the exported root volume of FSx for OpenZFS."""
-    plan = make_plan(parse_spec(SPEC), TODAY)
+    plan = build_plan(parse_spec(SPEC), TODAY)
     (pool,) = plan.pools
     first, second = pool.versions["HOMES"].split("; ")
     assert first.startswith("/home plain nfsvers=4.1,")
     assert second.startswith("/tools tls nfsvers=4.1,")
     assert pool.versions["HOME_TLS_PORT"] == "2049"
-    alone = make_plan(parse_spec({**SPEC, "storage": [HOME]}), TODAY)
+    alone = build_plan(parse_spec({**SPEC, "storage": [HOME]}), TODAY)
     assert "HOME_TLS_PORT" not in alone.pools[0].versions
     (mounts,) = [one["file_systems"] for urn, one in recording().outputs.items() if "file_systems" in one]
     assert {one["mount"]: one["mount_name"] for one in mounts} == {"/home": "/fsx", "/tools": "/"}
@@ -121,7 +121,7 @@ def test_nodes_mount_each_home_in_its_own_way() -> None:
 def test_the_number_of_resources_is_planned() -> None:
     """The number of resources in the plan is the number that the program registers."""
     types = [one.type for one in recording().custom]
-    planned = make_plan(parse_spec(SPEC), TODAY).resources
+    planned = build_plan(parse_spec(SPEC), TODAY).resources
     assert {type_: types.count(type_) for type_ in planned} == planned
 
 

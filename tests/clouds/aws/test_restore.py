@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.aws.timing import TIMING
 from gpuinfra.clouds.timing import ready_time
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import FileSystemPlan, Plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
@@ -42,7 +42,7 @@ def original(**configuration: Any) -> dict[str, Any]:
     return {"FileSystem": {**FITS, "LustreConfiguration": {**CONFIGURATION, **configuration}}}
 
 
-PLAN = make_plan(parse_spec(declaration(("aws", {"storage": lustre(restore_from=BACKUP)}))), TODAY)
+PLAN = build_plan(parse_spec(declaration(("aws", {"storage": lustre(restore_from=BACKUP)}))), TODAY)
 
 
 class Fsx:

@@ -14,7 +14,7 @@ from gpuinfra.clouds.azure import adopt
 from gpuinfra.clouds.azure.adopt import RetainedResource, Subscription, look, retained_resources
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.azure.rest import AzureRefused
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
 from tests.clouds.azure.variants import BASE, LUSTRE, spec_of_variant, variant
@@ -59,7 +59,7 @@ def test_a_retained_file_system_is_found_with_its_network() -> None:
     """The ids of network, subnet, security group, NAT gateway and address are derived from names too."""
     spec = parse_spec({**BASE, "storage": [LUSTRE]})
     recording = recording_of_spec(spec)
-    found = {one.resource.name: one.id for one in _found(recording, "test", make_plan(spec, TODAY))}
+    found = {one.resource.name: one.id for one in _found(recording, "test", build_plan(spec, TODAY))}
     assert found == {one.name: one.id for one in recording.custom if one.retained}
     assert found["train-scratch-0-lustre"].endswith("/amlFilesystems/train-scratch-0-" + recording_token(recording))
     assert "train-network-storage-scratch-0" in found
@@ -68,7 +68,7 @@ def test_a_retained_file_system_is_found_with_its_network() -> None:
 def test_retained_home_directories_are_found_by_id() -> None:
     """The account of the shares, its settings and both shares have the ids and parents of the program."""
     spec, recording = spec_of_variant("home directories"), variant("home directories")
-    found = _found(recording, "test", make_plan(spec, TODAY))
+    found = _found(recording, "test", build_plan(spec, TODAY))
     assert {one.resource.name: one.id for one in found} == {
         one.name: one.id for one in recording.custom if one.retained
     }
@@ -82,7 +82,7 @@ def test_retained_home_directories_are_found_by_id() -> None:
 def test_retained_volumes_of_netapp_are_found_by_id() -> None:
     """The account, its pools, volumes and snapshot policy, and their network have the ids and parents of the program."""
     spec, recording = spec_of_variant("netapp"), variant("netapp")
-    found = _found(recording, "test", make_plan(spec, TODAY))
+    found = _found(recording, "test", build_plan(spec, TODAY))
     assert {one.resource.name: one.id for one in found} == {
         one.name: one.id for one in recording.custom if one.retained
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import read_stack
 from tests.clouds.azure.models import WITHOUT
 from tests.clouds.azure.variants import VARIANTS
@@ -66,7 +66,7 @@ def test_the_layers_on_the_page_are_valid_stacks(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         specs.append(read_stack(path).spec)
     foundation, site, cluster = specs
-    assert [plan.layers for plan in (make_plan(spec, TODAY) for spec in specs)] == [
+    assert [plan.layers for plan in (build_plan(spec, TODAY) for spec in specs)] == [
         ("foundation",), ("site",), ("cluster",),
     ]  # fmt: skip
     assert site.use.foundation == cluster.use.foundation == "organization/gpuinfra/azure-foundation"

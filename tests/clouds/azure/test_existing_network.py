@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.components.security import LUSTRE_PORTS
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, variant
 from tests.clouds.azure.variants import EXISTING as NETWORK
@@ -56,6 +56,6 @@ def test_nodes_are_not_in_the_subnet_of_a_file_system(order: tuple[str, str]) ->
     """If no subnet has the name of the region, the nodes use the first one that is not for a file system."""
     subnets = {name: f"{NETWORK['id']}/subnets/{name}" for name in order}
     spec = parse_spec({**BASE, "network": {"existing": {**NETWORK, "subnets": subnets}}})
-    network = make_plan(spec, TODAY).network
+    network = build_plan(spec, TODAY).network
     assert network is not None
     assert [one.existing_id for one in network.subnets if one.role == "nodes"] == [subnets["gpu"]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
 from tests.clouds.recorder import Recording, Registered
@@ -113,7 +113,7 @@ def test_an_existing_network_has_an_endpoint_for_the_shares() -> None:
     assert _rules(made, "nodes")["allow-homes-egress"]["destinationAddressPrefix"] == "VirtualNetwork"
     kinds = [one.inputs["privateLinkServiceConnections"][0]["groupIds"] for one in made.of(ENDPOINT)]
     assert kinds == [["blob"], ["file"]]
-    plan = make_plan(spec_of_variant("home directories in an existing network"), TODAY)
+    plan = build_plan(spec_of_variant("home directories in an existing network"), TODAY)
     types = [one.type for one in made.custom]
     assert {type_: types.count(type_) for type_ in plan.resources} == plan.resources
 

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from gpuinfra.clouds.build import SiteOutputs, site_bucket
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery import replicated
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.cloud.azure.builtin_roles import of_inputs
@@ -91,14 +91,14 @@ def test_nodes_have_data_actions_on_mounted_containers_only(mount: str, scope: s
 
 def test_a_created_container_is_replicated() -> None:
     """`recovery` replicates the container of a mount that the stack creates."""
-    plan = make_plan(parse_spec(SPEC), TODAY)
+    plan = build_plan(parse_spec(SPEC), TODAY)
     assert [some.name for some in replicated(plan.file_systems)] == ["out-0"]
     assert plan.audit.recorded_buckets == ("evidence", "out-0")
 
 
 def test_the_container_of_another_stacks_site_is_found() -> None:
     """The cluster of a site that another stack created assigns the role at the container in the outputs of that stack."""
-    plan = make_plan(parse_spec(SPEC), TODAY)
+    plan = build_plan(parse_spec(SPEC), TODAY)
     entries = [{"kind": "object", "mount": "/out", "mount_name": "data", "container_id": "/subscriptions/x"}]
     site = SiteOutputs(subnet_ids={}, file_systems=entries)
     ids = [site_bucket(site, some, "container_id") for some in plan.mounted_buckets]

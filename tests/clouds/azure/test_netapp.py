@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
 from tests.clouds.recorder import Recording
@@ -110,7 +110,7 @@ def test_nodes_find_the_volumes_in_their_user_data() -> None:
     text = "".join(base64.b64decode(one).decode("utf-8", "replace") for one in found)
     for one in _volumes(made).values():
         assert f'"mount_name": "/{one["creationToken"]}"' in text
-    (pool,) = make_plan(spec_of_variant(NAME), TODAY).pools
+    (pool,) = build_plan(spec_of_variant(NAME), TODAY).pools
     assert [one.split()[:2] for one in pool.versions["HOMES"].split("; ")] == [["/home", "plain"], ["/tools", "plain"]]
     assert "vers=3" in pool.versions["HOMES"]
     assert "HOME_TLS_PORT" not in pool.versions
@@ -129,7 +129,7 @@ def test_an_existing_network_provides_the_delegated_subnet() -> None:
 def test_the_permissions_name_the_resource_provider() -> None:
     """`gpuinfra doctor` derives the resource providers that must be registered from the permissions."""
     namespaces = {
-        name: {need.action.partition("/")[0] for need in permissions_of(make_plan(spec_of_variant(name), TODAY)).needs}
+        name: {need.action.partition("/")[0] for need in permissions_of(build_plan(spec_of_variant(name), TODAY)).needs}
         for name in (NAME, "home directories")
     }
     assert namespaces[NAME] - namespaces["home directories"] == {"Microsoft.NetApp"}

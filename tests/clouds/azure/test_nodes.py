@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from gpuinfra.clouds.azure.components.model import placeholder_key
 from gpuinfra.clouds.azure.renew import renewal
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, POOL, spec_of_variant, variant
 from tests.clouds.recorder import Registered
@@ -218,7 +218,7 @@ def test_renewal_compares_the_node_json_of_user_data() -> None:
 
 def test_large_pools_without_a_fabric_have_several_scale_sets() -> None:
     """A fabric is never split; a rule rejects one that is too large."""
-    assert len(make_plan(spec_of_variant("no storage"), TODAY).pools[0].groups) == 1
+    assert len(build_plan(spec_of_variant("no storage"), TODAY).pools[0].groups) == 1
     pool = {**POOL, "machine": "Standard_NC24ads_A100_v4", "capacity": [{"kind": "on_demand", "count": 601}]}
-    groups = make_plan(parse_spec({**BASE, "pools": [pool]}), TODAY).pools[0].groups
+    groups = build_plan(parse_spec({**BASE, "pools": [pool]}), TODAY).pools[0].groups
     assert [group.count for group in groups] == [600, 1]

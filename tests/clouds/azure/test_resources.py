@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, LUSTRE, VARIANTS, spec_of_variant, variant
@@ -28,7 +28,9 @@ def test_a_shipped_stack_registers_the_resources_of_its_table(stack: str) -> Non
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_registers_the_resources_of_its_table(name: str) -> None:
     """The same is true with fields that are left out, existing resources, and optional parts."""
-    announced = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec_of_variant(name), TODAY))}
+    announced = {
+        (one.type, one.name, bool(one.retained)) for one in resources(build_plan(spec_of_variant(name), TODAY))
+    }
     registered = {(one.type, one.name, one.retained) for one in variant(name).custom}
     assert announced == registered
 
@@ -45,13 +47,13 @@ def test_more_nodes_need_no_more_resources() -> None:
     plans = []
     for nodes in (1, 100):
         pool = {**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": nodes}]}
-        plans.append(make_plan(parse_spec({**BASE, "pools": [pool]}), TODAY))
+        plans.append(build_plan(parse_spec({**BASE, "pools": [pool]}), TODAY))
     assert count(resources(plans[0])) == count(resources(plans[1]))
 
 
 def _retained(**changes: Any) -> set[str]:
     """Names of retained networks and file systems."""
-    plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
+    plan = build_plan(parse_spec({**BASE, **changes}), TODAY)
     kinds = ("azure-native:network:", "azure-native:storagecache:")
     return {one.name for one in resources(plan) if one.retained and one.type.startswith(kinds)}
 

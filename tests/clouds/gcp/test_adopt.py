@@ -18,7 +18,7 @@ from gpuinfra.clouds.adopt import is_imported
 from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, retained_in
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
@@ -53,7 +53,7 @@ def program() -> Recording:
 
 
 def _plan() -> Plan:
-    return make_plan(SPEC, TODAY)
+    return build_plan(SPEC, TODAY)
 
 
 def _token() -> str:

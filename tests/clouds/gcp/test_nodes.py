@@ -10,7 +10,7 @@ import pytest
 
 from gpuinfra.clouds.gcp.components.nodes import _update_policy
 from gpuinfra.clouds.gcp.components.template import scheduling
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Group
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.variants import BASE, SHIPPED, ULTRA, VARIANTS, recorded, variant
@@ -294,6 +294,6 @@ def test_the_workload_policy_does_not_depend_on_the_number_of_nodes() -> None:
         declared["pools"] = [
             {"name": "gpu", "machine": "a3-megagpu-8g", "capacity": [{"kind": "spot", "count": count}]}
         ]
-        (pool,) = make_plan(parse_spec(declared), TODAY).pools
+        (pool,) = build_plan(parse_spec(declared), TODAY).pools
         found |= {group.placement_group for group in pool.groups}
     assert found == {"gpu-near"}

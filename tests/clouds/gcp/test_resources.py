@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.gcp.resources import resources
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import count
 from gpuinfra.spec import parse_spec
@@ -63,7 +63,7 @@ def test_retained_resources_have_the_parents_of_the_plan(stack: str) -> None:
 def _kept(**changes: Any) -> dict[str, str]:
     """Type -> logical name of the retained networks, addresses, peerings and file systems."""
     words = ("compute", "servicenetworking", "lustre", "filestore")
-    plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
+    plan = build_plan(parse_spec({**BASE, **changes}), TODAY)
     return {
         t.type.split(":")[-1]: t.name for t in resources(plan) if t.retained and t.type.split(":")[1].startswith(words)
     }
@@ -95,4 +95,4 @@ def test_the_number_of_resources_does_not_depend_on_the_number_of_nodes() -> Non
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 1000}]}]
     many = parse_spec({**BASE, "pools": pools})
-    assert count(resources(make_plan(few, TODAY))) == count(resources(make_plan(many, TODAY)))
+    assert count(resources(build_plan(few, TODAY))) == count(resources(build_plan(many, TODAY)))

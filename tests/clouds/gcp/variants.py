@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from gpuinfra.base.shipped import shipped
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
@@ -112,7 +112,7 @@ def recorded(name: str) -> Recording:
 
 def planned(name: str) -> Plan:
     """The plan of a variant."""
-    return make_plan(parse_spec(variant(name)), TODAY)
+    return build_plan(parse_spec(variant(name)), TODAY)
 
 
 def variant(name: str) -> dict[str, Any]:

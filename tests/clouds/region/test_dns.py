@@ -22,7 +22,7 @@ from gpuinfra.clouds.region import dns
 from gpuinfra.clouds.region.dns import Mounted
 from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN, ReadinessQuestion
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import MountName, NamesPlan
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.stacks import TODAY, spec_of
@@ -123,9 +123,9 @@ def test_a_plan_lists_the_names_of_its_own_file_systems() -> None:
     """The names of a stack are those of its nodes and of the file systems that it creates."""
     spec = spec_of("aws-recovery")
     assert spec.recovery is not None
-    assert make_plan(spec, TODAY).recovery.names is None  # pyright: ignore[reportOptionalMemberAccess]
+    assert build_plan(spec, TODAY).recovery.names is None  # pyright: ignore[reportOptionalMemberAccess]
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
-    planned = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY).recovery
+    planned = build_plan(spec.model_copy(update={"recovery": recovery}), TODAY).recovery
     assert planned is not None
     assert planned.names is not None
     assert planned.names.hosts == (f"login.{DOMAIN}", f"scratch.{DOMAIN}")
@@ -240,7 +240,7 @@ def lines(
     spec = spec_of("aws-recovery")
     assert spec.recovery is not None
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
-    plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
+    plan = build_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
     assert plan.recovery is not None
     asked = ReadinessQuestion(
         region="us-east-1",

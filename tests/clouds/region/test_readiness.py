@@ -33,7 +33,7 @@ from gpuinfra.clouds.region.readiness import (
     Unread,
     of_preflight,
 )
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.readiness import of_cloud
 from tests.clouds.gcp.discovery import document
 from tests.clouds.stacks import TODAY, spec_of
@@ -52,7 +52,7 @@ SCRATCH = tuple(name.replace("evidence", "scratch-0") for name in (SOURCE, REPLI
 def question(stack: str, resources: Iterable[Mapping[str, Any]]) -> ReadinessQuestion:
     """The second region of a shipped stack with these resources in its state."""
     spec = spec_of(stack)
-    plan = make_plan(spec, TODAY)
+    plan = build_plan(spec, TODAY)
     assert plan.recovery is not None
     assert spec.recovery is not None
     return ReadinessQuestion(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.spec import parse_spec
 from tests.region.clone.stacks import TODAY, cloned, file_of
@@ -24,6 +24,6 @@ def test_audit_records_are_also_stored_in_the_second_region_before_a_failover(st
     region, type_ = TRAIL[stack]
     result = cloned(file_of(stack), region, mode=mode)
     assert result.ok
-    plan = make_plan(parse_spec(result.files[0].declaration), TODAY)
+    plan = build_plan(parse_spec(result.files[0].declaration), TODAY)
     assert plan.audit.trail
     assert plan.resources.get(type_)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuinfra.base.findings import Level
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.region.clone import MODES, CloneRequest, clone
 from gpuinfra.region.clone.network import network_of
@@ -114,7 +114,7 @@ def test_clone_of_a_valid_declaration_is_valid_or_has_findings(data: st.DataObje
         spec = parse_spec(file.declaration)
         assert (spec.where.cloud, spec.where.region) == (other or cloud, region)
         assert [one for one in check(spec, TODAY) if one.level is Level.ERROR] == []
-        make_plan(spec, TODAY)
+        build_plan(spec, TODAY)
         assert parse(file.text, "").value["config"]["gpuinfra:cluster"] == file.declaration  # type: ignore[index]
         assert IDS[cloud] not in file.text
         if "site" in source.made_layers and "site" in spec.made_layers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.back import Returning
 from gpuinfra.region.failover.steps import SecondStack
@@ -64,7 +64,7 @@ class Returned(World):
         loaded, mirror = read_stack(file_of("aws-recovery")), self.mirror()
         back = replace(
             self.failing(mode), region="us-west-2", second="us-east-1", cloud=mirror, resources=RESOURCES,
-            stacks=(SecondStack(loaded=loaded, plan=make_plan(loaded.spec, TODAY)),), ignore=frozenset({ignore}),
+            stacks=(SecondStack(loaded=loaded, plan=build_plan(loaded.spec, TODAY)),), ignore=frozenset({ignore}),
             deploy=lambda name, again: self._ask("first", f"up {name}{' again' if again else ''}"),
         )  # fmt: skip
         return Returning(back=back, forward=self, resources=RESOURCES)

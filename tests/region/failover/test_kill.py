@@ -24,7 +24,7 @@ import pytest
 
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import replicas_of
@@ -191,7 +191,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     states = {regions.stack: one.resources, file.stack: one.another(read_stack(file.path))}
     one.cloud.fleet.start()
     limit = time.monotonic() + HANG_S
-    nodes = make_plan(stack.spec, TODAY).nodes
+    nodes = build_plan(stack.spec, TODAY).nodes
     while sum(map(regions.in_first, one.cloud.fleet.running())) < nodes:
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -10,6 +10,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region import readiness
+from gpuinfra.clouds.region.failover import BucketPair
 from gpuinfra.clouds.region.readiness import FAIL, UNREAD, ReadinessLine
 from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.wire import TYPE

@@ -11,7 +11,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import CloneRequest, Mode
 from gpuinfra.region.failover.steps import Failing, SecondStack
@@ -148,7 +148,7 @@ def _failing(mode: Mode) -> Failing:
         nothing: Any = None
         _MADE[mode] = Failing(
             stack=loaded.name, region="us-east-1", second="us-west-2", resources=RESOURCES,
-            stacks=tuple(SecondStack(loaded=one, plan=make_plan(one.spec, TODAY)) for one in files),
+            stacks=tuple(SecondStack(loaded=one, plan=build_plan(one.spec, TODAY)) for one in files),
             cloud=nothing, ask=nothing, deploy=nothing, state=nothing, verdicts=nothing,
         )  # fmt: skip
     return _MADE[mode]

@@ -32,7 +32,7 @@ def before_create(name: str, identity: str, region: str, plan: FileSystemPlan) -
     profile = pulumi.Config("aws").get("profile")
 
     def run(_: pulumi.ResourceHookArgs) -> None:
-        check(identity, region, profile, name)
+        check_absent(identity, region, profile, name)
         if plan.restore_from:
             check_backup(plan, region, profile, name)
 
@@ -41,7 +41,7 @@ def before_create(name: str, identity: str, region: str, plan: FileSystemPlan) -
     return pulumi.ResourceHookBinding(before_create=[hook])
 
 
-def check(identity: str, region: str, profile: str | None, name: str) -> None:
+def check_absent(identity: str, region: str, profile: str | None, name: str) -> None:
     """Raise an error if the account has the file system, or if the request to the account fails."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError

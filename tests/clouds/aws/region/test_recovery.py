@@ -15,7 +15,7 @@ from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.cost import price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import RecoveryPart, RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
@@ -58,7 +58,7 @@ def _with_images(*refs: str, copy: bool = True) -> ClusterSpec:
 def test_images_are_copied_to_the_second_region() -> None:
     """Each image that a pool selects by its ID is copied once, encrypted with the key of the second region, and retained. A public parameter is not copied."""
     spec = _with_images(AMI, AMI, "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id")
-    plan, recording = make_plan(spec, TODAY), recording_of_spec(spec, stack="aws-recovery")
+    plan, recording = build_plan(spec, TODAY), recording_of_spec(spec, stack="aws-recovery")
     (copy,) = recording.of(COPY)
     key = next(one for one in recording.of(KEY) if one.inputs["region"] == SECOND and "data" in one.name)
     assert {name: copy.inputs[name] for name in ("region", "sourceAmiId", "sourceAmiRegion", "encrypted")} == {
@@ -74,7 +74,7 @@ def test_images_are_copied_to_the_second_region() -> None:
 def test_images_are_not_copied_without_the_field() -> None:
     """Without `copy_images`, the plan prints the command that copies an image, and the stack copies none."""
     spec = _with_images(AMI, copy=False)
-    plan = make_plan(spec, TODAY)
+    plan = build_plan(spec, TODAY)
     assert plan.recovery
     assert [one.copied for one in plan.recovery.images] == [False]
     assert [one for one in plan.recovery.commands if "copy-image" in one.command]
@@ -83,7 +83,7 @@ def test_images_are_not_copied_without_the_field() -> None:
 
 def test_price_of_an_image_copy_is_a_line() -> None:
     """The price contains the storage of each copy, up to the size of the smallest root disk that starts from it."""
-    plan = make_plan(_with_images(AMI, AMI), TODAY)
+    plan = build_plan(_with_images(AMI, AMI), TODAY)
     size = min(pool.disk.size_gib for pool in plan.pools)
     (line,) = (one for one in price(plan, TODAY).lines if AMI in one.what)
     assert (line.quantity, line.unit) == (size, "GB-month")
@@ -305,7 +305,7 @@ def _recovery_plan(first: str = FIRST, **fields: Any) -> RecoveryPlan:
     spec = spec_of("aws-recovery").model_dump(mode="json", exclude_unset=True)
     spec["where"] = {"cloud": "aws", "region": first}
     spec["recovery"] = {**spec["recovery"], **fields}
-    plan = make_plan(parse_spec(spec), TODAY).recovery
+    plan = build_plan(parse_spec(spec), TODAY).recovery
     assert plan
     return plan
 

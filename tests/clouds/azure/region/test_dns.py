@@ -12,7 +12,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.azure.region.dns import AzureDns
 from gpuinfra.clouds.region.dns import Mounted, NameRecord, lines
 from gpuinfra.clouds.region.readiness import UNREAD, WARN, ReadinessQuestion
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.region.readiness import of_names
 from gpuinfra.spec.recovery import RecoveryNames
@@ -76,7 +76,7 @@ def test_a_zone_that_cannot_be_changed_without_the_first_region_is_a_warning(reg
     spec = spec_of("azure-recovery")
     assert spec.recovery is not None
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
-    plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
+    plan = build_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
     assert plan.recovery is not None
     question = ReadinessQuestion(region=plan.region, recovery=plan.recovery, rpo_minutes=120, resources=[], config={})
     rest = Regions({ZONE: {"name": "example.internal"}, GROUP: {"location": region}})

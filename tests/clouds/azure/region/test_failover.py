@@ -194,7 +194,10 @@ def test_failed_import_states_why(state: str) -> None:
         failing(Regions({f"{JOBS}/old": job})).import_ended(f"{JOBS}/old")
 
 
-@pytest.mark.parametrize(("status", "error"), [(200, None), (403, None), (503, DeploymentError), (TIMEOUT, Unreachable), (404, DeploymentError), (401, DeploymentError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(200, None), (403, None), (503, DeploymentError), (TIMEOUT, Unreachable), (404, DeploymentError), (401, DeploymentError)],
+)  # fmt: skip
 def test_second_region_answers(status: Any, error: type[Exception] | None) -> None:
     """The storage service of the region must respond. A firewall that refuses the request is a response."""
     rest = Regions(ACCOUNTS, {REPLICA: [] if status == 200 else status})
@@ -205,7 +208,10 @@ def test_second_region_answers(status: Any, error: type[Exception] | None) -> No
             failing(rest).answers(PAIR)
 
 
-@pytest.mark.parametrize(("answer", "error"), [(TIMEOUT, Unreachable), (503, DeploymentError), (500, DeploymentError), (429, DeploymentError), (403, DeploymentError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(TIMEOUT, Unreachable), (503, DeploymentError), (500, DeploymentError), (429, DeploymentError), (403, DeploymentError)],
+)  # fmt: skip
 def test_a_response_with_an_error_is_never_an_unreachable_region(answer: Any, error: type[Exception]) -> None:
     """Only a region without a connection is unreachable. A server error, a busy service and a refusal end the failover."""
     with pytest.raises(error):

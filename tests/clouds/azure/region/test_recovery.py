@@ -16,7 +16,7 @@ from gpuinfra.clouds.azure.adopt import Subscription, retained_resources
 from gpuinfra.clouds.azure.region.recovery import BUCKETS, early_buckets
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.cost import price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
@@ -280,7 +280,7 @@ def test_stack_in_the_second_region_reaches_a_replica_through_a_private_endpoint
     entry = spec["storage"][0] if kind == "lustre" else {"kind": "object", "mount": "/data"}
     spec["storage"] = [{**entry, "bucket": container, **({"private_endpoint": True} if reached else {})}]
     parsed = parse_spec(spec)
-    recording, plan = recording_of_spec(parsed, stack="azure-second"), make_plan(parsed, TODAY)
+    recording, plan = recording_of_spec(parsed, stack="azure-second"), build_plan(parsed, TODAY)
     found = [one for one in recording.of(ENDPOINT) if one.inputs["privateLinkServiceConnections"][0]["privateLinkServiceId"] == REPLICA]  # fmt: skip
     assert len(found) == reached
     assert {(one.type, one.name) for one in recording.custom} == {(one.type, one.name) for one in resources(plan)}
@@ -295,7 +295,7 @@ def test_stack_in_the_second_region_reaches_a_replica_through_a_private_endpoint
 def _recovery_plan(**fields: Any) -> RecoveryPlan:
     spec = spec_of("azure-recovery").model_dump(mode="json", exclude_unset=True)
     spec["recovery"] = {**spec["recovery"], **fields}
-    plan = make_plan(parse_spec(spec), TODAY).recovery
+    plan = build_plan(parse_spec(spec), TODAY).recovery
     assert plan
     return plan
 

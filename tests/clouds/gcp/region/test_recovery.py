@@ -13,7 +13,7 @@ from gpuinfra.clouds.gcp.adopt import Project
 from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.names import bucket
 from gpuinfra.cost import price
-from gpuinfra.plan.make import make_plan
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
@@ -76,7 +76,7 @@ def test_a_mounted_bucket_is_replicated_if_the_stack_creates_it() -> None:
     """The plan, the jobs and the replicas agree on the buckets.
     An existing bucket is not replicated, and the rule reports it at its place in the declaration, and no other mount."""
     spec = _with_storage(OUT, CORPUS)
-    plan, made = make_plan(spec, TODAY), recording_of_spec(spec, stack="gcp-recovery")
+    plan, made = build_plan(spec, TODAY), recording_of_spec(spec, stack="gcp-recovery")
     assert plan.recovery
     names = [one.name for one in plan.recovery.replicas]
     assert names == ["evidence", "out-0", "scratch-0"]
@@ -90,7 +90,7 @@ def test_a_mounted_bucket_is_replicated_if_the_stack_creates_it() -> None:
 
 def test_the_price_of_a_replicated_mount_is_listed_as_unknown() -> None:
     """The size of a mounted bucket is unknown, so the price names its replication and storage without a figure, and a job for each bucket is free."""
-    cost = price(make_plan(_with_storage(OUT), TODAY), TODAY)
+    cost = price(build_plan(_with_storage(OUT), TODAY), TODAY)
     assert any(
         "replication of data other than checkpoints and its storage in both regions" in one for one in cost.unknown
     )
@@ -274,7 +274,7 @@ def test_adopt_looks_in_the_region_of_a_resource() -> None:
 def _recovery_plan(**fields: Any) -> RecoveryPlan:
     spec = spec_of("gcp-recovery").model_dump(mode="json", exclude_unset=True)
     spec["recovery"] = {**spec["recovery"], **fields}
-    plan = make_plan(parse_spec(spec), TODAY).recovery
+    plan = build_plan(parse_spec(spec), TODAY).recovery
     assert plan
     return plan
 
