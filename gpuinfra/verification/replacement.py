@@ -24,7 +24,7 @@ from gpuinfra.handover.explain import node_reason
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.inventory import handovers_of
-from gpuinfra.node.xids import UNKNOWN, XIDS
+from gpuinfra.node.xids import Bucket, xid_of
 from gpuinfra.verification.store import Poll
 
 POLL_S = 15.0
@@ -134,7 +134,11 @@ def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
         gpus=node.gpus,
         gpus_expected=node.gpus_expected,
         failed=node.blocking,
-        xids=tuple(number for number in numbers if XIDS.get(number, UNKNOWN).severity != "log"),
+        xids=tuple(
+            number
+            for number in numbers
+            if xid_of(number).severity == "drain" or xid_of(number).bucket is Bucket.WORKFLOW_NVLINK5
+        ),
     )
 
 
