@@ -175,7 +175,7 @@ class Private:
 def private(tmp_path: Path) -> Iterator[Private]:
     """A machine that was never booted, and the bucket with its bundle."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this system gives no user and mount namespaces")
+        pytest.skip("this system does not allow namespaces: user and mount")
     data, sha256 = small_bundle()
     key = f"bootstrap/{sha256}.tar.gz"
     shutil.copytree(
