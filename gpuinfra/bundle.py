@@ -161,7 +161,11 @@ def user_data(node_config: Mapping[str, object]) -> str:
     if not fetcher.is_file():
         raise GpuinfraError(f"the cloud {cloud!r} has no fetch.py, which nodes require to fetch the bundle")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
-    for mark, path in (("@UNIT@", boot / "gpuinfra-boot.service"), ("@FETCH@", boot / "fetch.py"), ("@CLOUD@", fetcher)):
+    for mark, path in (
+        ("@UNIT@", boot / "gpuinfra-boot.service"),
+        ("@FETCH@", boot / "fetch.py"),
+        ("@CLOUD@", fetcher),
+    ):
         text = text.replace(mark, path.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
     size = len(text.encode())
