@@ -188,7 +188,7 @@ def test_a_future_reservation_is_empty_until_its_schedule() -> None:
     assert (action.inputs["startTime"], action.inputs["desiredCapacity"]) == (f"{start}T11:30:00Z", 2)
 
 
-@pytest.mark.parametrize(("machine", "interfaces"), [("g5.xlarge", 1), ("p4d.24xlarge", 4)])
+@pytest.mark.parametrize(("machine", "interfaces"), [("g5.xlarge", 1), ("p4d.24xlarge", 5)])
 def test_nodes_get_no_public_address_in_any_subnet(machine: str, interfaces: int) -> None:
     """Also in a subnet of an existing network with `MapPublicIpOnLaunch`. EC2 accepts the setting only on a template with one interface,
     and gives no public address to an instance with several (`AssociatePublicIpAddress` in the EC2 API model of botocore)."""
