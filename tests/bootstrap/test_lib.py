@@ -283,7 +283,7 @@ class Key:
 def make_key(folder: Path, name: str) -> Key:
     """A new key; skips the test without gpg."""
     if shutil.which("gpg") is None:
-        pytest.skip("this system has no gpg")
+        pytest.skip("gpg is not installed")
     home = folder / f"gpg-{name}"
     home.mkdir(mode=0o700)
     gpg = ["gpg", "--batch", "--homedir", str(home)]

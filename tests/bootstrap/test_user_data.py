@@ -134,7 +134,7 @@ exit "$status"
 def test_it_boots_a_node(tmp_path: Path) -> None:
     """In a private mount namespace: download, verify, unpack, enable and start; a second run changes nothing."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this system gives no user and mount namespaces")
+        pytest.skip("this system does not allow namespaces: user and mount")
     data, sha256 = small_bundle()
     key = f"bootstrap/{sha256}.tar.gz"
     shutil.copytree(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -533,18 +534,22 @@ def test_throttling_is_retried() -> None:
     assert any("Throttling" in line for line in lines)
 
 
-@pytest.mark.parametrize("signer", ["i-00000000000000009", "nobody"])
+@pytest.mark.parametrize("signer", ["i-00000000000000009", "nobody", "copied"])
 def test_newer_evidence_of_another_signer_is_skipped_where_folders_have_no_owner(signer: str) -> None:
-    """Newer evidence that the node did not sign is skipped for its own; if it has none of its own, it is refused."""
+    """Newer evidence that the node did not sign is skipped for its own, also with a copy of its proof; if it has none of its own, it is refused."""
     fleet = Fleet()
     fleet.launch(1)
     unowned = pool(1, evidence_owner="")
     planted = fleet.report(
         1, owner="", gpus=7, boot="boot-9999", seq=999999, signer=signer, modified=LAUNCHED + timedelta(days=1)
     )
+    if signer == "copied":
+        fleet.proofs[planted.key] = json.dumps({"signer": instance(1), "sha256": "0" * 64}).encode()
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
     assert [node.outcome for node in looked.nodes] == ["refused"]
     own = fleet.report(1, owner="")
+    if signer == "copied":
+        fleet.proofs[planted.key] = fleet.proofs[own.key]
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
     assert [(node.outcome, node.evidence_key) for node in looked.nodes] == [("verified", own.key)]
     fleet.refs.remove(planted)

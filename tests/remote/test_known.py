@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,13 @@ def test_host_names_match_as_in_openssh(tmp_path: Path, names: str, host: Host, 
     assert (len(KnownHosts([file]).trust(host).keys) == 1) is known
 
 
-def test_revoked_key_is_refused(tmp_path: Path) -> None:
-    """A key that is both listed and revoked is refused."""
+@pytest.mark.parametrize("own", [(), (line(b"a"),)], ids=["known_hosts", "handover"])
+def test_revoked_key_is_refused(tmp_path: Path, own: tuple[str, ...]) -> None:
+    """A key that is both trusted and revoked is refused, also if the handover contains it."""
     file = tmp_path / "known_hosts"
     file.write_text(f"gpu-1 {line(b'a')}\n@revoked * {line(b'a')}\n")
     with pytest.raises(HostProblem) as error:
-        KnownHosts([file]).trust(HOST).check(blob(b"a"))
+        KnownHosts([file]).trust(replace(HOST, host_keys=own)).check(blob(b"a"))
     assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
 
 

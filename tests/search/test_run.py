@@ -289,6 +289,17 @@ def test_search_can_be_killed_at_any_moment(
     assert moment > 25
 
 
+def test_a_resumed_search_keeps_the_groups_of_its_attempt(world: World) -> None:
+    """After a kill while the groups of an alternative start, `--resume` deploys again, and removes no group."""
+    world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 6
+    with pytest.raises(Killed):
+        go(world)
+    before = list(world.calls)
+    assert before[-1] == "up use1-az4 use1-az6"
+    go(world, again=True)
+    assert world.calls == [*before, "up use1-az4 use1-az6 again"]
+
+
 def test_edited_file_is_not_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack file that changed during the search is an error that names the journal, and nothing is deployed."""
     world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 5

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +21,6 @@ from gpuinfra.spec.document import parse
 from gpuinfra.spec.formats import FORMATS
 from gpuinfra.spec.model import ClusterSpec
 
-jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema validates examples independently")
 SCHEMA = json.loads(FILE.read_text())
 MODELS = {name: model for name, model in SCHEMA["$defs"].items() if "properties" in model}
 FIELDS = {f"{name}.{field}": schema for name, model in MODELS.items() for field, schema in model["properties"].items()}
