@@ -37,7 +37,7 @@ class OtherFormat(NotEvidence):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ParsedEvidence:
     """One document of evidence."""
 
     document: Mapping[str, object]
@@ -101,7 +101,7 @@ class Evidence:
         return tuple(found.values())
 
 
-def evidence_of(data: bytes) -> Evidence:
+def evidence_of(data: bytes) -> ParsedEvidence:
     """Return a document of evidence. Raises `NotEvidence`."""
     try:
         document = bounded(data, EVIDENCE_LIMIT, escaped)
@@ -109,7 +109,7 @@ def evidence_of(data: bytes) -> Evidence:
         raise NotEvidence(str(error)) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise OtherFormat(f"it does not have the schema {SCHEMA}")
-    return Evidence(document)
+    return ParsedEvidence(document)
 
 
 def proof_of(data: bytes) -> dict[str, object]:

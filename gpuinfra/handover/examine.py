@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gpuinfra.handover.evidence import Evidence, NotEvidence, evidence_of
+from gpuinfra.handover.evidence import NotEvidence, ParsedEvidence, evidence_of
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, verdict
@@ -95,7 +95,7 @@ def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], ju
     )
 
 
-def _misplaced(evidence: Evidence, ref: EvidenceRef) -> str:
+def _misplaced(evidence: ParsedEvidence, ref: EvidenceRef) -> str:
     """Return why a document does not belong to its place, or an empty string."""
     if (evidence.instance_id, evidence.boot_id, evidence.seq) == (ref.instance_id, ref.boot_id, ref.seq):
         return ""

@@ -128,7 +128,7 @@ def folder_of(owner: str, instance_id: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoredObject:
+class ListedObject:
     """One object in a list of the store."""
 
     key: str
@@ -136,7 +136,7 @@ class StoredObject:
     modified: datetime
 
 
-def evidence_in(node: str, prefix: str, objects: Iterable[StoredObject]) -> Iterator[EvidenceRef]:
+def evidence_in(node: str, prefix: str, objects: Iterable[ListedObject]) -> Iterator[EvidenceRef]:
     """Yield the evidence in a list with its proofs. Other names are skipped.
 
     A proof is `<seq>.proof.json` or, where nodes cannot replace objects, `<seq>.<8 digits>.proof.json`. The three clouds list objects in the order of

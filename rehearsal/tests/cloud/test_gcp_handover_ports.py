@@ -16,7 +16,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.handover.connect import ports_of
-from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable, StoredObject, evidence_in
+from gpuinfra.handover.ports import GroupExpected, IdentityRefused, ListedObject, Ports, PortUnavailable, evidence_in
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
 from gpuinfra.node.evidence import EvidenceFolder
@@ -326,7 +326,7 @@ def test_names_of_other_shapes_are_skipped(name: str) -> None:
     """Only names of the documented shape are evidence."""
     at = datetime.datetime.now(datetime.UTC)
     names = (name, f"7/{BOOT}/000012.json")
-    objects = (StoredObject(key=f"{PREFIX}/{one}", etag="5", modified=at) for one in names)
+    objects = (ListedObject(key=f"{PREFIX}/{one}", etag="5", modified=at) for one in names)
     (found,) = evidence_in(gcp.NODE, f"{PREFIX}/", objects)
     assert (found.instance_id, found.seq, found.etag) == ("7", 12, "5")
 

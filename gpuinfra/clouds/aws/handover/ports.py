@@ -29,10 +29,10 @@ from gpuinfra.handover.ports import (
     IdentityExpired,
     IdentityRefused,
     IdentityUndecided,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    StoredObject,
     StoredProof,
     evidence_in,
 )
@@ -275,10 +275,10 @@ class S3Evidence:
         """List the evidence in a folder. Other keys are skipped."""
         return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
 
-    def _in_folder(self, prefix: str) -> Iterator[StoredObject]:
+    def _in_folder(self, prefix: str) -> Iterator[ListedObject]:
         for page in self._pages(Prefix=prefix):
             for entry in page.get("Contents", []):
-                yield StoredObject(key=entry["Key"], etag=entry.get("ETag", ""), modified=entry["LastModified"])
+                yield ListedObject(key=entry["Key"], etag=entry.get("ETag", ""), modified=entry["LastModified"])
 
     def _pages(self, **query: str) -> Iterator[dict[str, Any]]:
         with _cloud_errors():

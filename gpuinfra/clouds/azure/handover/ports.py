@@ -29,10 +29,10 @@ from gpuinfra.handover.ports import (
     GroupProblem,
     Identity,
     IdentityRefused,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    StoredObject,
     StoredProof,
     evidence_in,
 )
@@ -300,14 +300,14 @@ class BlobEvidence:
         return self._rest.blob("GET", f"{self._base}/{quote(key, safe='/-_.~')}", {"Range": f"bytes=0-{limit - 1}"})
 
 
-def stored_blob(blob: Any) -> StoredObject | None:
+def stored_blob(blob: Any) -> ListedObject | None:
     """Parse a `Blob` element of a list. Returns None for an element without a time."""
     name, etag = blob.findtext("Name") or "", blob.findtext("Properties/Etag") or ""
     try:
         modified = parsedate_to_datetime(blob.findtext("Properties/Last-Modified") or "")
     except ValueError:
         return None
-    return StoredObject(key=name, etag=etag, modified=modified)
+    return ListedObject(key=name, etag=etag, modified=modified)
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
     GroupProblem,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    StoredObject,
     StoredProof,
     evidence_in,
 )
@@ -354,13 +354,13 @@ class StorageEvidence:
         """List the evidence in a folder. Other names are skipped."""
         return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
 
-    def _in_folder(self, prefix: str) -> Iterator[StoredObject]:
+    def _in_folder(self, prefix: str) -> Iterator[ListedObject]:
         query = {"prefix": prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
                 etag = str(entry.get("generation") or entry.get("md5Hash") or "")
                 if modified := moment(entry.get("updated")):
-                    yield StoredObject(key=str(entry.get("name") or ""), etag=etag, modified=modified)
+                    yield ListedObject(key=str(entry.get("name") or ""), etag=etag, modified=modified)
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""

@@ -26,8 +26,9 @@ from gpuinfra.handover.ports import (
     GroupExpected,
     IdentityExpired,
     IdentityRefused,
+    IdentityUndecided,
+    ListedObject,
     PortUnavailable,
-    StoredObject,
     evidence_in,
 )
 from tests.servers import Answering, serve
@@ -171,7 +172,7 @@ def test_identity_of_another_account_is_refused() -> None:
         (403, "<Code>ExpiredToken</Code>", IdentityExpired),
         (403, "<Code>SignatureDoesNotMatch</Code> Signature expired: 20261121T090000Z", IdentityExpired),
         (400, "<Code>Throttling</Code>", PortUnavailable),
-        (503, "busy", PortUnavailable),
+        (503, "busy", IdentityUndecided),
         (302, "", IdentityRefused),
         (200, "not xml", PortUnavailable),
         (200, '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', PortUnavailable),
@@ -202,7 +203,7 @@ def test_keys_of_other_shapes_are_skipped() -> None:
     prefix, at = "evidence/train/", datetime.now(UTC)
 
     def listed(*names: str) -> list[EvidenceRef]:
-        objects = (StoredObject(key=prefix + name, etag="e", modified=at) for name in names)
+        objects = (ListedObject(key=prefix + name, etag="e", modified=at) for name in names)
         return list(evidence_in(NODE, prefix, objects))
 
     for name, owner in (("i-0abc", ""), ("AROAX:i-0abc", "AROAX")):
