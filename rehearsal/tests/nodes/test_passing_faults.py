@@ -111,7 +111,7 @@ def test_a_node_survives_faults_that_pass(failing: Failing, tmp_path: Path, clou
             states = json.loads(units.read_text(encoding="utf-8")) if units.exists() else {}
             return bool(states.get("gpuinfra-verify.service", {}).get("ended"))
 
-        wait_for(verified, "the checks end", 100 + 8 * passing_s, lambda: host.console(NAME)[-4000:])
+        wait_for(verified, "the checks end", 400 + 8 * passing_s, lambda: host.console(NAME)[-4000:])
         journal = node.run("journalctl", "-u", "gpuinfra-boot", "-o", "cat")[1]
         log = (root / "var/log/gpuinfra/bootstrap.log").read_text(encoding="utf-8")
         assert "HTTP 503 Service Unavailable; retrying in 1 s" in journal, journal
