@@ -153,18 +153,27 @@ def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, 
     assert identity.evidence_sha256 == hashlib.sha256(data).hexdigest()
 
 
-def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports: Ports, tmp_path: Path) -> None:
-    """The grants let a node overwrite its proof, but not overwrite evidence or delete anything."""
+def test_proof_can_be_renewed_but_nothing_can_be_replaced(
+    site: Site, ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewed proof is a new object, newest first, so a node needs no permission to replace an object."""
+    monkeypatch.setattr(upload, "RENEW_S", -1.0)
     number = site.numbers()[1]
     report(site, number, tmp_path)
     node = site.node(number)
-    ref = next(iter(ports.store.list(number)))
+    (ref,) = ports.store.list(number)
     (first,) = ref.proofs
-    node.put("evidence-1", ref.key.replace(".json", ".proof.json"), b"{}", once=False)
-    (second,) = next(iter(ports.store.list(number))).proofs
-    assert (second.etag != first.etag, ports.store.proof(second)) == (True, b"{}")
-    with pytest.raises(node_cloud.Exists):
-        node.put("evidence-1", ref.key, b"{}", once=True)
+    upload.renew(
+        {"cloud": "gcp", "evidence": {"bucket": "evidence-1", "prefix": PREFIX}},
+        EvidenceFolder(tmp_path / number),
+        node,
+        BOOT,
+    )
+    ((newest, oldest),) = (one.proofs for one in ports.store.list(number))
+    assert (oldest, newest.key != first.key) == (first, True)
+    for key in (ref.key, first.key):
+        with pytest.raises(node_cloud.Exists):
+            node.put("evidence-1", key, b"{}", once=True)
 
 
 def test_node_cannot_write_outside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
