@@ -125,6 +125,7 @@ def verdict(module: str, name: str | None) -> Verdict:
 
 def _run(module: str, name: str | None, folder: str) -> int:
     """In the copy of the process: run the tests, and return the exit code."""
+    code = BROKEN
     try:
         if name is not None:
             plugin.install(module, name)
