@@ -158,6 +158,11 @@ MODEL = {
     "The Pulumi state contains": YOURS,
     "Protect the state backend": HOW_TO,
     "A stack file, a script in software.steps": YOURS,
+    "On Google Cloud, a condition cannot refer": YOURS,
+    "A node can create objects in the evidence folder": (
+        *_SIGNED,
+        "tests/clouds/gcp/test_node_role.py::test_nodes_add_objects_and_replace_none",
+    ),
     "On Azure, the nodes of a cluster share": YOURS,
     "A node that overwrites the evidence": YOURS,
     "A node can stop the fabric test": YOURS,
