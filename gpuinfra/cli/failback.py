@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
+from gpuinfra.cli.failover import check_files, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 
@@ -71,7 +71,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         ):
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             returning = _returning(paired, forward, back, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +91,7 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             plan_steps = steps(_failing(paired, cloud, journal, ignore))
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
@@ -166,16 +165,6 @@ def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Failover
         up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh)  # fmt: skip
 
     return deploy
-
-
-def checksum(loaded: LoadedStack) -> str:
-    """Return the checksum of the declaration and the settings.
-
-    When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
-    """
-    settings = {key: value if isinstance(value, Mapping | list) else str(value) for key, value in loaded.config.items()}
-    body = {"declaration": loaded.spec.model_dump(mode="json"), "settings": settings}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:

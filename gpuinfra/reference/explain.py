@@ -122,11 +122,18 @@ def _check(check: Any) -> Explanation:
 
 def known_xid(number: int) -> Explanation:
     """Return the description of an Xid. If the Xid is unknown, the description states this."""
-    from gpuinfra.node.xids import UNKNOWN, XIDS
+    from gpuinfra.node.xids import EXCEPTIONS, xid_of
 
-    known = XIDS.get(number, UNKNOWN)
+    known = xid_of(number)
     severity = f"{known.severity}: {_SEVERITY[known.severity]}" if known.severity in _SEVERITY else known.severity
-    return _entry(f"Xid {number}", (("meaning", known.meaning), ("severity", severity), ("action", known.action)))
+    exceptions = ((f"on {cloud}", entries[number].action) for cloud, entries in EXCEPTIONS.items() if number in entries)
+    rows = (
+        ("meaning", known.meaning),
+        ("severity", severity),
+        ("bucket", known.bucket.value),
+        ("action", known.action),
+    )
+    return _entry(f"Xid {number}", (*rows, *exceptions))
 
 
 def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Explanation:

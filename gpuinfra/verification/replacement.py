@@ -24,7 +24,7 @@ from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.inventory import handovers_of
 from gpuinfra.node.table import ABSENT
-from gpuinfra.node.xids import UNKNOWN, XIDS
+from gpuinfra.node.xids import Bucket, xid_of
 from gpuinfra.verification.store import Poll
 
 POLL_S = 15.0
@@ -135,7 +135,11 @@ def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
         gpus=tuple({name: str(gpu.get(name, "")) for name in ("index", "uuid", "serial", "pci")} for gpu in node.gpus),
         gpus_expected=node.gpus_expected,
         failed=node.blocking,
-        xids=tuple(number for number in numbers if XIDS.get(number, UNKNOWN).severity != "log"),
+        xids=tuple(
+            number
+            for number in numbers
+            if xid_of(number).severity == "drain" or xid_of(number).bucket is Bucket.WORKFLOW_NVLINK5
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -331,6 +332,33 @@ def test_signature_must_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> N
     code, output = shell.run(check.format(good, vendor.public))
     assert code == 1
     assert "does not match the key" in output
+
+
+@pytest.mark.parametrize("state", ["revoked", "expired"])
+def test_signature_of_a_key_that_is_no_longer_valid_fails(
+    shell: Shell, keys: tuple[Key, Key], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real gpg reports VALIDSIG also for a correct signature of a revoked or expired key. The step ends, and a retry cannot help."""
+    vendor, _ = keys
+    file = shell.folder / "installer.tar.gz"
+    file.write_bytes(GOOD)
+    signature = vendor.sign(file)
+    gpg = ["gpg", "--batch", "--homedir", str(vendor.home)]
+    if state == "revoked":
+        revocation = vendor.home / "openpgp-revocs.d" / f"{vendor.fingerprint}.rev"
+        revocation.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
+        subprocess.run([*gpg, "--import", str(revocation)], check=True, capture_output=True)
+    else:
+        subprocess.run([*gpg, "--quick-set-expire", vendor.fingerprint, "seconds=1"], check=True, capture_output=True)
+        time.sleep(2)
+    vendor.public.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
+    told = subprocess.run(
+        [*gpg, "--status-fd", "1", "--verify", str(signature), str(file)], capture_output=True, text=True
+    )
+    assert f"VALIDSIG {vendor.fingerprint}" in told.stdout
+    code, output = shell.run(f"verify_signature {file} {signature} {vendor.public} {vendor.fingerprint}")
+    assert code == 65
+    assert "is by a key that is revoked or expired" in output
 
 
 def test_repository_key_must_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:

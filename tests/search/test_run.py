@@ -11,6 +11,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.base.naming import logical
+from gpuinfra.base.people_files import FileVersion, replace_file
 from gpuinfra.engine.locked import StateLocked
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.node.journal import write_whole
@@ -274,8 +275,14 @@ def test_search_can_be_killed_at_any_moment(
                 write_whole(path, content)
                 one.tick()
 
+            def replace(read: FileVersion, content: str, fix: str, one: World = one) -> FileVersion:
+                one.tick()
+                written = replace_file(read, content, fix)
+                one.tick()
+                return written
+
             patched.setattr(stack_journal, "write_whole", write)
-            patched.setattr("gpuinfra.search.placements.write_whole", write)
+            patched.setattr("gpuinfra.search.placements.replace_file", replace)
             try:
                 search(one)
                 break

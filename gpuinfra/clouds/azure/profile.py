@@ -92,8 +92,10 @@ class AzureProfile(CloudProfile):
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("files", "netapp")
-    metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
-    """Address of the metadata service. Azure has no hop limit."""
+    metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "168.63.129.16")
+    """Addresses of the metadata service and of the agent's service. Azure has no hop limit. The second address also returns the settings of the node's
+    extensions. Only the agent, which runs as root on the node itself, requires it (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16,
+    retrieved 2026-11-28): the guard drops only forwarded packets, and keeps port 53, at which the address resolves names."""
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbers."""
