@@ -16,6 +16,7 @@ import pytest
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
+from gpuinfra.plan.planned import Actions
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra_rehearsal.cloud.azure.ids import new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -130,6 +131,23 @@ def test_without_one_action_its_requests_are_denied(stack: str, action: str, wor
     assert refused
     assert all(action in one for one in refused)
     assert words in refused[0]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "Microsoft.Network/virtualNetworks/write",
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+        "Microsoft.Compute/virtualMachineScaleSets/delete",
+        "Microsoft.Storage/storageAccounts/read",
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    ],
+)
+def test_the_stand_in_denies_what_the_table_lacks(monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    """An action that is missing in the table, and so in the role, is still a request of the stand-in: it follows from the resource and its references."""
+    monkeypatch.setattr(operator_azure, "ACTIONS", dict.fromkeys(azure.ACTIONS, Actions("", "")))
+    documents = json.loads(json.dumps(list(_permissions("azure-ndv5").documents)).replace(f'"{action}"', '"nothing"'))
+    assert any(action in one for one in _denied("azure-ndv5", Operator(documents)))
 
 
 GROUP = "/subscriptions/s/resourceGroups/{}-{}-0a1b2c3d"
