@@ -16,7 +16,9 @@ import pytest
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
+from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.planned import Actions
+from gpuinfra.spec import read_stack
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra_rehearsal.cloud.azure.ids import new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -25,10 +27,16 @@ from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
 from gpuinfra_rehearsal.cloud.gcp import conditions
 from gpuinfra_rehearsal.cloud.gcp import operator as operator_gcp
-from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_stacks
 from tests.permissions.needed import permissions_of
 
 STACKS = [*shipped_stacks("azure"), *shipped_stacks("gcp")]
+PEERS = [
+    path
+    for path in sorted((Path(__file__).parents[1] / "peers" / "specs").glob("*.yaml"))
+    if read_stack(path).spec.cloud in ("azure", "gcp")
+]
 OURS = ("azure-native:", "gcp:")
 SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu"
 
@@ -37,9 +45,9 @@ def _permissions(stack: str) -> Permissions:
     return permissions_of(plan_of(stack))
 
 
-def _denied(stack: str, operator: Operator) -> Iterator[str]:
+def _denied(stack: str | Recording, operator: Operator) -> Iterator[str]:
     """Create, read, update and delete every resource of a stack as the operator; yields the denied requests."""
-    recording, cloud = recording_of(stack), None
+    recording, cloud = recording_of(stack) if isinstance(stack, str) else stack, None
     for one in recording.custom:
         if not one.type.startswith(OURS):
             continue
@@ -66,6 +74,14 @@ def _denied(stack: str, operator: Operator) -> Iterator[str]:
 def test_the_role_of_a_stack_is_sufficient(stack: str) -> None:
     """The role allows every request of the resources and of the program."""
     assert list(_denied(stack, Operator(_permissions(stack).documents))) == []
+
+
+@pytest.mark.parametrize("path", PEERS, ids=[path.stem for path in PEERS])
+def test_the_roles_of_a_peer_are_sufficient(path: Path) -> None:
+    """The roles for the cluster of a public project allow every request of its resources."""
+    spec = read_stack(path).spec
+    documents = permissions_of(build_plan(spec, TODAY)).documents
+    assert list(_denied(recording_of_spec(spec, stack="prod"), Operator(documents))) == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
