@@ -204,7 +204,7 @@ def _runs(parsed: Any) -> Iterator[str]:
             continue
         yield word
         word = ""
-        inner = value if isinstance(value, list | tuple) else ()
+        inner = list(value) if isinstance(value, list | tuple) else []
         for one in inner[-1] if str(kind) == "BRANCH" else inner:
             if isinstance(one, re._parser.SubPattern):  # type: ignore[attr-defined]
                 yield from _runs(one)

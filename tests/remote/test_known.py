@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import KnownHosts
+from gpuinfra.remote.known import HostTrust, KnownHosts, KnownKey
 from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 
@@ -72,6 +72,25 @@ def test_revoked_key_is_refused(tmp_path: Path, own: tuple[str, ...]) -> None:
     with pytest.raises(HostProblem) as error:
         KnownHosts([file]).trust(replace(HOST, host_keys=own)).check(blob(b"a"))
     assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("known", "first"),
+    [
+        ([], ["ssh-ed25519", "ecdsa-sha2-nistp256"]),
+        (["ssh-rsa"], ["rsa-sha2-512", "rsa-sha2-256", "ssh-ed25519"]),
+        (["ecdsa-sha2-nistp384"], ["ecdsa-sha2-nistp384", "ssh-ed25519"]),
+        (["ssh-rsa", "ssh-ed25519"], ["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256", "ecdsa-sha2-nistp256"]),
+    ],
+)
+def test_algorithms_of_known_keys_come_first(known: list[str], first: list[str]) -> None:
+    """A server with several host keys presents one that is known; certificates are requested only if there is an authority."""
+    keys = tuple(KnownKey(blob=b"", type=kind, where="file") for kind in known)
+    trust = HostTrust(name="gpu-1", keys=keys, authorities=(), revoked=frozenset(), files="")
+    assert list(trust.algorithms)[: len(first)] == first
+    assert (len(trust.algorithms), "ssh-rsa" in trust.algorithms) == (6, False)
+    certified = list(replace(trust, authorities=(KnownKey(blob=b"", type="ssh-rsa", where="file"),)).algorithms)
+    assert set(certified) - set(trust.algorithms) == {f"{name}-cert-v01@openssh.com" for name in trust.algorithms}
 
 
 def test_invalid_lines_are_reported_and_ignored(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.profile import BilledCapacity, CloudProfile, TagForm
 from gpuinfra.plan.share import shares
-from gpuinfra.plan.storage import created
+from gpuinfra.plan.storage import created, mounted_bucket
 from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
@@ -242,24 +242,7 @@ class AzureProfile(CloudProfile):
                 else "the only copy of changes that were not exported to its container, because exports are manual",
             )
         if isinstance(entry, ObjectMount):
-            own = entry.bucket == "auto"
-            return FileSystemPlan(
-                name=name,
-                kind=entry.kind,
-                mount=entry.mount,
-                capacity_gib=0,
-                deployment="blobfuse2",
-                throughput_mb_s_per_tib=None,
-                subnet=self.subnet(zone),
-                bucket=entry.bucket,
-                private_endpoint=entry.private_endpoint,
-                read_only=entry.read_only,
-                cache_gib=entry.cache_gib,
-                lifetime=Lifetime.KEPT if own else Lifetime.ENDS,
-                lifetime_reason="contains the only copy of its data"
-                if own
-                else "the container exists outside the stack",
-            )
+            return mounted_bucket(entry, name, "blobfuse2", self.subnet(zone), word="container")
         on_netapp = self._service(entry) == "netapp"
         return FileSystemPlan(
             name=name,
@@ -268,7 +251,6 @@ class AzureProfile(CloudProfile):
             mount=entry.mount,
             capacity_gib=netapp(entry).billed if on_netapp else entry.capacity_gib,
             deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if on_netapp else "Premium_LRS",
-            throughput_mb_s_per_tib=None,
             subnet=NETAPP_SUBNET if on_netapp else self.subnet(zone),
             holds_subnet=on_netapp,
             snapshot_days=entry.snapshot_days,

@@ -112,10 +112,10 @@ def _session() -> Any:
 class RequestFailed(PortUnavailable):
     """A request without a usable response."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, reasons: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
-        self.status = status
-        """Status of the response, or None if there is none."""
+        self.status, self.reasons = status, reasons
+        """Status of the response, or None if there is none, and the reasons in its error."""
 
 
 def public_keys(url: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Client:
         if answer.status_code != 200:
             with answer:
                 problem = f"{_without_query(url)} returned status {answer.status_code}: {_message(answer)}"
-                raise RequestFailed(problem, answer.status_code)
+                raise RequestFailed(problem, answer.status_code, _reasons(answer))
         return answer
 
 
@@ -424,6 +424,15 @@ def last(path: str) -> str:
 def _without_query(url: str) -> str:
     """Return the URL without its query string."""
     return url.partition("?")[0]
+
+
+def _reasons(answer: Any) -> frozenset[str]:
+    """Return the reasons in an error (`error.errors[].reason` and `error.details[].reason` of google.rpc.Status)."""
+    try:
+        error = answer.json()["error"]
+        return frozenset(str(one.get("reason")) for key in ("errors", "details") for one in error.get(key) or ())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return frozenset()
 
 
 def _message(answer: Any) -> str:
