@@ -35,8 +35,8 @@ def allowed(recording: Recording, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("fabric_test", ["off", "required"])
-def test_nodes_add_evidence_and_proofs_and_replace_nothing(fabric_test: str) -> None:
-    """A node can create evidence and proofs; it cannot read, replace or delete them, and has no access to other objects."""
+def test_nodes_add_objects_and_replace_none(fabric_test: str) -> None:
+    """A node can create evidence and proofs; it cannot read, replace or delete them, also not its own, and has no access to other objects."""
     spec = spec_of("gcp-a3mega")
     recording = recording_of_spec(
         spec.model_copy(update={"handover": spec.handover.model_copy(update={"fabric_test": fabric_test})})

@@ -1,8 +1,8 @@
-"""The service account of the nodes. It can fetch the bundle, write evidence and proofs, exchange files for pair measurements,
+"""The service account of the nodes. It can fetch the bundle, write evidence, exchange files for pair measurements,
 pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared roles.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
-all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete evidence and proofs: a renewed proof has a new name.
+all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
 The identity token that each node sends with its evidence identifies the node.
 """
 
