@@ -18,8 +18,9 @@ from tests.upgrade.states import EXPORTS, STACKS
 
 from .conftest import Rehearse
 
-ADDED = {"gcp-a3high": ["gcp:storage/bucketIAMMember:BucketIAMMember"]}
-"""Stack -> types of the resources that versions after the export add: the grant for the fabric test, which CHANGELOG.md announces."""
+ADDED = {"gcp-a3high": ["gcp:projects/service:Service"]}
+"""Stack -> types of the resources that versions after the export add: the API of the registry. The grant for the fabric test replaces the one for
+proofs. CHANGELOG.md announces them."""
 VPC = "urn:pulumi:s::p::gpuinfra:aws:Network$aws:ec2/vpc:Vpc::net"
 
 
