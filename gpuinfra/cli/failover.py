@@ -6,15 +6,18 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import as_argument, exported, stacks_of
+from gpuinfra.cli.up import Limit, running_before, search_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failover
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep, StackNames
+    from gpuinfra.report.plan_json import PlanReport
+    from gpuinfra.search.journal import SearchJournal
+    from gpuinfra.search.run import Search
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -41,6 +47,18 @@ if TYPE_CHECKING:
     metavar="TOPIC",
     help="Continue even if this topic of `gpuinfra ready` or this step (fence, drain, replication) fails. Repeatable.",
 )
+@click.option(
+    "--stop-first",
+    is_flag=True,
+    help="Stop the nodes of the first region before the second region has nodes. By default, the second region is verified first.",
+)
+@click.option(
+    "--max-usd-per-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Maximum price of a stack of the second region. The search skips more expensive alternatives, or asks without --yes.",
+)
+@click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
@@ -54,6 +72,9 @@ def command(
     region: str,
     unreachable: str | None,
     ignore: tuple[str, ...],
+    stop_first: bool,
+    max_usd_per_hour: float | None,
+    prices: Path | None,
     dry_run: bool,
     yes: bool,
     resume: bool,
@@ -61,10 +82,11 @@ def command(
 ) -> int:
     """Move STACK to its second region.
 
-    The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
-    deploys the stack files of the second region, imports the replicas into the file systems, waits until the nodes are
-    verified, and moves the DNS names in `recovery.names`. It prints each step before the step runs and records the step in a journal,
-    so `--resume` can continue after an interruption.
+    The command checks the second region, deploys its stack files, and waits until the nodes are verified. If there is no capacity, it tries the
+    alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the nodes of the first
+    region, waits for the replicas, disables the replication, imports the replicas into the file systems, and moves the DNS names in
+    `recovery.names`. It prints the price while both regions run, and each step before the step runs. A journal records the steps,
+    so `--resume` can continue after an interruption. The capacity and the placement in the stack files of the second region can be changed before.
 
     Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
     steps are recorded, and `--resume` repeats them later.
@@ -96,22 +118,77 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
-            failing = _failing(paired, cloud, journal, ignore)
+            files = {
+                paired.loaded.name: checksum(paired.loaded),
+                **{one.name: checksum(one, placement=False) for one in paired.second.files},
+            }
+            stop_first = stop_first or journal.stop_first
+            limit = Limit.of(
+                {"max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices)},
+                asks=not yes and sys.stdin.isatty(),
+            )
+            deploy = obtain_with(paired.second.files, paired.project, journal, limit)
+            failing = _failing(paired, cloud, deploy, ignore, stop_first=stop_first)
             plan_steps = steps(failing)
+            overlap = _overlap(paired, limit)
             if dry_run:
+                if not as_json:
+                    _show_overlap(paired, overlap, stop_first=stop_first)
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
+            _show_overlap(paired, overlap, stop_first=stop_first)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
-                journal.begin(paired.loaded.name, region, files)
+                journal.begin(paired.loaded.name, region, files, stop_first=stop_first)
+            elif stop_first:
+                journal.stop_now()
+            _repeat_deployments(journal, paired.second.files)
             confirmed = partial(_confirmed_unreachable, plan.region, stated=unreachable is not None, asks=not yes)
             first = first_region(failing, confirmed, stated=unreachable is not None)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
             return _report(result, paired.loaded, region, as_json=as_json)
         finally:
             journal.close()
+
+
+def _overlap(paired: Paired, limit: Limit) -> list[tuple[str, PlanReport]]:
+    """Return the region and the price of each stack that runs while both regions have nodes."""
+    own, second = (paired.plan.region, paired.loaded), [(paired.recovery.region, file) for file in paired.second.files]
+    return [(region, limit.report(loaded)) for region, loaded in (own, *second)]
+
+
+def _show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, stop_first: bool) -> None:
+    """Print the price of each region, and the sum while both regions run."""
+    total, complete = 0.0, True
+    for region, report in reports:
+        cost = report.cost
+        click.echo(
+            f"price  {report.stack} in {region}: {cost.in_words if cost else 'unknown'}",
+            err=True,
+        )
+        total, complete = total + (cost.usd_per_hour if cost else 0.0), complete and bool(cost and cost.nodes_priced)
+    at_least = "" if complete else "at least "
+    if stop_first:
+        click.echo(
+            f"price  --stop-first: no node runs from the fence until the nodes in {paired.recovery.region} are verified",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"price  both regions, until {paired.plan.region} is stopped: {at_least}{total:,.2f} USD an hour", err=True
+        )
+
+
+def _repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
+    """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
+    from gpuinfra.region.failover.steps import FENCE, up_step, verify_step
+
+    waiting = not journal.stop_first and journal.state(FENCE) is None
+    for file in files:
+        if waiting or journal.placements.get(file.name) != placement_of(file):
+            journal.repeat(up_step(file.name))
+            journal.repeat(verify_step(file.name))
 
 
 def _confirmed_unreachable(region: str, evidence: Sequence[ConnectionFailure], *, stated: bool, asks: bool) -> bool:
@@ -131,7 +208,9 @@ def check_files(paired: Paired, stack: str) -> None:
         raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
 
 
-def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: tuple[str, ...]) -> Failing:
+def _failing(
+    paired: Paired, cloud: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, stop_first: bool
+) -> Failing:
     from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import Failing, SecondStack
 
@@ -145,12 +224,66 @@ def _failing(paired: Paired, cloud: Failover, journal: FailoverJournal, ignore: 
         ),
         cloud=cloud,
         ask=paired.ask,
-        deploy=deploy_with(paired.second.files, paired.project, journal),
+        deploy=deploy,
         state=partial(exported, project=paired.project),
         verdicts=verdicts,
         names=names_in(paired),
+        stop_first=stop_first,
         ignore=frozenset(ignore),
     )
+
+
+def obtain_with(
+    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit
+) -> Callable[[str, bool], None]:
+    """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried."""
+    from gpuinfra.search.journal import SearchJournal
+    from gpuinfra.search.run import log, run
+    from gpuinfra.spec.load import read_stack
+
+    def obtain(name: str, again: bool) -> None:
+        (file,) = (one for one in files if one.name == name)
+        if why := limit.exceeded(limit.report(file).cost):
+            raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
+        with closing(SearchJournal(file.path)) as searched:
+            search = _search_of(file, project, searched, journal, limit)
+            if search is None:
+                searched.begin(name, {"running": running_before(file, project)})
+                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
+            try:
+                run(search, again=again)
+            except DeploymentError as problem:
+                tried = [f"  {line}" for line in log(searched)]
+                raise DeploymentError("\n".join([str(problem), "tried:", *tried])) from None
+            finally:
+                journal.place(name, placement_of(read_stack(file.path)))
+
+    return obtain
+
+
+def _search_of(
+    file: LoadedStack, project: Path, searched: SearchJournal, journal: FailoverJournal, limit: Limit
+) -> Search | None:
+    """Return the search that was interrupted, or None if there is none or the file was edited after it."""
+    from gpuinfra.search.run import check_file
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
+    if not searched.unfinished:
+        return None
+    declared = file
+    if searched.original is not None:
+        declared = stack_in(parse(searched.original, file.path.name), file.path)
+    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock])
+    try:
+        check_file(search)
+    except UsageError:
+        return None
+    return search
+
+
+def _searches(file: LoadedStack) -> bool:
+    return any(pool.fallback for pool in file.spec.pools)
 
 
 def names_in(paired: Declared) -> StackNames | None:
@@ -180,14 +313,34 @@ def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Failover
     return deploy
 
 
-def checksum(loaded: LoadedStack) -> str:
-    """Return the checksum of the declaration and the settings.
+def placement_of(loaded: LoadedStack) -> str:
+    """Return the checksum of the capacity and the placement of a stack."""
+    return _hashed(_placement(loaded.spec.model_dump(mode="json")))
+
+
+def _placement(declaration: dict[str, Any]) -> list[Any]:
+    """Remove the fields of the capacity and the placement from a declaration, and return them."""
+    from gpuinfra.search.placements import FIELDS
+
+    pools = [[pool.pop(field, None) for field in (*FIELDS, "fallback")] for pool in declaration.get("pools") or ()]
+    zones = [entry.pop("zone", None) for entry in (declaration["where"], *(declaration.get("storage") or ()))]
+    return [pools, zones]
+
+
+def _hashed(body: object) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def checksum(loaded: LoadedStack, *, placement: bool = True) -> str:
+    """Return the checksum of the declaration and the settings, by default with the capacity and the placement.
 
     When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
     """
     settings = {key: value if isinstance(value, Mapping | list) else str(value) for key, value in loaded.config.items()}
-    body = {"declaration": loaded.spec.model_dump(mode="json"), "settings": settings}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+    declaration = loaded.spec.model_dump(mode="json")
+    if not placement:
+        _placement(declaration)
+    return _hashed({"declaration": declaration, "settings": settings})
 
 
 def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
@@ -235,9 +388,9 @@ def confirm(plan_steps: tuple[FailoverStep, ...], journal: FailoverJournal) -> N
 
 
 def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
-    from gpuinfra.region.failover.steps import NAMES
+    from gpuinfra.region.failover.steps import FENCE, NAMES
 
-    stack, given = loaded.name, as_argument(loaded.path)
+    stack, given, first = loaded.name, as_argument(loaded.path), loaded.spec.where.region
     again = f"gpuinfra failover {given} --to {region} --resume"
     names = (
         f"\n  to change only the DNS names, run: gpuinfra names {given} --to {region}"
@@ -247,7 +400,13 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
     if as_json:
         click.echo(json.dumps(result.document(stack), indent=2))
     if not result.ok:
-        raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}{names}")
+        state = result.journal.state(FENCE)
+        kept = (
+            ""
+            if state
+            else f"\n  nothing in {first} was changed, and its nodes continue to run; the nodes obtained in {region} are billed"
+        )
+        raise GpuinfraError(f"{result.problem}{kept}\n  to continue, run: {again}{names}")
     for why, left in (("the first region did not respond", result.unreachable), ("ignored", result.ignored)):
         if left:
             click.echo(

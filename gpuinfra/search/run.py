@@ -69,7 +69,7 @@ def run(search: Search, *, again: bool) -> None:
             f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {search.journal.path} to start again"
         )
     while True:
-        _check_file(search)
+        check_file(search)
         _apply(search, again=again)
         if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
             left = _settle(search, empty, again=again)
@@ -147,7 +147,7 @@ def _emptied(search: Search, empty: Sequence[str]) -> str:
     return text
 
 
-def _check_file(search: Search) -> None:
+def check_file(search: Search) -> None:
     """Raise `UsageError` if the stack file was edited after the search began."""
     original = search.journal.original
     if original is None:
