@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +12,9 @@ import click
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import as_argument, exported, stacks_of
+from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stacks_of
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.journal import FailoverJournal
@@ -48,7 +46,6 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
     The exit code is 0 if all steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
     from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
@@ -57,13 +54,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     with opened(declared(stack), stacks_of({})) as paired:
-        plan, name, region = paired.plan, paired.loaded.name, paired.plan.region
-        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.config)
-        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.config)
-        if forward is None or back is None:
-            raise UsageError(
-                f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"
-            )
+        name, region = paired.loaded.name, paired.plan.region
         check_files(paired, stack)
         with (
             closing(FailbackJournal(paired.loaded.path)) as journal,
@@ -72,7 +63,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
-            returning = _returning(paired, forward, back, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
+            returning = returning_of(paired, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
@@ -89,9 +80,11 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             return _report(result, paired.loaded, region, left, as_json=as_json)
 
 
-def _returning(
-    paired: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
+def returning_of(
+    paired: Paired, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, deployed: bool = True
 ) -> Returning:
+    """Return how a stack returns to its first region. Without `deployed`, the stacks of the second region possibly do not exist yet."""
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.region.failover.back import Returning
@@ -104,7 +97,21 @@ def _returning(
         yield from data(paired.loaded, paired.second, paired.resources)
         yield from of_preflight(live_rows(paired.loaded, PREFLIGHT))
 
-    state = partial(exported, project=paired.project)
+    def state(name: str) -> Resources:
+        try:
+            return exported(name, project=paired.project)
+        except NoStack:
+            if deployed:
+                raise
+            return []
+
+    own, second, config = paired.plan.region, paired.recovery.region, paired.loaded.config
+    forward = cloud_of(paired.plan.cloud).failback(own, second, config)
+    back = cloud_of(paired.plan.cloud).failover(second, own, config)
+    if forward is None or back is None:
+        raise UsageError(
+            f"gpuinfra cannot fail back {paired.stack} yet, because it does not support failover on {paired.plan.cloud}"
+        )
     failing = Failing(
         stack=paired.loaded.name,
         region=paired.recovery.region,
@@ -134,7 +141,8 @@ def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     from gpuinfra.region.failover.journal import IGNORED, UNREACHABLE
     from gpuinfra.region.failover.steps import DRAIN
 
-    again = f"run `gpuinfra failover {as_argument(loaded.path)} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
+    command = f"gpuinfra failover {as_argument(loaded.path)} --to {failover.region}"
+    again = f"run `{command} --resume` first, or `{command} --abort` to undo it, or remove {failover.path} if the steps are not required"
     if failover.exists and not failover.ended:
         raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
     # A failback compares the buckets again, so that it does not require `drain`.

@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Continue a failover that was interrupted, and repeat the steps for which the first region did not respond.",
 )
+@click.option(
+    "--abort",
+    is_flag=True,
+    help="Undo a failover that has not finished: the stack runs in its first region again. Works after each step and after an interruption.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
 def command(
     stack: str,
@@ -78,6 +83,7 @@ def command(
     dry_run: bool,
     yes: bool,
     resume: bool,
+    abort: bool,
     as_json: bool,
 ) -> int:
     """Move STACK to its second region.
@@ -91,16 +97,23 @@ def command(
     Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
     steps are recorded, and `--resume` repeats them later.
 
+    With --abort, the command undoes what the failover has changed: it starts the first region again, copies newer objects back if the second
+    region could write, and stops the nodes of the second region, except in `hot` mode.
+
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
+    from gpuinfra.region.failover.back import CONFLICTS
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import first_region, run_steps
     from gpuinfra.region.failover.steps import IGNORABLE, steps
 
-    if unknown := [one for one in ignore if one not in (*TOPICS, *IGNORABLE)]:
-        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join(dict.fromkeys((*TOPICS, *IGNORABLE)))}")
+    allowed = (CONFLICTS,) if abort else tuple(dict.fromkeys((*TOPICS, *IGNORABLE)))
+    if unknown := [one for one in ignore if one not in allowed]:
+        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join(allowed)}")
+    if abort and (resume or stop_first or unreachable):
+        raise UsageError("--abort cannot be combined with --resume, --stop-first or --unreachable; omit them")
     given = declared(stack)
     if region != given.recovery.region:
         raise UsageError(
@@ -118,6 +131,8 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
+            if abort:
+                return _abort(paired, journal, ignore, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
                 paired.loaded.name: checksum(paired.loaded),
                 **{one.name: checksum(one, placement=False) for one in paired.second.files},
@@ -150,6 +165,56 @@ def command(
             return _report(result, paired.loaded, region, as_json=as_json)
         finally:
             journal.close()
+
+
+def _abort(
+    paired: Paired, journal: FailoverJournal, ignore: tuple[str, ...], *, yes: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Undo a failover that has not finished."""
+    from gpuinfra.cli.failback import returning_of
+    from gpuinfra.region.failover.abort import abort_steps
+    from gpuinfra.region.failover.run import run_steps
+
+    name, given, region = paired.loaded.name, as_argument(paired.loaded.path), paired.plan.region
+    if not journal.exists:
+        raise UsageError(
+            f"no failover of {name} was started on this machine, so there is nothing to undo; omit --abort"
+        )
+    if journal.ended and not journal.aborting:
+        raise UsageError(
+            f"the failover of {name} ended at {journal.ended}; to return to {region}, run: gpuinfra failback {given}"
+        )
+    returning = returning_of(
+        paired, deploy_with([paired.loaded], paired.project, journal, refresh=True), ignore, deployed=False
+    )
+    plan_steps = abort_steps(returning, journal, paired.recovery.mode)
+    if dry_run:
+        return show(plan_steps, journal, as_json=as_json, stack=name)
+    if not yes:
+        confirm(plan_steps, journal)
+    journal.abort()
+    result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
+    if as_json:
+        click.echo(json.dumps(result.document(name), indent=2))
+    if not result.ok:
+        again = f"gpuinfra failover {given} --to {paired.recovery.region} --abort"
+        raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
+    journal.retire()
+    click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
+    for line in _left_after_abort(paired):
+        click.echo(line, err=as_json)
+    return 0
+
+
+def _left_after_abort(paired: Paired) -> list[str]:
+    """Return what the second region still bills, and the next command."""
+    if paired.recovery.mode == "hot":
+        return []
+    names = [file.name for file in paired.second.files if file.spec.pools]
+    return [
+        f"the stack {name} in {paired.recovery.region} has no nodes, but its other resources are billed; to remove them, run: pulumi destroy --stack {name}"
+        for name in names
+    ]
 
 
 def _overlap(paired: Paired, limit: Limit) -> list[tuple[str, PlanReport]]:
@@ -345,6 +410,8 @@ def checksum(loaded: LoadedStack, *, placement: bool = True) -> str:
 
 def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
     """Check that `--resume` is set if, and only if, a journal exists for this move."""
+    if journal.exists and journal.aborting:
+        raise UsageError(f"the {journal.MOVE} of {stack} is being undone; add --abort to continue, and omit --resume")
     if resume and not journal.exists:
         raise UsageError(f"no {journal.MOVE} of {stack} was started on this machine; omit --resume")
     if journal.exists:
@@ -391,7 +458,7 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
     from gpuinfra.region.failover.steps import FENCE, NAMES
 
     stack, given, first = loaded.name, as_argument(loaded.path), loaded.spec.where.region
-    again = f"gpuinfra failover {given} --to {region} --resume"
+    again, undo = (f"gpuinfra failover {given} --to {region} {option}" for option in ("--resume", "--abort"))
     names = (
         f"\n  to change only the DNS names, run: gpuinfra names {given} --to {region}"
         if NAMES in (*result.unreachable, *result.ignored)
@@ -406,7 +473,9 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
             if state
             else f"\n  nothing in {first} was changed, and its nodes continue to run; the nodes obtained in {region} are billed"
         )
-        raise GpuinfraError(f"{result.problem}{kept}\n  to continue, run: {again}{names}")
+        raise GpuinfraError(
+            f"{result.problem}{kept}\n  to continue, run: {again}{names}\n  to return to {first}, run: {undo}"
+        )
     for why, left in (("the first region did not respond", result.unreachable), ("ignored", result.ignored)):
         if left:
             click.echo(

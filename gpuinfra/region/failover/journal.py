@@ -107,6 +107,21 @@ class FailoverJournal(StackJournal):
         self._body["steps"][step] = {**self.entry(step), "state": STARTED, "started": now(), "ended": None}
         self._write()
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Steps that were started, in order."""
+        return tuple(self._body.get("steps") or {})
+
+    @property
+    def aborting(self) -> bool:
+        """Whether the failover is being undone."""
+        return bool(self._body.get("aborting"))
+
+    def abort(self) -> None:
+        """Record that the failover is undone."""
+        self._body["aborting"] = now()
+        self._write()
+
     def stop_now(self) -> None:
         """Record that the first region is stopped next, before the second region has nodes."""
         self._body["stop_first"] = True
