@@ -73,7 +73,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
                 confirm(plan_steps, journal)
             if not journal.exists:
                 journal.begin(name, region, files)
-            left = left_to_do(returning, _second(paired), paired.recovery.mode)
+            left = left_to_do(returning, second_stacks(paired), paired.recovery.mode)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
             if result.ok:
                 failover.retire()
@@ -129,7 +129,8 @@ def returning_of(
     return Returning(back=failing, forward=forward, resources=paired.resources)
 
 
-def _second(paired: Paired) -> tuple[SecondStack, ...]:
+def second_stacks(paired: Paired) -> tuple[SecondStack, ...]:
+    """Return the stacks of the second region."""
     from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import SecondStack
 

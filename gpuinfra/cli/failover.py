@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, UsageError
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import as_argument, exported, stacks_of
+from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
 from gpuinfra.cli.up import Limit, running_before, search_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,10 @@ def command(
             confirmed = partial(_confirmed_unreachable, plan.region, stated=unreachable is not None, asks=not yes)
             first = first_region(failing, confirmed, stated=unreachable is not None)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
-            return _report(result, paired.loaded, region, as_json=as_json)
+            code = _report(result, paired.loaded, region, as_json=as_json)
+            for line in _left(paired, result, limit):
+                click.echo(line, err=as_json)
+            return code
         finally:
             journal.close()
 
@@ -171,9 +174,11 @@ def _abort(
     paired: Paired, journal: FailoverJournal, ignore: tuple[str, ...], *, yes: bool, dry_run: bool, as_json: bool
 ) -> int:
     """Undo a failover that has not finished."""
-    from gpuinfra.cli.failback import returning_of
+    from gpuinfra.cli.failback import returning_of, second_stacks
     from gpuinfra.region.failover.abort import abort_steps
+    from gpuinfra.region.failover.back import left_to_do
     from gpuinfra.region.failover.run import run_steps
+    from gpuinfra.region.failover.steps import FENCE
 
     name, given, region = paired.loaded.name, as_argument(paired.loaded.path), paired.plan.region
     if not journal.exists:
@@ -187,11 +192,14 @@ def _abort(
     returning = returning_of(
         paired, deploy_with([paired.loaded], paired.project, journal, refresh=True), ignore, deployed=False
     )
-    plan_steps = abort_steps(returning, journal, paired.recovery.mode)
+    hot = paired.recovery.mode == "hot"  # The nodes of the second region ran before the failover.
+    plan_steps = abort_steps(returning, journal, None if hot else partial(_remove_groups, paired, journal))
     if dry_run:
         return show(plan_steps, journal, as_json=as_json, stack=name)
     if not yes:
         confirm(plan_steps, journal)
+    fenced = any(step.name == f"abort {FENCE}" for step in plan_steps)
+    left = left_to_do(returning, second_stacks(paired), "hot") if hot and fenced else []
     journal.abort()
     result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
     if as_json:
@@ -201,15 +209,60 @@ def _abort(
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     journal.retire()
     click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
-    for line in _left_after_abort(paired):
-        click.echo(line, err=as_json)
+    for line in _left_after_abort(paired) if not hot else left:
+        click.echo(f"left to do: {line}", err=as_json)
     return 0
 
 
+def _remove_groups(paired: Paired, journal: FailoverJournal, again: bool) -> None:
+    """Delete the node groups of the second region, and what depends on them."""
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import remove
+    from gpuinfra.search.outcome import group_types
+
+    engine, types = find_engine(lambda line: click.echo(line, err=True)), group_types(paired.plan.cloud)
+    for file in paired.second.files:
+        try:
+            resources = exported(file.name, project=paired.project)
+        except NoStack:
+            continue
+        if urns := [str(one["urn"]) for one in resources if one.get("type") in types]:
+            remove(engine, file.name, paired.project, urns, output=sys.stderr, keep=[journal.lock], again=again)
+
+
+def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
+    """Return what is billed after the failover, what is not protected, and the next command."""
+    from gpuinfra.spec.load import read_stack
+
+    first, second, given = paired.plan.region, paired.recovery.region, as_argument(paired.loaded.path)
+    lines = []
+    for file in paired.second.files:
+        cost = limit.report(read_stack(file.path)).cost
+        lines.append(f"billed: {file.name} in {second}: {cost.in_words if cost else 'an unknown amount'}")
+    lines.append(
+        f"billed: {paired.loaded.name} in {first}: {_price_without_nodes(paired.loaded, limit)}, without nodes"
+    )
+    lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
+    if not result.unreachable and not result.ignored:
+        lines.append(f"next: gpuinfra failback {given}, when {first} works again")
+    return lines
+
+
+def _price_without_nodes(loaded: LoadedStack, limit: Limit) -> str:
+    """Return the price of the resources that a stack without nodes keeps."""
+    from gpuinfra.search.failure import without_nodes
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
+    try:
+        cost = limit.report(stack_in(parse(without_nodes(loaded), loaded.path.name), loaded.path)).cost
+    except (UsageError, SpecError):  # Some kinds of capacity require nodes.
+        cost = None
+    return cost.in_words if cost else "an unknown amount"
+
+
 def _left_after_abort(paired: Paired) -> list[str]:
-    """Return what the second region still bills, and the next command."""
-    if paired.recovery.mode == "hot":
-        return []
+    """Return what the second region still bills, with the command that removes it."""
     names = [file.name for file in paired.second.files if file.spec.pools]
     return [
         f"the stack {name} in {paired.recovery.region} has no nodes, but its other resources are billed; to remove them, run: pulumi destroy --stack {name}"
@@ -476,10 +529,15 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
         raise GpuinfraError(
             f"{result.problem}{kept}\n  to continue, run: {again}{names}\n  to return to {first}, run: {undo}"
         )
+    click.echo(f"{stack} runs in {region}", err=as_json)
     for why, left in (("the first region did not respond", result.unreachable), ("ignored", result.ignored)):
         if left:
-            click.echo(
-                f"{why}: {', '.join(left)}; when the first region responds again, run: {again}{names}", err=as_json
+            what = (
+                "its nodes can still run, be billed and write to its buckets"
+                if FENCE in left
+                else "the step did not run"
             )
-    click.echo(f"{stack} runs in {region}", err=as_json)
+            click.echo(f"{why}: {', '.join(left)}; {what}", err=as_json)
+    if result.unreachable or result.ignored:
+        click.echo(f"next: {again}, when {first} responds again{names}", err=as_json)
     return 0

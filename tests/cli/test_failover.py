@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.base.naming import logical
 from gpuinfra.base.shipped import shipped
+from gpuinfra.cli import failback, ready
 from gpuinfra.cli import failover as cli
-from gpuinfra.cli import ready
 from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
@@ -32,6 +32,7 @@ from gpuinfra.region.failover.steps import FailoverStep, StackNames
 from gpuinfra.spec.load import read_stack
 from tests.clouds.region.test_dns import NAMES
 from tests.clouds.stacks import TODAY
+from tests.region.failover.returning import Returned
 from tests.region.failover.test_names import Zone
 from tests.region.failover.world import PAIR, World
 
@@ -120,7 +121,11 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     lines = done.output.splitlines()
     fence = next(index for index, line in enumerate(lines) if line.startswith("4/7 fence: scale to zero"))
     assert lines[fence + 1].startswith("    done after 0 s: no nodes are left")
-    assert lines[-1] == "aws-recovery runs in us-west-2"
+    end = lines.index("aws-recovery runs in us-west-2")
+    assert [line.split(":")[0] for line in lines[end + 1 :]] == ["billed", "billed", "not protected", "next"]
+    assert "USD an hour" in lines[end + 1]
+    assert lines[end + 2].endswith("without nodes")
+    assert lines[-1] == "next: gpuinfra failback aws-recovery, when us-east-2 works again"
     assert (world.calls[0], world.calls[-1]) == ("up aws-recovery-us-west-2", "import fs-1")
     (journal,) = journals(tmp_path)
     calls = list(world.calls)
@@ -143,7 +148,7 @@ def test_stacks_of_another_project_are_deployed_in_their_project(
     world.down.add("second")
     done = run(*REGION, "--yes", stack="../project/Pulumi.aws-recovery.yaml")
     again = "gpuinfra failover ../project/Pulumi.aws-recovery.yaml --to us-west-2 --resume"
-    assert str(done.exception).splitlines()[-1] == f"  to continue, run: {again}"
+    assert str(done.exception).splitlines()[-2] == f"  to continue, run: {again}"
     world.down.clear()
     done = run(*REGION, "--yes", "--resume", stack="../project/Pulumi.aws-recovery.yaml")
     assert done.return_value == 0, done.exception
@@ -156,7 +161,7 @@ def test_failed_step_names_the_command_that_continues(world: World) -> None:
     done = run(*REGION, "--yes")
     assert isinstance(done.exception, GpuinfraError)
     assert (
-        str(done.exception).splitlines()[-1]
+        str(done.exception).splitlines()[-2]
         == "  to continue, run: gpuinfra failover aws-recovery --to us-west-2 --resume"
     )
     world.down.clear()
@@ -171,7 +176,8 @@ def test_unreachable_region_is_stated(world: World) -> None:
     assert not any(call.startswith("import ") for call in world.calls)
     done = run(*REGION, "--yes", "--resume", "--unreachable", "us-east-2")
     assert done.return_value == 0, done.exception
-    assert "the first region did not respond: fence, drain, replication" in done.output
+    assert "the first region did not respond: fence, drain, replication; its nodes can still run" in done.output
+    assert "next: gpuinfra failover aws-recovery --to us-west-2 --resume, when us-east-2 responds again" in done.output
     document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
     assert document["ok"] is True
     assert document["unreachable"] == ["fence", "drain", "replication"]
@@ -218,6 +224,11 @@ def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
         ([*REGION, "--yes", "--unreachable", "us-west-2"], "--unreachable is us-west-2; allowed: us-east-2"),
         (REGION, "add --yes"),
         ([*REGION, "--yes", "--ignore", "lags"], "--ignore is 'lags'; allowed: replication, "),
+        (
+            [*REGION, "--yes", "--abort"],
+            "no failover of aws-recovery was started on this machine, so there is nothing to undo",
+        ),
+        ([*REGION, "--yes", "--abort", "--resume"], "--abort cannot be combined"),
         ([*REGION, "--yes", "--resume"], "no failover of aws-recovery was started"),
     ):
         done = run(*words)
@@ -315,6 +326,62 @@ def test_missing_capacity_changes_nothing_and_lists_what_was_tried(
     assert "usw2-az3" in message.split("tried:")[1]
     assert len(set(tried)) == 2
     assert world.calls == []
+
+
+@pytest.fixture
+def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
+    """Both regions with the requests that return to the first one, which share the calls of `world`."""
+    found = Returned(calls=world.calls)
+    monkeypatch.setattr(AwsCloud, "failover", lambda _, first, *__: world if first == "us-east-2" else found.mirror())
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: found)
+    monkeypatch.setattr(failback, "exported", lambda name, **_: found._state(name))
+    return found
+
+
+@pytest.mark.parametrize("step", ["up", "import"])
+def test_abort_returns_to_the_first_region(
+    step: str, world: World, returned: Returned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a failed failover has the command. The abort undoes what was changed, and a new failover starts again."""
+    if step == "up":
+        world.down.add("second")
+    else:
+        world.import_fails = True
+    failed = run(*REGION, "--yes")
+    undo = "gpuinfra failover aws-recovery --to us-west-2 --abort"
+    assert str(failed.exception).splitlines()[-1] == f"  to return to us-east-2, run: {undo}"
+    world.down.clear()
+    world.import_fails = False
+    (journal,) = journals(tmp_path)
+    shown = run(*REGION, "--abort", "--dry-run").output
+    assert ("up aws-recovery" in shown) is (step == "import")
+    before, removed = len(world.calls), list[object]()
+    group = {"type": "aws:autoscaling/group:Group", "urn": "urn:group"}
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [group, *world._state(name)])
+    monkeypatch.setattr("gpuinfra.engine.up.remove", lambda engine, name, project, urns, **_: removed.append((name, urns)))  # fmt: skip
+    done = run(*REGION, "--abort", "--yes")
+    assert done.return_value == 0, done.exception
+    assert removed == [("aws-recovery-us-west-2", ["urn:group"])]
+    assert ("up aws-recovery" in world.calls[before:]) is (step == "import")
+    assert "the failover is undone, and aws-recovery runs in us-east-2" in done.output
+    assert "to remove them, run: pulumi destroy --stack aws-recovery-us-west-2" in done.output
+    assert not journal.exists()
+    again = run(*REGION, "--yes")
+    assert again.return_value == 0, again.exception
+    refused = run(*REGION, "--abort", "--yes")
+    assert "to return to us-east-2, run: gpuinfra failback aws-recovery" in str(refused.exception)
+
+
+def test_a_failover_that_is_undone_does_not_continue(world: World, returned: Returned) -> None:
+    """After an abort that failed, `--resume` is refused, and the abort continues."""
+    world.import_fails = True
+    assert run(*REGION, "--yes").exception
+    returned.down.add("first")
+    failed = run(*REGION, "--abort", "--yes")
+    assert str(failed.exception).splitlines()[-1].endswith("--to us-west-2 --abort")
+    assert "is being undone; add --abort" in str(run(*REGION, "--yes", "--resume").exception)
+    returned.down.clear()
+    assert run(*REGION, "--abort", "--yes").return_value == 0
 
 
 def test_the_price_of_the_overlap_is_printed_before_the_confirmation(world: World) -> None:

@@ -6,7 +6,7 @@ steps begin with `abort`, because the journal of the failover contains both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from gpuinfra.base.words import counted
@@ -34,18 +34,27 @@ from gpuinfra.region.failover.steps import (
 )
 
 
-def abort_steps(returning: Returning, journal: FailoverJournal, mode: str) -> tuple[FailoverStep, ...]:
-    """Return the steps in order. `mode` is the mode of the second region."""
-    return tuple(replace(step, name=f"abort {step.name}") for step in _steps(returning, journal, mode))
+def abort_steps(
+    returning: Returning, journal: FailoverJournal, remove: Callable[[bool], None] | None
+) -> tuple[FailoverStep, ...]:
+    """Return the steps in order.
+
+    `remove` deletes the node groups of the second region, so that a later failover creates them again. Its argument is true if an earlier run
+    started the deletion. None keeps the groups, as in mode `hot`.
+    """
+    return tuple(replace(step, name=f"abort {step.name}") for step in _steps(returning, journal, remove))
 
 
-def _steps(returning: Returning, journal: FailoverJournal, mode: str) -> Iterator[FailoverStep]:
+def _steps(
+    returning: Returning, journal: FailoverJournal, remove: Callable[[bool], None] | None
+) -> Iterator[FailoverStep]:
     back, forward, pairs = returning.back, returning.forward, returning.forward.pairs(returning.resources)
     groups, second = forward.groups(returning.resources), back.cloud.groups(back.resources)
     stopped, moved = _stopped(journal), _moved(journal)
     names = ", ".join(label(pair.source) for pair in pairs)
     if moved and second:
-        yield _release(returning, second)
+        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
+        yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(back, second))
     if journal.state(REPLICAS) not in (None, DONE) and pairs and isinstance(replicas := forward, ReadOnlyReplicas):
         # The time at which the second region began to write is required to compare the buckets.
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
@@ -64,8 +73,9 @@ def _steps(returning: Returning, journal: FailoverJournal, mode: str) -> Iterato
         yield from (step for step in steps if moved or not step.name.startswith(IMPORT))
     if journal.state(NAMES) is not None:
         yield from renamed(back, first=False)
-    if not moved and second and mode != "hot":
-        yield _release(returning, second)
+    if second and remove is not None:
+        what = f"delete the node groups in {back.region}: {', '.join(map(label, second))}"
+        yield FailoverStep(name="release", what=what, run=lambda again: _release(remove, second, again))
 
 
 def _stopped(journal: FailoverJournal) -> bool:
@@ -79,11 +89,9 @@ def _moved(journal: FailoverJournal) -> bool:
     return any(name in (REPLICAS, NAMES) or name.startswith((IMPORT, deployments)) for name in journal.steps)
 
 
-def _release(returning: Returning, groups: Sequence[str]) -> FailoverStep:
-    what = (
-        f"scale to zero in {returning.back.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
-    )
-    return FailoverStep(name="release", what=what, run=lambda _: fence(returning.back, groups))
+def _release(remove: Callable[[bool], None], groups: Sequence[str], again: bool) -> str:
+    remove(again)
+    return f"{counted(len(groups), 'group')} deleted"
 
 
 def _open(cloud: ReadOnlyReplicas, pairs: Sequence[BucketPair]) -> str:
