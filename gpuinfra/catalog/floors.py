@@ -1,4 +1,4 @@
-"""Floors for the copy between host memory and a GPU (check B5).
+"""Floors for the all-reduce in one node (check B2), and for the copy between host memory and a GPU (check B5).
 
 The copy is as fast as the slowest PCIe link between the processor and the GPU. The link on the processor's side differs
 between clouds for the same GPU, so a measurement from one cloud does not apply to other clouds.
@@ -20,6 +20,12 @@ for 5.0 (48 of 63) is higher. A link at half its width or generation stays below
 def host_copy(at_least: float, *, source: str, read: date) -> Floor:
     """Return the floor that a cloud publishes for this machine."""
     return Floor(check="B5", what="host to device copy", at_least=at_least, unit="GB/s", source=source, read=read)
+
+
+def one_node(at_least: float, *, source: str, read: date) -> Floor:
+    """Return the floor for the all-reduce between the GPUs of a node."""
+    what = "all-reduce of 16 GiB in one node"
+    return Floor(check="B2", what=what, at_least=at_least, unit="GB/s", source=source, read=read)
 
 
 def over_link(generation: int, *, width: int = 16, source: str, read: date) -> Floor:

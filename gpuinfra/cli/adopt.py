@@ -53,7 +53,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UsageError(f"--state {state} is not the output of `pulumi stack export`") from None
     token = naming.stack_token(organization, project, loaded.name, plan.name)
-    document = import_file(retained(cloud_of(plan.cloud).retained(plan, token, profile)), urns)
+    document = import_file(retained(cloud_of(plan.cloud).retained(plan, token, loaded.settings, profile)), urns)
     count = sum(not row.get("component") for row in document["resources"])
     if not count:
         click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
+from gpuinfra.cli.failover import check_files, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stacks_of
 
@@ -62,7 +62,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         ):
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             returning = returning_of(paired, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
@@ -105,7 +105,7 @@ def returning_of(
                 raise
             return []
 
-    own, second, config = paired.plan.region, paired.recovery.region, paired.loaded.config
+    own, second, config = paired.plan.region, paired.recovery.region, paired.loaded.settings
     forward = cloud_of(paired.plan.cloud).failback(own, second, config)
     back = cloud_of(paired.plan.cloud).failover(second, own, config)
     if forward is None or back is None:

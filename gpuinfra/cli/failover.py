@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -123,7 +123,7 @@ def command(
         raise UsageError(f"--unreachable is {unreachable}; allowed: {given.plan.region}, the first region of {stack}")
     with opened(given, stacks_of({})) as paired:
         plan = paired.plan
-        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.config)
+        cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.settings)
         if cloud is None:
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
@@ -134,8 +134,8 @@ def command(
             if abort:
                 return _abort(paired, journal, ignore, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
-                paired.loaded.name: checksum(paired.loaded),
-                **{one.name: checksum(one, placement=False) for one in paired.second.files},
+                paired.loaded.name: paired.loaded.checksum,
+                **{one.name: _without_placement(one).checksum for one in paired.second.files},
             }
             stop_first = stop_first or journal.stop_first
             limit = Limit.of(
@@ -250,12 +250,15 @@ def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
 
 def _price_without_nodes(loaded: LoadedStack, limit: Limit) -> str:
     """Return the price of the resources that a stack without nodes keeps."""
+    from gpuinfra.base.people_files import existing
     from gpuinfra.search.failure import without_nodes
     from gpuinfra.spec.document import parse
     from gpuinfra.spec.load import stack_in
 
     try:
-        cost = limit.report(stack_in(parse(without_nodes(loaded), loaded.path.name), loaded.path)).cost
+        cost = limit.report(
+            stack_in(parse(without_nodes(loaded, existing(loaded.path)), loaded.path.name), loaded.path)
+        ).cost
     except (UsageError, SpecError):  # Some kinds of capacity require nodes.
         cost = None
     return cost.in_words if cost else "an unknown amount"
@@ -304,7 +307,7 @@ def _repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) 
 
     waiting = not journal.stop_first and journal.state(FENCE) is None
     for file in files:
-        if waiting or journal.placements.get(file.name) != placement_of(file):
+        if waiting or journal.placements.get(file.name) != file.checksum:
             journal.repeat(up_step(file.name))
             journal.repeat(verify_step(file.name))
 
@@ -374,7 +377,7 @@ def obtain_with(
                 tried = [f"  {line}" for line in log(searched)]
                 raise DeploymentError("\n".join([str(problem), "tried:", *tried])) from None
             finally:
-                journal.place(name, placement_of(read_stack(file.path)))
+                journal.place(name, read_stack(file.path).checksum)
 
     return obtain
 
@@ -412,7 +415,9 @@ def names_in(paired: Declared) -> StackNames | None:
     planned = paired.recovery.names
     dns = cloud_of(paired.plan.cloud).dns
     return (
-        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.config)) if planned and dns else None
+        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.settings))
+        if planned and dns
+        else None
     )
 
 
@@ -431,34 +436,25 @@ def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Failover
     return deploy
 
 
-def placement_of(loaded: LoadedStack) -> str:
-    """Return the checksum of the capacity and the placement of a stack."""
-    return _hashed(_placement(loaded.spec.model_dump(mode="json")))
+def _without_placement(loaded: LoadedStack) -> LoadedStack:
+    """Return the stack without its capacity and placement, which can change during a failover."""
+    from gpuinfra.spec.storage import Lustre
 
-
-def _placement(declaration: dict[str, Any]) -> list[Any]:
-    """Remove the fields of the capacity and the placement from a declaration, and return them."""
-    from gpuinfra.search.placements import FIELDS
-
-    pools = [[pool.pop(field, None) for field in (*FIELDS, "fallback")] for pool in declaration.get("pools") or ()]
-    zones = [entry.pop("zone", None) for entry in (declaration["where"], *(declaration.get("storage") or ()))]
-    return [pools, zones]
-
-
-def _hashed(body: object) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def checksum(loaded: LoadedStack, *, placement: bool = True) -> str:
-    """Return the checksum of the declaration and the settings, by default with the capacity and the placement.
-
-    When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
-    """
-    settings = {key: value if isinstance(value, Mapping | list) else str(value) for key, value in loaded.config.items()}
-    declaration = loaded.spec.model_dump(mode="json")
-    if not placement:
-        _placement(declaration)
-    return _hashed({"declaration": declaration, "settings": settings})
+    spec = loaded.spec
+    unplaced = {"zone": None, "machine": "", "capacity": (), "fallback": ()}
+    return replace(
+        loaded,
+        spec=spec.model_copy(
+            update={
+                "where": spec.where.model_copy(update={"zone": None}),
+                "pools": tuple(pool.model_copy(update=unplaced) for pool in spec.pools),
+                "storage": tuple(
+                    entry.model_copy(update={"zone": None}) if isinstance(entry, Lustre) else entry
+                    for entry in spec.storage
+                ),
+            }
+        ),
+    )
 
 
 def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:

@@ -128,7 +128,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             recovery=given.recovery,
             rpo_minutes=recovery.rpo_minutes,
             resources=resources,
-            config=loaded.config,
+            config=loaded.settings,
             images=second.images,
             backend=second.backend,
             secrets=second.secrets,

@@ -112,8 +112,11 @@ class Cloud(PlannedCloud):
         """The report for the provider, for `gpuinfra replace`."""
         raise UsageError(f"where.cloud is {self.profile.name}, for which gpuinfra has no report for the provider")
 
-    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Any]]:
-        """Return the retained resources that exist in the account, for `gpuinfra adopt`. `token` is the stack's `naming.stack_token`."""
+    def retained(
+        self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+    ) -> Sequence[RetainedResource[Any]]:
+        """Return the retained resources that exist in the account, for `gpuinfra adopt`. `token` is the stack's `naming.stack_token`, `settings`
+        are `LoadedStack.settings`, and `profile` replaces the profile in them."""
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
 
     def scheduled(self, resources: Iterable[Mapping[str, Any]]) -> frozenset[str]:

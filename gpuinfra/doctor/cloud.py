@@ -81,7 +81,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
     module = _preflight(name)
     if isinstance(module, str):
         return [skipped("identity", title, module)]
-    cloud = module.Preflight(stack.spec.where.region, stack.config)
+    cloud = module.Preflight(stack.spec.where.region, stack.settings)
     try:
         rows = list(cloud.identity())
     except Unanswered as error:
@@ -137,7 +137,7 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
     module = _preflight(name)
     if isinstance(module, str):
         return dict.fromkeys(wanted, NewestImage(why=module))
-    cloud = module.Preflight(stack.spec.where.region, stack.config)
+    cloud = module.Preflight(stack.spec.where.region, stack.settings)
     try:
         refusal = next((row for row in cloud.identity() if row.state is RowState.ERROR), None)
     except Unanswered as error:

@@ -113,14 +113,15 @@ def in_words(count: int) -> str:
 
 
 def size_of(path: Path) -> int:
-    """Return the number of bytes that a file or a folder occupies. Links are not followed."""
+    """Return the number of bytes that a file or a folder occupies. Links are not followed. What another process removes meanwhile does not count."""
+    paths = [path]
+    if not path.is_symlink():
+        # Unlike `rglob`, `os.walk` skips a folder that disappears.
+        paths += (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
     total = 0
-    with contextlib.suppress(OSError):
-        total = path.lstat().st_blocks * 512
-    if path.is_dir() and not path.is_symlink():
-        for inner in path.rglob("*"):
-            with contextlib.suppress(OSError):
-                total += inner.lstat().st_blocks * 512
+    for inner in paths:
+        with contextlib.suppress(OSError):
+            total += inner.lstat().st_blocks * 512
     return total
 
 

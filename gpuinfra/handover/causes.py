@@ -16,7 +16,6 @@ class NodeCause(StrEnum):
     NO_EVIDENCE = "no-evidence"
     OLD_EVIDENCE = "old-evidence"
     """The node has only evidence that is older than its launch."""
-    CHANGED_EVIDENCE = "changed-evidence"
     """The evidence changed while it was read."""
     UNREADABLE = "unreadable"
     """The document is not evidence of the node."""
@@ -48,6 +47,8 @@ class CapacityCause(StrEnum):
     STOCK_OUT = "stock-out"
     """The cloud has no free machine of this type in this zone, for this capacity kind."""
     QUOTA = "quota"
+    SPOT_QUOTA = "spot-quota"
+    """The quota of spot machines is used up. Another kind of capacity has its own quota."""
     PERMISSION = "permission"
     IMAGE = "image"
     TEMPLATE = "template"
@@ -71,6 +72,7 @@ class CapacityCause(StrEnum):
 NO_CAPACITY = frozenset(
     {
         CapacityCause.STOCK_OUT,
+        CapacityCause.SPOT_QUOTA,
         CapacityCause.RESERVATION,
         CapacityCause.PRICE,
         CapacityCause.PLACEMENT,

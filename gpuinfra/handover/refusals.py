@@ -31,6 +31,10 @@ HINTS: dict[CapacityCause, str] = {
         "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; "
         "then run `pulumi up` again"
     ),
+    CapacityCause.SPOT_QUOTA: (
+        "the quota of spot machines is used up: list another capacity kind in `fallback` and run `gpuinfra up STACK` to try it, "
+        "or request a higher quota, which `gpuinfra plan STACK --live` prints, then run `pulumi up` again"
+    ),
     CapacityCause.PERMISSION: (
         "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; "
         "fix the role or key policy, then run `pulumi up` again"
@@ -130,7 +134,7 @@ class Refusals:
 
     def coded(self, group: str, code: str, message: object, at: datetime | None) -> GroupProblem:
         """Return the problem of a group from an error code and a message. The text starts with the code if the message does not contain it."""
-        text = " ".join(str(message or "").split())
+        text = one_line(message, MAX_MESSAGE)
         return self.problem(group, text if code in text else f"{code}: {text}", at)
 
     def recorded(self, which: str) -> tuple[str, str] | None:
@@ -145,10 +149,9 @@ class Refusals:
 
     def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
         """Return a group's problem, given the message from the cloud."""
-        refusal = self.of(message)
-        return GroupProblem(
-            group=group, cause=refusal.cause, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at
-        )
+        text = one_line(message, MAX_MESSAGE)
+        refusal = self.of(text)
+        return GroupProblem(group=group, cause=refusal.cause, message=text, hint=refusal.hint, at=at)
 
 
 def summary(causes: Iterable[CapacityCause]) -> str:

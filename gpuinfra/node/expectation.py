@@ -138,6 +138,7 @@ class Field(Generic[Value]):
 class Machine:
     """The expectation as checks read it, and the journal of the node. The bundle can be older or damaged, so each field is checked when it is read."""
 
+    cloud = Field[str](str, "")
     gpus = Field[int](int)
     gpu_name = Field[str](str)
     gpu_memory_mib = Field[float](float)

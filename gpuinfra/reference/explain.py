@@ -68,9 +68,13 @@ def explain(name: str) -> str:
 def known_rules() -> dict[str, Explanation]:
     """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
-    from gpuinfra.rules.stack import region_agrees_with_provider, state_survives_the_region
+    from gpuinfra.rules.stack import (
+        project_agrees_with_provider,
+        region_agrees_with_provider,
+        state_survives_the_region,
+    )
 
-    of_files = (region_agrees_with_provider, state_survives_the_region)
+    of_files = (region_agrees_with_provider, project_agrees_with_provider, state_survives_the_region)
     meanings = {**READING_RULES, **{one.__name__: one.__doc__ or "" for one in of_files}}
     meanings |= {name: rule.__doc__ or "" for name, rule in all_rules().items()}
     return {name: _entry(f"rule {name}", (("meaning", meaning),)) for name, meaning in meanings.items()}
@@ -118,11 +122,18 @@ def _check(check: Any) -> Explanation:
 
 def known_xid(number: int) -> Explanation:
     """Return the description of an Xid. If the Xid is unknown, the description states this."""
-    from gpuinfra.node.xids import UNKNOWN, XIDS
+    from gpuinfra.node.xids import EXCEPTIONS, xid_of
 
-    known = XIDS.get(number, UNKNOWN)
+    known = xid_of(number)
     severity = f"{known.severity}: {_SEVERITY[known.severity]}" if known.severity in _SEVERITY else known.severity
-    return _entry(f"Xid {number}", (("meaning", known.meaning), ("severity", severity), ("action", known.action)))
+    exceptions = ((f"on {cloud}", entries[number].action) for cloud, entries in EXCEPTIONS.items() if number in entries)
+    rows = (
+        ("meaning", known.meaning),
+        ("severity", severity),
+        ("bucket", known.bucket.value),
+        ("action", known.action),
+    )
+    return _entry(f"Xid {number}", (*rows, *exceptions))
 
 
 def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Explanation:

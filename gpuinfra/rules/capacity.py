@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
@@ -12,6 +13,10 @@ from gpuinfra.plan.window import declared, is_over, moment
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
+from gpuinfra.spec.shown import shown
+
+EXAMPLE_ID = "cr-0123456789abcdef0"
+_DOCUMENTATION = tuple(map(ipaddress.IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")))
 
 
 def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -158,14 +163,83 @@ def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(path, f"has {both}", "set one of them")
 
 
+def purchase_fixes_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The zone of a reservation or block is declared, because its machines are in one zone. The plan does not choose a zone for it."""
+    cloud = profile_of(spec.cloud)
+    if spec.where.region not in cloud.regions or not cloud.region_of_zone(
+        cloud.first_zone(spec.where.region), spec.where.region
+    ):
+        return  # an Azure region, in which the scale set is in all zones, or an unknown region
+    for path, pool, entry in entries_of(spec):
+        if isinstance(entry, (Reserved, Block)) and not (pool.zone or spec.where.zone or getattr(entry, "zone", None)):
+            what = "is a purchase in one zone, but no zone is declared"
+            yield error(
+                path, what, f"set the zone of the {entry.kind} capacity in where.zone or {path.partition('.')[0]}.zone"
+            )
+
+
+def reservation_is_used_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool uses a reservation or block in one entry. Pools that share a reservation request at most the number of nodes that it holds."""
+    shared: dict[str, int] = {}
+    seen: dict[tuple[str, str], str] = {}
+    for path, pool, entry in entries_of(spec):
+        if not isinstance(entry, (Reserved, Block)) or not entry.id:
+            continue
+        if first := seen.get((pool.name, entry.id)):
+            yield error(
+                f"{path}.id",
+                f"is {shown(entry.id)}, which {first} also uses",
+                "use one entry with the sum of both counts",
+            )
+        seen.setdefault((pool.name, entry.id), path)
+        shared[entry.id] = shared.get(entry.id, 0) + entry.count
+        holds = entry.holds if isinstance(entry, Reserved) and not entry.overflow else None
+        if holds is not None and entry.count <= holds < shared[entry.id]:
+            what = f"is {entry.count}, but the pools that share {shown(entry.id)} request {shared[entry.id]} of its {holds} nodes"
+            yield error(f"{path}.count", what, "reduce the counts, or specify a larger reservation")
+
+
+def identifier_is_not_an_example(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """IDs of reservations and address ranges are your own and not those of the examples (RFC 5737 reserves three ranges for documentation)."""
+    for path, _, entry in entries_of(spec):
+        if isinstance(entry, (Reserved, Block)) and entry.id == EXAMPLE_ID:
+            yield warn(
+                f"{path}.id", f"is {entry.id}, the ID in the examples", "set it to the ID of your reservation or block"
+            )
+    access = spec.access
+    for name, ranges in (("ssh_from", access.ssh_from), ("evidence_from", access.evidence_from)):
+        for i, text in enumerate(ranges):
+            if _is_documentation(text):
+                yield warn(
+                    f"access.{name}[{i}]", f"is {text}, an address range in the examples", "set it to your own range"
+                )
+
+
+def _is_documentation(text: str) -> bool:
+    try:
+        given = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return any(given.version == 4 and given.subnet_of(reserved) for reserved in _DOCUMENTATION)
+
+
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A fallback candidate specifies the capacity that replaces reserved capacity, because a reservation cannot move to another zone."""
+    """A fallback candidate differs from the pool, and specifies the capacity that replaces reserved capacity, because a reservation cannot
+    move to another zone."""
     for i, pool in enumerate(spec.pools):
         bound = any(entry.kind in ("reserved", "block") for entry in pool.capacity)
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
             if candidate.zone is None and candidate.machine is None and candidate.capacity is None:
                 yield error(path, "has no zone, machine or capacity", "set at least one of them")
+            elif (
+                candidate.zone in (None, pool.zone or spec.where.zone)
+                and candidate.machine in (None, pool.machine)
+                and candidate.capacity in (None, pool.capacity)
+            ):
+                yield warn(
+                    path, "is the same placement as that of the pool, so it adds no alternative", "remove or change it"
+                )
             elif bound and candidate.capacity is None:
                 yield error(
                     path,

@@ -117,9 +117,22 @@ def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
         elif made.gpus and made.gpu is None:
             what = f"is {made.gpus}, but {record.like} has no GPUs"
             yield error(f"machines[{i}].gpus", what, "set gpu to the GPU model, or remove it")
+        if record.gpu is None and made.gpus and _series(record.name) != _series(record.like):
+            what = f"is {record.like}, a machine type of another series, so the plan expects {made.gpus} x {made.gpu.name if made.gpu else 'GPU'}"
+            yield warn(
+                f"machines[{i}].like",
+                what,
+                f"set gpu and gpus to those of {record.name}, or choose a machine type of its series",
+            )
         if made.arch == "x86_64" and re.match(profile_of(spec.cloud).arm64_names, record.name):
             what = f"is x86_64 like that of {record.like}, but the name {record.name} is that of a machine type with ARM CPUs"
             yield error(f"machines[{i}].arch", what, "set it to arm64")
+
+
+def _series(name: str) -> str:
+    """Return the part of a name that machine types with the same GPU share: `g5` of `g5.xlarge`, `a3-highgpu` of `a3-highgpu-8g`, and
+    `Standard_NCas_T4_v3` of `Standard_NC4as_T4_v3`."""
+    return re.sub(r"^(Standard_[A-Z]+)\d+|[.].*$|-\d+g?$", r"\1", name)
 
 
 def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

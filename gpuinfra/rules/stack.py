@@ -15,7 +15,7 @@ from gpuinfra.base.stack_files import project_folder
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules.run import check
 from gpuinfra.spec.document import Document, read
-from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line
+from gpuinfra.spec.load import CLONE_OF, PROJECT, LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
 
@@ -35,7 +35,12 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
     )
-    return (*region_agrees_with_provider(stack), *state_survives_the_region(stack), *found)
+    return (
+        *region_agrees_with_provider(stack),
+        *project_agrees_with_provider(stack),
+        *state_survives_the_region(stack),
+        *found,
+    )
 
 
 def _route(path: str) -> tuple[str | int, ...]:
@@ -53,20 +58,29 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     cloud = profile_of(stack.spec.cloud)
     key = cloud.region_setting
     given, declared = stack.config.get(key) if key else None, stack.spec.where.region
-    if key is None or not isinstance(given, str) or given == declared:
+    if key is None or given is None or given == declared:
         return
     known = cloud.regions
     what = f"but where.region is {shown(declared)}"
     if declared in known:
         hint = f"set it to {declared}, or change where.region" if given in known else f"did you mean {declared}?"
-    elif given in known:
+    elif isinstance(given, str) and given in known:
         return  # A different rule already reports where.region.
     else:
-        near = nearest(given, list(known))
+        near = nearest(str(given), list(known))
         what = f"which is not a valid {cloud.title} region"
         hint = f"did you mean {near}?" if near else "set it to the value of where.region"
     finding = error(key, f"is {shown(given)}, {what}", hint, rule=region_agrees_with_provider.__name__)
     yield with_line(finding, stack.document, (*stack.route[:-1], key))
+
+
+def project_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
+    """The project in the provider's configuration matches the project in the declaration, which the components use."""
+    given, declared = stack.config.get(PROJECT), stack.settings.get(PROJECT)
+    if given is not None and given != declared:
+        what = f"is {shown(given)}, but where.project is {shown(declared)}"
+        finding = error(PROJECT, what, "remove one of them", rule=project_agrees_with_provider.__name__)
+        yield with_line(finding, stack.document, (*stack.route[:-1], PROJECT))
 
 
 _REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):|^gcpkms://projects/[^/]+/locations/([\w-]+)/")

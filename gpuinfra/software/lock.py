@@ -233,9 +233,13 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     number = key(request.driver)[0] if request.driver else carried or tables.DEFAULT_BRANCH
     branch = tables.BRANCHES.get(number)
     if branch is None:
-        known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
-        message = f"driver {request.driver or number} belongs to an unknown branch; allowed: {known}"
-        conflicts.add("driver", message, _ANOTHER if of_image else "use one of these branches", of_image=of_image)
+        # The image decides, so that its hint does not name a branch that the next check rejects.
+        known = (
+            [str(carried)] if carried in tables.BRANCHES else [str(b) for b, row in tables.BRANCHES.items() if row.pin]
+        )
+        message = f"driver {request.driver or number} belongs to an unknown branch; allowed: {', '.join(known)}"
+        hint = f"use {known[0]}" if len(known) == 1 else "use one of these branches"
+        conflicts.add("driver", message, _ANOTHER if of_image else hint, of_image=of_image)
         branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
     exact = request.driver if request.driver and "." in request.driver else None
     version = exact or branch.pin or branch.newest

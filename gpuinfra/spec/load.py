@@ -5,6 +5,9 @@ The file is either a Pulumi stack file with the declaration in `config` under `g
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,8 +19,11 @@ from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
+from gpuinfra.spec.target import Gcp
 
 KEY = "gpuinfra:cluster"
+PROJECT = "gcp:project"
+"""Setting of the Google Cloud provider for the project."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,28 @@ class LoadedStack:
     """The parsed file, for line numbers in findings."""
     route: Route = ()
     """Path of the declaration in the document."""
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the declaration and the settings.
+
+        When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
+        """
+        settings = {
+            key: value if isinstance(value, Mapping | list) else str(value) for key, value in self.config.items()
+        }
+        body = {"declaration": self.spec.model_dump(mode="json"), "settings": settings}
+        return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The provider settings of the stack, with the project that the declaration selects.
+
+        Each request to the cloud takes the account, the project, the subscription and the credentials from here, so that commands read the
+        place in which the components create the resources. `project_agrees_with_provider` reports a setting that differs from the declaration.
+        """
+        where = self.spec.where
+        return {**self.config, PROJECT: where.project} if isinstance(where, Gcp) and where.project else self.config
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 Loc = tuple[int | str, ...]
 KEY = "[key]"
 """The last part of pydantic's location of an invalid key of a mapping."""
+
+LARGEST_NETWORK = 16
+"""Prefix length of the largest network, on all clouds. A VPC on AWS has at most 65,536 addresses
+(https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html, retrieved 2026-11-22)."""
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
@@ -116,6 +121,26 @@ def host_bits(cidr: str) -> tuple[str, str] | None:
     if given.ip == given.network.network_address:
         return None
     return f"is {cidr}, which has host bits", f"use {given.network} or {given.ip}/{given.max_prefixlen}"
+
+
+def most_addresses(cidrs: Iterable[str]) -> str:
+    """Return which addresses these networks include together, if they include at least half of all public addresses, and otherwise an empty string.
+    Texts that are not networks are ignored."""
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            networks.append(ipaddress.ip_network(cidr, strict=False))
+    four = ipaddress.collapse_addresses(one for one in networks if one.version == 4)
+    six = ipaddress.collapse_addresses(one for one in networks if one.version == 6)
+    if sum(one.num_addresses for one in four) >= 2**31:
+        return "IPv4"
+    if sum(min(one.num_addresses, _PUBLIC_V6.num_addresses) for one in six if one.overlaps(_PUBLIC_V6)) >= 2**124:
+        return "IPv6"
+    return ""
+
+
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
+"""All public IPv6 addresses (IANA, IPv6 Global Unicast Address Assignments)."""
 
 
 def listed(words: list[str], most: int = 12) -> str:
@@ -400,3 +425,12 @@ def value_at(value: object, route: Loc) -> object:
         except (KeyError, IndexError, TypeError):
             return value
     return value
+
+
+def more_addresses(prefix: int, fewer: str) -> str:
+    """Return how to get more addresses in a network with this prefix length. The largest network that a declaration allows is a /16."""
+    return (
+        "use a larger network"
+        if prefix > LARGEST_NETWORK
+        else f"use {fewer}, because a /{prefix} is the largest network"
+    )

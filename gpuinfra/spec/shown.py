@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 
 _MAX_LENGTH = 48
-_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+ -]*")
+_LONGEST = 200
+"""Longer strings are described, because they are no value of a field, and because the search for secrets takes quadratic time."""
+_PREFIX = 32
+"""Number of characters that are shown of a longer string."""
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,= -]*")
 _SECRET = re.compile(
     r"(?i)(A[KS]IA[0-9A-Z]{8})|(gh[opsur]_)|(github_pat)|(xox[abpr]-)|(\bsk-)|(eyJ[A-Za-z0-9_-]{6})|(-----BEGIN)|(AIza[0-9A-Za-z_-]{10})"
     r"|(pass(word|wd|phrase)?\b)|(secret)|(token)|(api[-_]?key)|(bearer )|(://[^/ ]*:[^/ ]*@)"
@@ -24,7 +28,7 @@ _KEY = re.compile(
 
 
 def shown(value: object) -> str:
-    """Return the value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`, `a string of 64 characters`."""
+    """Return the value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`; a secret is `a string of 64 characters`."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -58,6 +62,8 @@ def contains_key(text: str) -> bool:
 
 
 def _text(value: str) -> str:
-    if len(value) > _MAX_LENGTH or not _PLAIN.fullmatch(value) or looks_secret(value):
-        return f"a string of {len(value)} characters" if value else "an empty string"
-    return repr(value)
+    if len(value) > _LONGEST or not _PLAIN.fullmatch(value) or looks_secret(value):
+        return f"a string of {len(value)} characters"
+    return (
+        repr(value) if len(value) <= _MAX_LENGTH else f"{value[:_PREFIX]!r} and {len(value) - _PREFIX} more characters"
+    )

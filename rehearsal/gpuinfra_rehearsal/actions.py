@@ -50,14 +50,16 @@ def finish(
 ) -> RehearsalResult:
     """Collect the report while the stand-in cloud runs, and write it."""
     session.view.phase("report")
+    if action == "up" and ok and session.options.faults:
+        missed = session.cloud.ask("faults")["without_effect"]
+        problems += ineffective_faults(session.folder, session.options.folder, missed)
+        ok = not problems
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
     if usage := least_privilege.usage(session.cloud, session.plan()):
         report["permissions"] = usage
     if report["nodes"]:
         report["rights"] = session.cloud.ask("rights")
     closing = broken_nodes(session.folder, session.options.folder, report["nodes"])
-    if action == "up":
-        closing += ineffective_faults(session.folder, session.options.folder, session.options.faults, report["nodes"])
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)
     return RehearsalResult(ok=ok, report=report, problems=problems, closing=closing)

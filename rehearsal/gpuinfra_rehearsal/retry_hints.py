@@ -68,20 +68,15 @@ def faults_of(folder: Folder, instance_id: str) -> list[str]:
     return [str(fault) for fault in faults] if isinstance(faults, list) else []
 
 
-def ineffective_faults(
-    folder: Folder, rehearsals: Path, faults: Iterable[str], nodes: Iterable[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """Return one line if a requested fault has no effect, because a node gets its faults only at launch."""
-    by_label = {str(node["label"]): str(node["instance_id"]) for node in nodes}
-    missed = []
-    for text in faults:
-        scope, _, rest = text.partition(":")
-        label, _, name = rest.partition(":")
-        if scope == "node" and label in by_label and name not in faults_of(folder, by_label[label]):
-            missed.append(text)
+def ineffective_faults(folder: Folder, rehearsals: Path, faults: Iterable[str]) -> tuple[str, ...]:
+    """Return the problem with faults that had no effect. A node gets its faults when it is launched, and the cloud refuses only new requests."""
+    missed = list(faults)
     if not missed:
         return ()
     stack = shlex.quote(folder.stack)
     where = "" if rehearsals == DEFAULT_FOLDER else f" --folder {shlex.quote(str(rehearsals))}"
-    line = f"no effect, because the node was already running: --fault {', --fault '.join(missed)}; run gpuinfra rehearse destroy {stack}{where} first"
-    return (line,)
+    problem = (
+        f"--fault {', --fault '.join(missed)} had no effect, because the rehearsal already had the nodes and resources\n"
+        f"  what to do: run gpuinfra rehearse destroy {stack}{where}, then the same command again"
+    )
+    return (problem,)

@@ -6,7 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from gpuinfra.engine import keep
+import pytest
+
+from gpuinfra.engine import entries, keep
 from gpuinfra.engine.module import CLI, HOST, Module
 
 BOTH = (CLI, HOST)
@@ -53,3 +55,20 @@ def test_locked_engine_is_kept(tmp_path: Path) -> None:
     with keep.lock(tmp_path, module("c", tmp_path), BOTH, lambda line: None):
         assert keep.prune(tmp_path, module("a", tmp_path), BOTH) == []
     assert folders[2].exists()
+
+
+def test_a_folder_that_disappears_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that another process removes while the size is computed does not count, and is no error."""
+    (tmp_path / "kept").write_text("text" * 4000)
+    (tmp_path / "gone" / "inner").mkdir(parents=True)
+    expected = entries.size_of(tmp_path) - entries.size_of(tmp_path / "gone")
+    scandir = os.scandir
+
+    def removed(path: str | Path | int) -> object:
+        if not isinstance(path, int) and Path(path).name == "gone":
+            (tmp_path / "gone" / "inner").rmdir()
+            (tmp_path / "gone").rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    assert entries.size_of(tmp_path) == expected

@@ -21,7 +21,7 @@ from tests.node.healthy import H100, JOURNAL, P4D, healthy, probes
         ("gpu-missing", "reboot"), ("gpu-off-bus", "replace"), ("xid-79", "reboot"), ("xid-48", "reset"),
         ("ecc-uncorrected", "reset"), ("remap-pending", "reset"), ("remap-failed", "replace"), ("recovery-reboot", "reboot"),
         ("recovery-reset", "reset"), ("inforom-corrupt", "replace"), ("power-capped", "look"), ("nvlink-inactive", "reboot"),
-        ("sxid-fatal", "replace"), ("gpu-wrong-model", "replace"), ("efa-missing", "reboot"), ("no-devices", "reboot"),
+        ("sxid-fatal", "reboot"), ("gpu-wrong-model", "replace"), ("efa-missing", "reboot"), ("no-devices", "reboot"),
         ("thermal", "reboot"), ("ecc-sram", "replace"),
     ],
 )  # fmt: skip
@@ -86,13 +86,13 @@ def test_diagnostics_follow_their_own_severity(check: str, probe: str, severitie
         ("79, pid=1, GPU has fallen off the bus.", Cause.REBOOT_REQUIRED),
         ("48, pid=1, DBE", Cause.RESET_REQUIRED),
         ("54, x", Cause.REPLACEMENT_REQUIRED),
-        ("145, RLW_SRC_TRACK Fatal XC0 i0 Link 04", Cause.REBOOT_REQUIRED),
+        ("145, RLW_SRC_TRACK Fatal XC0 i0 Link 04", Cause.RESET_REQUIRED),
         ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", Cause.RESET_REQUIRED),
         ("154, GPU recovery action changed from 0x0 (None) to 0x9 (Something New)", Cause.REBOOT_REQUIRED),
     ],
 )
 def test_xid_has_the_cause_of_its_table(line: str, cause: Cause) -> None:
-    """The table of Xids and the text of Xid 154 decide; a fatal error drains the node even if the table only asks to look."""
+    """The table of Xids and the text of Xid 154 decide; a fatal error of a link requires a reset."""
     found = probes()
     found["kernel-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 kernel: NVRM: Xid (PCI:0000:20:1d): {line}\n"
     checks = [one for one in judge(found, P4D, journal=JOURNAL) if one["id"] == "X1"]

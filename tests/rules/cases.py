@@ -501,6 +501,35 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {_C: reserved()}),
         ("aws", {_C: reserved(id=None, group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
     ],
+    "purchase_fixes_zone": [
+        ("aws", {_C: reserved()}),
+        ("aws", {_C: reserved(zone="use1-az4"), "where.zone": None}),
+        ("aws", {_C: reserved(), "where.zone": None, "pools.0.zone": "use1-az4"}),
+        ("aws", {_C: reserved(), "where.zone": None, "where.region": "us-east-9"}),
+        ("azure", {_C: [{"kind": "reserved", "id": _GROUP, "count": 2}]}),
+    ],
+    "reservation_is_used_once": [
+        ("aws", {_C: [*reserved(), *reserved(id="cr-0fedcba9876543210")]}),
+        ("aws", {_C: reserved(holds=4), "pools.1": {**AWS["pools"][0], "name": "b", "capacity": reserved(holds=4)}}),
+        ("aws", {}),
+        ("aws", {_C: [{"kind": "on_demand", "count": 1}, *reserved()]}),
+        ("aws", {_C: 2 * reserved(id=None, group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+        (
+            "aws",
+            {
+                _C: reserved(holds=3, overflow=True),
+                "pools.1": {**AWS["pools"][0], "name": "b", "capacity": reserved(holds=3, overflow=True)},
+            },
+        ),
+    ],
+    "placement_group_name_is_valid": [
+        ("aws", {_C: reserved(placement_group="gpu cluster-1")}),
+        ("aws", {_C: reserved()}),
+    ],
+    "identifier_is_not_an_example": [
+        ("aws", {_C: reserved(id="cr-0fedcba9876543210")}),
+        ("azure", {"access.evidence_from": ["10.0.0.0/24", "fd00::/64", "300.0.0.0/24"]}),
+    ],
     "fallback_replaces_reservations": [
         ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
         ("aws", {"pools.0.fallback": [{"capacity": {"kind": "spot", "count": 2}}]}),
@@ -509,7 +538,12 @@ ACCEPTED: dict[str, list[Case]] = {
     "cidr_is_private": [
         (
             "aws",
-            {"network": {"cidr": "8.8.0.0/16", "existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}},
+            {
+                "network": {
+                    "cidr": "8.8.0.0/16",
+                    "existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-01234567"}},
+                }
+            },
         ),
         ("aws", {"network.cidr": "10.0.0.0/16"}),
         ("aws", {"network.cidr": "192.168.0.0/20"}),
@@ -574,6 +608,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["8.8.0.0/16", "2600::/32", "10.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
     ],
+    "text_contains_no_key": [
+        ("aws", {"tags": {"team": "research", "contact": "token-service@example.com"}}),
+        ("gcp", {"software.environment": {"HF_HOME": "/opt/cache"}}),
+    ],
     "ingress_is_private": [
         ("aws", {"access.ingress": [_INGRESS]}),
         ("gcp", {"access.ingress": [_INGRESS, {**_INGRESS, "protocol": "udp"}]}),
@@ -615,7 +653,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"audit": {"lock_mode": "governance"}}),
     ],
     "machine_record_is_valid": [
-        ("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D)),
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D, gpu="A100-40GB")),
         ("aws", {"machines": [{"name": "c7g.4xlarge", "like": "c7i.4xlarge", "arch": "arm64"}]}),
         ("aws", {"machines": [{"name": "g4dn.xlarge", "like": "g5.xlarge", "gpu": "T4"}]}),
         ("aws", {"machines": [{"name": "g5g.xlarge", "like": "m7i.xlarge", "arch": "arm64", "gpu": "T4", "gpus": 1}]}),
@@ -917,7 +955,7 @@ ACCEPTED: dict[str, list[Case]] = {
                 f"{_C}.0.count": 4000,
                 "network": {
                     "cidr": "10.0.0.0/20",
-                    "existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}},
+                    "existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-01234567"}},
                 },
             },
         ),
@@ -939,7 +977,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "existing_network_covers_zones": [
         ("aws", {}),
-        ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
+        ("aws", {"network.existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-01234567"}}}),
     ],
     "root_disk_is_allowed": [
         ("aws", {"pools.0.machine": "p4x"}),
@@ -1141,6 +1179,17 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "lustre_import_uses_account_keys": [("azure", {"storage": lustre(capacity_gib=8192)})],
     "container_export_is_manual": [("azure", {"storage": lustre(capacity_gib=8192)})],
+    "resource_logs_have_a_workspace": [
+        ("azure", {}),
+        (
+            "azure",
+            {
+                "audit.trail": "existing",
+                "layers": ["cluster"],
+                "use": {"foundation": "org/base/prod", "site": "org/site/prod"},
+            },
+        ),
+    ],
     "existing_network_ids_are_valid": [
         ("azure", {}),
         ("azure", {"network.existing": _azure_network()}),
@@ -1608,7 +1657,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "mount_is_not_a_system_path": [
         ("aws", {"storage": lustre(mount="/usr/local")}),
-        ("aws", {"storage": lustre(mount="/data/../etc")}),
+        ("aws", {"storage": lustre(mount="/etc/data")}),
     ],
     "cluster_layer_has_pools": [
         ("aws", {"pools": None, "layers": ["site", "cluster"], "use": {"foundation": "org/gpuinfra/base"}}),
@@ -1701,9 +1750,30 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {_C: reserved(id=None)}),
         ("aws", {_C: reserved(group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
     ],
+    "purchase_fixes_zone": [
+        ("aws", {_C: reserved(), "where.zone": None}),
+        ("gcp", {_C: [{"kind": "reserved", "id": "train", "count": 2}], "where.zone": None}),
+    ],
+    "reservation_is_used_once": [
+        ("aws", {_C: [*reserved(), *reserved()]}),
+        ("aws", {_C: reserved(holds=3), "pools.1": {**AWS["pools"][0], "name": "b", "capacity": reserved(holds=3)}}),
+        ("aws", {_C: reserved(holds=2), "pools.1": {**AWS["pools"][0], "name": "b", "capacity": reserved(holds=2)}}),
+    ],
+    "placement_group_name_is_valid": [
+        ("aws", {_C: reserved(placement_group=" gpu")}),
+        ("aws", {_C: reserved(placement_group="\U0001f680")}),
+        ("aws", {_C: reserved(placement_group="g" * 256)}),
+    ],
+    "identifier_is_not_an_example": [
+        ("aws", {_C: reserved(id="cr-0123456789abcdef0")}),
+        ("azure", {"access.evidence_from": ["203.0.113.0/24"]}),
+        ("azure", {"access.ssh_from": ["198.51.100.7/32"]}),
+    ],
     "fallback_replaces_reservations": [
         ("aws", {_C: reserved(), "pools.0.fallback": [{"zone": "use1-az6"}]}),
         ("aws", {"pools.0.fallback": [{}]}),
+        ("aws", {"pools.0.fallback": [{"zone": "use1-az4", "machine": "p4d.24xlarge"}]}),
+        ("aws", {"pools.0.fallback": [{"capacity": {"kind": "on_demand", "count": 2}}]}),
     ],
     "cidr_is_private": [
         ("aws", {"network.cidr": "8.8.0.0/16"}),
@@ -1763,10 +1833,18 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["8.8.0.0/15"]}),
         ("aws", {"access.ssh_from": ["0.0.0.0/0"]}),
         ("aws", {"access.ssh_from": ["::/0"]}),
+        ("aws", {"access.ssh_from": ["0.0.0.0/1", "128.0.0.0/1"]}),
+        ("gcp", {"access.ssh_from": ["128.0.0.0/2", "192.0.0.0/2"]}),
+        ("gcp", {"access.ssh_from": ["2000::/4", "3000::/4"]}),
         ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["300.0.0.0/8"]}),
         ("gcp", {"access.ssh_from": ["203.0.113.77/24"]}),
         ("gcp", {"access.ssh_from": ["8.8.8.8/12"]}),
+    ],
+    "text_contains_no_key": [
+        ("aws", {"tags": {"key": "AKIA" + "IOSFODNN7EXAMPLE"}}),
+        ("gcp", {"pools.0.tags": {"token": "ghp_" + 36 * "a"}}),
+        ("azure", {"tags": {"AKIA" + "IOSFODNN7EXAMPLE": "key"}}),
     ],
     "ingress_is_private": [
         ("aws", {"access.ingress": [{**_INGRESS, "sources": ["0.0.0.0/0"]}]}),
@@ -1832,6 +1910,9 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
         ("aws", {"machines": [{"name": "c7g.4xlarge", "like": "c7i.4xlarge"}]}),
+        ("aws", {"machines": [{"name": "g4dn.xlarge", "like": "g5.xlarge"}]}),
+        ("gcp", {"machines": [{"name": "g4-standard-48", "like": "g2-standard-48"}]}),
+        ("azure", {"machines": [{"name": "Standard_NC16as_T4_v3", "like": "Standard_NC40ads_H100_v5"}]}),
         ("aws", {"machines": [{"name": "g4dn.xlarge", "like": "g5.xlarge", "gpu": "Tesla-T4"}]}),
         ("aws", {"machines": [{"name": "m7x.xlarge", "like": "m7i.xlarge", "gpu": "T4"}]}),
         ("aws", {"machines": [{"name": "m7x.xlarge", "like": "m7i.xlarge", "gpus": 1}]}),
@@ -2109,7 +2190,13 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "reservation_is_in_zone": [
         ("aws", {_C: reserved(zone="use1-az6")}),
-        ("aws", {"where.zone": None, _C: [*reserved(zone="use1-az6"), *reserved(zone="use1-az4")]}),
+        (
+            "aws",
+            {
+                "where.zone": None,
+                _C: [*reserved(zone="use1-az6"), *reserved(id="cr-0fedcba9876543210", zone="use1-az4")],
+            },
+        ),
     ],
     "reservation_size_is_allowed": [("aws", {_C: reserved(count=1001)})],
     "reservation_id_is_valid": [
@@ -2139,9 +2226,24 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"where.zone": "use1-atl2-az1"}),
     ],
     "existing_network_covers_zones": [
-        ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az6": "subnet-0123"}}}),
-        ("aws", {"network.existing": {"id": "net-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
-        ("aws", {"where.zone": None, "network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
+        ("aws", {"network.existing": {"id": "vpc-01234567", "subnets": {"use1-az6": "subnet-01234567"}}}),
+        ("aws", {"network.existing": {"id": "foo bar", "subnets": {"use1-az4": "subnet-01234567"}}}),
+        ("aws", {"network.existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-🚀"}}}),
+        (
+            "aws",
+            {
+                "network.existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-01234567"}},
+                "network.cidr": "10.1.0.0/16",
+            },
+        ),
+        ("aws", {"network.existing": {"id": "net-0123", "subnets": {"use1-az4": "subnet-01234567"}}}),
+        (
+            "aws",
+            {
+                "where.zone": None,
+                "network.existing": {"id": "vpc-01234567", "subnets": {"use1-az4": "subnet-01234567"}},
+            },
+        ),
     ],
     "root_disk_is_allowed": [
         ("aws", {"pools.0.disk": {"size_gib": 74}}),
@@ -2292,6 +2394,19 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "evidence_ranges_are_public": [
         ("azure", {"access.evidence_from": ["0.0.0.0/0"]}),
+        (
+            "azure",
+            {
+                "access.evidence_from": [
+                    "11.0.0.0/8",
+                    "12.0.0.0/6",
+                    "16.0.0.0/4",
+                    "32.0.0.0/3",
+                    "64.0.0.0/2",
+                    "128.0.0.0/2",
+                ]
+            },
+        ),
         ("azure", {"access.evidence_from": ["10.1.0.0/16"]}),
         ("azure", {"access.evidence_from": ["2001:db8::/32"]}),
         ("azure", {"access.evidence_from": ["300.0.0.0/8"]}),
@@ -2338,8 +2453,10 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
     ],
+    "resource_logs_have_a_workspace": [("azure", {"audit.trail": "existing"})],
     "existing_network_ids_are_valid": [
         ("azure", {"network.existing": {**_azure_network(), "id": "corp"}}),
+        ("azure", {"network.existing": _azure_network(), "network.cidr": "10.1.0.0/16"}),
         ("azure", {"network.existing": {"id": _AZURE_NET, "subnets": {"eastus": "gpu"}}}),
         (
             "azure",
@@ -2403,6 +2520,8 @@ REJECTED: dict[str, list[Case]] = {
     "existing_subnets_are_named": [
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-east4": "s"}}}),
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-8": "d"}}}),
+        ("gcp", {"network.existing": {"id": "foo bar", "subnets": {"us-central1": "s"}}}),
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "projects/my-project/global/networks/s"}}}),
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "roce": "d"}}}),
     ],
     "existing_network_is_peered": [

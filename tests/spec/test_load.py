@@ -49,6 +49,7 @@ def test_finding_has_the_line_of_its_value(tmp_path: Path) -> None:
     [
         ("us-west-2", "us-east-1", ["3: error: aws:region is 'us-west-2', but where.region is 'us-east-1'; set it to us-east-1, or change where.region"]),
         ("us-eats-1", "us-east-1", ["3: error: aws:region is 'us-eats-1', but where.region is 'us-east-1'; did you mean us-east-1?"]),
+        ("[us-east-1]", "us-east-1", ["3: error: aws:region is a list of length 1, but where.region is 'us-east-1'; did you mean us-east-1?"]),
         ("us-east-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a valid AWS region; did you mean us-east-1?"]),
         ("us-eats-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a valid AWS region; did you mean us-east-1?"]),
         ("us-wset-2", "us-eats-1", [("3: error: aws:region is 'us-wset-2', which "
@@ -68,6 +69,21 @@ def test_conflicting_regions_report_the_invalid_one(
     usual = {finding.rule for finding in load_stack(ROOT / "stacks/Pulumi.aws-p4d.yaml", TODAY).findings}
     found = [finding for finding in caught.value.findings if finding.rule not in usual]
     assert [str(finding).removeprefix(f"{path}:") for finding in found] == messages
+
+
+def test_the_declared_project_is_the_project_of_the_provider(tmp_path: Path) -> None:
+    """`where.project` is a provider setting for all commands, and another `gcp:project` is one error at its line."""
+    path = tmp_path / "Pulumi.lab.yaml"
+    text = (ROOT / "stacks/Pulumi.gcp-a3mega.yaml").read_text()
+    path.write_text(text.replace("where: {", "where: {project: declared, "))
+    assert load_stack(path, TODAY).settings == {"gcp:region": "us-central1", "gcp:project": "declared"}
+    path.write_text(path.read_text().replace("config:\n", "config:\n  gcp:project: other\n"))
+    with pytest.raises(SpecError) as caught:
+        load_stack(path, TODAY)
+    (finding,) = (finding for finding in caught.value.findings if finding.level is Level.ERROR)
+    assert (
+        str(finding) == f"{path}:3: error: gcp:project is 'other', but where.project is 'declared'; remove one of them"
+    )
 
 
 def test_file_can_contain_the_declaration_alone(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ This module makes only read requests; Pulumi imports the resources.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base import naming
@@ -124,7 +124,9 @@ def buckets(plan: Plan, account: str, token: str) -> list[str]:
     )
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
+def look(
+    plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
     from gpuinfra.base.errors import EnvironmentMissing
 
@@ -134,7 +136,10 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResour
     except ImportError:
         raise EnvironmentMissing("`gpuinfra adopt` requires boto3; run: pip install 'gpuinfra[aws]'") from None
     try:
-        return retained_in(Account(boto3.Session(profile_name=profile), plan, token), plan)
+        return retained_in(
+            Account(boto3.Session(profile_name=profile or str(settings.get("aws:profile") or "") or None), plan, token),
+            plan,
+        )
     except (BotoCoreError, ClientError) as problem:
         raise EnvironmentMissing(
             f"the request to AWS failed: {problem}; check the credentials with: aws sts get-caller-identity"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import over_link
+from gpuinfra.catalog.floors import one_node, over_link
 from gpuinfra.catalog.notation import numa_halves
 from gpuinfra.catalog.records import (
     CapacityKind,
@@ -87,7 +87,7 @@ P4D = MachineType(
     quotas={**_P_QUOTA, K.SPOT: "L-7212CCBC"},
     floors=(
         over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=228, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board", read=_READ),
+        one_node(228, source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board", read=_READ),
         Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de", read=_READ),
     ),
     source=KARP,
@@ -160,7 +160,7 @@ P5 = MachineType(
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     floors=(
         over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=460, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
+        one_node(460, source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
         Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444", read=_READ),
     ),
     source=KARP,
@@ -178,7 +178,7 @@ P5E = replace(
         "eu-north-1", "sa-east-1",
     ),
     floors=(
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         next(floor for floor in P5.floors if floor.check == "B5"),
     ),
     notes=("No on-demand price in us-east-1.",),
@@ -203,7 +203,7 @@ P5EN = replace(
         "eu-west-2", "eu-south-2", "eu-north-1",
     ),
     floors=(
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         over_link(5, source=f"{_DUMPS}/p5en/topology.xml: Xeon 8488C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
     notes=("EFA devices can appear late; the check retries three times.",),
@@ -224,7 +224,7 @@ P6_B200 = replace(
     block_regions=("us-east-1", "us-east-2", "us-west-2", "ap-south-1", "us-gov-west-1", "us-gov-east-1"),
     quotas=dict(_P_QUOTA),
     floors=(
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=750, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
+        one_node(750, source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
         over_link(5, source=f"{_DUMPS}/p6-b200/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
     notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The spot quota code is not confirmed."),
@@ -244,11 +244,8 @@ P6_B300 = replace(
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     floors=(
-        Floor(
-            check="B2",
-            what="all-reduce of 16 GiB in one node",
-            at_least=750,
-            unit="GB/s",
+        one_node(
+            750,
             source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200; same NVLink generation",
             read=_FLOORS_READ,
         ),

@@ -107,10 +107,12 @@ class AwsCloud(BuiltCloud):
 
         return vendor
 
-    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Any]]:
+    def retained(
+        self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+    ) -> Sequence[RetainedResource[Any]]:
         from gpuinfra.clouds.aws.adopt import look
 
-        return look(plan, token, profile)
+        return look(plan, token, settings, profile)
 
     def scheduled(self, resources: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         from gpuinfra.clouds.aws.schedules import scheduled

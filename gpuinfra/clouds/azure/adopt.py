@@ -6,7 +6,6 @@ This module makes only read requests; the engine imports the resources.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,14 +14,12 @@ from gpuinfra.base import naming
 from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.instances import Lookup
-from gpuinfra.clouds.azure.resources import resources
+from gpuinfra.clouds.azure.resources import CRYPTO_USER, resources
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import RetainedResource, find_retained
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """Environment variable that selects the subscription. The Azure provider also reads it."""
-KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Role of retained role assignments. The value is the same as `grants.CRYPTO_USER`, which cannot be used here because its module imports the SDK."""
 
 Ask = Callable[[str, str], Mapping[str, Any] | None]
 """Reads a resource by ID and API version. Returns `None` if the resource does not exist."""
@@ -107,7 +104,7 @@ class Subscription:
         if identity is None:
             return None
         scope = self.path(replace(lookup, kind="key"))
-        name = names.role_assignment(scope, str(identity["properties"]["principalId"]), KEY_USER)
+        name = names.role_assignment(scope, str(identity["properties"]["principalId"]), CRYPTO_USER)
         return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
 
     def _unique(self, purpose: str, limit: int) -> str:
@@ -129,13 +126,15 @@ def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Retai
     return find_retained(resources(plan), subscription.find)
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
+def look(
+    plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of the plan with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
     if profile:
         raise UsageError(
             "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"
         )
-    from gpuinfra.clouds.azure.rest import AzureRefused, Rest
+    from gpuinfra.clouds.azure.rest import AzureRefused, Rest, subscription_of
     from gpuinfra.handover.ports import PortUnavailable
 
     rest = Rest()
@@ -149,16 +148,16 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResour
             raise
 
     try:
-        return retained_resources(Subscription(ask, _subscription(rest), plan, token), plan)
+        return retained_resources(
+            Subscription(ask, subscription_of(settings) or _only_subscription(rest), plan, token), plan
+        )
     except PortUnavailable as problem:
         raise EnvironmentMissing(
             f"Azure cannot be reached: {problem}; check the credentials with `az account show`"
         ) from None
 
 
-def _subscription(rest: Any) -> str:
-    if named := os.environ.get(SUBSCRIPTION_VARIABLE):
-        return named
+def _only_subscription(rest: Any) -> str:
     seen = [str(one["subscriptionId"]) for one in rest.pages("/subscriptions", "2022-12-01")]
     if len(seen) != 1:
         raise EnvironmentMissing(

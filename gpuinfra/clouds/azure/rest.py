@@ -7,6 +7,7 @@ Azure's own tools do. Tokens are sent only to Azure hosts or the configured endp
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import threading
@@ -71,6 +72,13 @@ class NoToken(PortUnavailable):
         text = " ".join(message.split())
         super().__init__(f"no credentials for Azure: {text[:500]}")
         self.why = text[:500].partition(" Attempted credentials")[0]
+
+
+def subscription_of(settings: Mapping[str, object]) -> str:
+    """Return the subscription of a stack, given its provider settings: `azure-native:subscriptionId`, or the variables that the Pulumi provider
+    reads (pulumi-azure-native, `provider/pkg/provider/auth.go`). Empty if none of them is set; the provider then uses the default of the CLI."""
+    given = settings.get("azure-native:subscriptionId")
+    return str(given or os.environ.get("ARM_SUBSCRIPTION_ID") or os.environ.get("AZURE_SUBSCRIPTION_ID") or "")
 
 
 class Rest:
@@ -244,7 +252,7 @@ class Rest:
                 return RestAnswer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
         except urllib.error.HTTPError as error:
             return RestAnswer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise NotReached(f"{parts.netloc} cannot be reached: {reason_of(error)}") from None
 
 

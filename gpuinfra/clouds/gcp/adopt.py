@@ -8,7 +8,7 @@ acquires the existing log bucket.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -92,7 +92,9 @@ def buckets(plan: Plan, project: str, token: str) -> list[str]:
     return bucket_names(resources(plan), lambda one: names.bucket(plan.name, one.purpose, project, token))
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Lookup]]:
+def look(
+    plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+) -> Sequence[RetainedResource[Lookup]]:
     """Find the retained resources of the stack in the project, using the credentials from the environment."""
     if profile:
         raise UsageError("--profile applies to AWS only; on Google Cloud, set application default credentials")
@@ -102,9 +104,11 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResour
         raise EnvironmentMissing(f"Google Cloud credentials not found: {problem}") from None
     from google.auth.transport.requests import AuthorizedSession
 
-    project = plan.project or default
+    project = str(settings.get("gcp:project") or "") or default
     if not project:
-        raise EnvironmentMissing("the credentials have no project; set where.project or GOOGLE_CLOUD_PROJECT")
+        raise EnvironmentMissing(
+            "the credentials have no project; set where.project, `gcp:project` or GOOGLE_CLOUD_PROJECT"
+        )
     session = AuthorizedSession(credentials)
     return retained_in(Project(lambda url: _get(session, url), project, plan, token), plan)
 
@@ -120,7 +124,7 @@ def _get(session: Any, url: str) -> dict[str, Any] | None:
     from requests import RequestException
 
     try:
-        response = session.get(url, timeout=TIMEOUT_S)
+        response = session.get(url, timeout=TIMEOUT_S, allow_redirects=False)
     except (GoogleAuthError, RequestException) as problem:
         raise EnvironmentMissing(f"request to Google Cloud failed: {problem}") from None
     if response.status_code == 404:

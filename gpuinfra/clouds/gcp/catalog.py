@@ -12,7 +12,7 @@ from datetime import date
 from functools import partial
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import over_link
+from gpuinfra.catalog.floors import one_node, over_link
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
 from gpuinfra.clouds.gcp.prices import PRICES
@@ -107,7 +107,7 @@ A3_HIGH = MachineType(
     floors=(
         Floor(check="B3", what="all-gather of 512 MiB across two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
         # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/internals/decisions/network-plugin.md).
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=330, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1455: 365 to 370 with rings on eight H100", read=date(2026, 11, 23)),
+        one_node(330, source="github.com/NVIDIA/nccl/issues/1455: 365 to 370 with rings on eight H100", read=date(2026, 11, 23)),
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -173,7 +173,7 @@ A3_ULTRA = MachineType(
     quotas=_quota("NVIDIA_H200"),
     floors=(
         Floor(check="B3", what="all-gather of 8 GiB across two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -193,14 +193,7 @@ A4 = replace(
     quotas=_quota("NVIDIA_B200"),
     floors=(
         Floor(check="B3", what="all-gather across two nodes", at_least=250, unit="GB/s", source=_CHS, read=_READ),
-        Floor(
-            check="B2",
-            what="all-reduce of 16 GiB in one node",
-            at_least=750,
-            unit="GB/s",
-            source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200",
-            read=_FLOORS_READ,
-        ),
+        one_node(750, source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
         _PCIE_5_HOST,
     ),
 )

@@ -106,10 +106,12 @@ class GcpCloud(BuiltCloud):
 
         return vendor
 
-    def retained(self, plan: Plan, token: str, profile: str | None) -> Sequence[RetainedResource[Any]]:
+    def retained(
+        self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
+    ) -> Sequence[RetainedResource[Any]]:
         from gpuinfra.clouds.gcp.adopt import look
 
-        return look(plan, token, profile)
+        return look(plan, token, settings, profile)
 
     # A second region
 

@@ -72,7 +72,7 @@ def apis(plan: Plan) -> tuple[str, ...]:
         if plan.network and plan.network.existing_id is None:
             needed |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
     if _pools(plan):
-        needed |= {"compute", "storage"}
+        needed |= {"compute", "storage", *(["artifactregistry"] if any(image_readers(plan)) else [])}
     if plan.recovery:
         needed |= {"cloudkms", "storage", *REPLICATION_APIS}
     return tuple(sorted(needed))

@@ -9,7 +9,7 @@ from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
-from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
+from ..xids import ACTIONS_OF_154, BENIGN_SXIDS, TO_DO, Bucket, nvlink5, sxid_action, xid_of
 from .base import Check, listed, strongest
 from .conditions import gpus, nvswitch
 
@@ -25,7 +25,7 @@ def kernel_log(answers: Answers) -> list[str]:
     return lines
 
 
-_TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
+_TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[[^\]]*\d\])")
 
 
 @dataclass(frozen=True)
@@ -93,23 +93,24 @@ class Xids(Check):
         return seen, limits(answers)
 
     def judge(self, found: tuple[list[tuple[int, str, str]], LogLimits], machine: Machine) -> CheckOutcome:
-        return with_limits(_judge_xids(found[0]), found[1])
+        return with_limits(_judge_xids(found[0], machine.cloud), found[1])
 
 
-def _judge_xids(found: list[tuple[int, str, str]]) -> CheckOutcome:
+def _judge_xids(found: list[tuple[int, str, str]], cloud: str) -> CheckOutcome:
     drain, warn, hints, required = [], [], [], []
     for number, where, text in found:
-        entry = XIDS.get(number, UNKNOWN)
+        entry = xid_of(number, cloud)
         severity, do, action = entry.severity, entry.do, entry.action
-        if number == 154:
-            wanted = re.search(r"\bto [^()]*\(([^()]*)\)", text)
-            requested = ACTIONS_OF_154.get(wanted.group(1)) if wanted else None
+        if entry.bucket is Bucket.XID_154:
+            parts = (re.match(r"[^()]*\(([^()]*)\)", part) for part in re.split(r"\bto ", text)[1:])
+            requested = next((ACTIONS_OF_154.get(part.group(1)) for part in parts if part), None)
             if requested is Action.NOTHING:
                 continue
             if requested:
                 do, action = requested, TO_DO[requested]
-        elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
-            severity = "drain"
+        elif entry.bucket is Bucket.WORKFLOW_NVLINK5:
+            bucket = nvlink5(text)
+            severity, do, action = bucket.severity, bucket.do, TO_DO[bucket.do]
         text = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
         if severity == "drain":
             drain.append(text)
@@ -127,7 +128,7 @@ def _judge_xids(found: list[tuple[int, str, str]]) -> CheckOutcome:
 
 
 class SwitchErrors(Check):
-    """No NVSwitch reported a fatal error in this boot.
+    """No NVSwitch reported an error in this boot that stops traffic. The table is `gpuinfra/node/xids.py`.
 
     The driver logs an error in up to three lines: `Fatal` or `Non-fatal` with the link, `Severity`, and `Data`. These lines form one event for each
     switch, number and second. The check ignores SXid 22013, because healthy switches report it at boot.
@@ -136,11 +137,11 @@ class SwitchErrors(Check):
     id, name = "X2", "sxid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (nvswitch,)
-    action = Action.REPLACE
+    action = Action.REBOOT
     may_warn = True
     rank = 2
     probes = ("kernel-log",)
-    hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
+    hint = "reboot the node, and replace it if the error returns"
     source = (
         "leptonai/gpud: components/accelerator/nvidia/sxid/README.md; "
         "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, NVSwitch errors"
@@ -168,18 +169,17 @@ def _judge_switches(found: list[SwitchError]) -> CheckOutcome:
     # A detail line decides only if the log has no `Fatal` or `Non-fatal` line for this switch and number.
     stated = {(one.switch, one.number) for one in found if not one.is_detail}
     deciding = [one for one in found if not one.is_detail or (one.switch, one.number) not in stated]
-    fatal = ["SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80))
-             for one in deciding if not one.is_harmless]  # fmt: skip
-    if fatal:
-        return failed(numbers, [], listed(list(dict.fromkeys(fatal))), "SXids")
+    wanted = [(sxid_action(one.number, is_fatal=not one.is_harmless), one) for one in deciding]
+    faults = {"SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80)): action
+              for action, one in wanted if action.drains}  # fmt: skip
+    if faults:
+        hint = "; ".join(dict.fromkeys(TO_DO[action] for action in faults.values()))
+        cause = strongest(Cause.requiring(action) for action in faults.values())
+        return failed(numbers, [], listed(list(faults)), "SXids", hint, cause)
     events = {(one.switch, one.number, one.at) for one in found if one.number not in BENIGN_SXIDS}
     if events:
         return warned(numbers, [], "%d non-fatal events" % len(events), "SXids")
     return passed(numbers, [], "SXids")
-
-
-BENIGN_SXIDS = frozenset((22013,))
-"""Non-fatal errors that NVIDIA's guide allows you to ignore: 22013 is an interrupt during link training."""
 
 
 @dataclass(frozen=True)

@@ -394,3 +394,30 @@ def test_throttled_requests_are_counted(cloud: Cloud) -> None:
     faults.forget()
     assert faults.throttles()
     assert not Faults([], cloud.store).throttles()
+
+
+def test_faults_without_an_effect_are_known(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A fault has an effect when it changes an answer or a launch: not for a group that has its nodes, and not in another pool."""
+    made = stacks.group(aws, stacks.template(aws), 1, stacks.network(aws)[1])
+    cloud.fleet.reconcile()
+    texts = [
+        "cloud:limited:gpu:1",
+        "cloud:no-capacity:other",
+        "cloud:throttled:1",
+        "node:gpu-1:gpu-missing",
+        "node:gpu-2:gpu-missing",
+    ]
+    cloud.faults = Faults(texts, cloud.store)
+    cloud.fleet.reconcile()
+    assert cloud.faults.without_effect() == texts
+    assert cloud.faults.throttles()
+    aws.update(made, {"desiredCapacity": 2, "maxSize": 2})
+    cloud.fleet.reconcile()
+    assert cloud.faults.without_effect() == [
+        "cloud:no-capacity:other",
+        "node:gpu-1:gpu-missing",
+        "node:gpu-2:gpu-missing",
+    ]
+    cloud.faults = Faults(texts[3:], cloud.store)
+    cloud.fleet.reconcile()
+    assert cloud.faults.without_effect() == ["node:gpu-1:gpu-missing"]

@@ -132,7 +132,7 @@ def test_a_missing_permission_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(adopt.SUBSCRIPTION_VARIABLE, SUBSCRIPTION)
     monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Forbidden)
     with pytest.raises(EnvironmentMissing, match="AuthorizationFailed"):
-        look(PLAN, "0a1b2c3d", None)
+        look(PLAN, "0a1b2c3d", {}, None)
 
 
 @pytest.mark.parametrize("seen", [[], ["one", "two"]])
@@ -146,17 +146,10 @@ def test_the_subscription_must_be_unique(monkeypatch: pytest.MonkeyPatch, seen: 
     monkeypatch.delenv(adopt.SUBSCRIPTION_VARIABLE, raising=False)
     monkeypatch.setattr("gpuinfra.clouds.azure.rest.Rest", Visible)
     with pytest.raises(EnvironmentMissing, match=f"have access to {len(seen)} subscriptions; set ARM_SUBSCRIPTION_ID"):
-        look(PLAN, "0a1b2c3d", None)
+        look(PLAN, "0a1b2c3d", {}, None)
 
 
 def test_a_profile_is_rejected() -> None:
     """`--profile` is an option for AWS."""
     with pytest.raises(UsageError, match="--profile applies to AWS only"):
-        look(PLAN, "0a1b2c3d", "team")
-
-
-def test_role_assignments_have_the_role_of_the_components() -> None:
-    """The pure module and the component name the same role."""
-    from gpuinfra.clouds.azure.components.grants import CRYPTO_USER
-
-    assert adopt.KEY_USER == CRYPTO_USER
+        look(PLAN, "0a1b2c3d", {}, "team")

@@ -140,7 +140,7 @@ def test_a_refused_request_is_an_error() -> None:
 def test_profile_is_refused() -> None:
     """The AWS option `--profile` is an error on Google Cloud."""
     with pytest.raises(UsageError, match="--profile applies to AWS only"):
-        adopt.look(_plan(), _token(), "somebody")
+        adopt.look(_plan(), _token(), {}, "somebody")
 
 
 def test_the_command_writes_an_import_file(program: Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -149,7 +149,9 @@ def test_the_command_writes_an_import_file(program: Recording, monkeypatch: pyte
     stack = tmp_path / f"Pulumi.{STACK}.yaml"
     stack.write_text(json.dumps({"config": {"gpuinfra:cluster": DECLARED}}))
     monkeypatch.setattr(
-        adopt, "look", lambda plan, token, profile: retained_in(Project(known.get, PROJECT, plan, token), plan)
+        adopt,
+        "look",
+        lambda plan, token, settings, profile: retained_in(Project(known.get, PROJECT, plan, token), plan),
     )
     out = tmp_path / "adopt.json"
     result = CliRunner().invoke(command, [str(stack), "--out", str(out)])

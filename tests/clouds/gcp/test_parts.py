@@ -320,7 +320,6 @@ def test_the_needed_apis_are_enabled_and_no_others(name: str) -> None:
         "billing": "billingbudgets",
         "projects": "cloudresourcemanager",
         "gpuinfra": "",
-        "artifactregistry": "",
     }
     used = {
         services.get(word, word) for one in recorded(name).custom for word in (one.type.split(":")[1].split("/")[0],)

@@ -11,15 +11,21 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds import images
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES, partition
-from gpuinfra.plan.machines import machines_of, pools_of, zoning_of
+from gpuinfra.plan.machines import entries_of, machines_of, pools_of, zoning_of
+from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.image import CustomImage
-from gpuinfra.spec.messages import listed
+from gpuinfra.spec.messages import listed, more_addresses
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
+from gpuinfra.spec.shown import shown
 
 IMAGE = re.compile(r"ami-[a-z0-9]+|/aws/service/[A-Za-z0-9_./-]+")
 """An AMI ID, or the name of a public parameter
 (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, retrieved 2026-11-22)."""
+_VPC = re.compile(r"vpc-[0-9a-f]{8}(?:[0-9a-f]{9})?")
+"""IDs have 8 or 17 hexadecimal digits (https://docs.aws.amazon.com/ec2/latest/userguide/resource-ids.html, retrieved 2026-11-22)."""
+_SUBNET = re.compile(r"subnet-[0-9a-f]{8}(?:[0-9a-f]{9})?")
+_GROUP_NAME = re.compile(r"(?! )[ -~]{1,255}(?<! )")
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
 GP3_MIB_S_PER_IOPS = 0.25
@@ -78,7 +84,7 @@ def subnet_has_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Find
     for zone, count in need.items():
         if count > have:
             what = f"is {network}, which has {have} addresses for each zone; {zone or 'the zone'} needs {count}"
-            yield error("network.cidr", what, "use a larger network or more zones")
+            yield error("network.cidr", what, more_addresses(network.prefixlen, "fewer nodes in a zone, or more zones"))
 
 
 def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -110,15 +116,29 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
     existing = spec.network.existing
     if existing is None:
         return
-    if not existing.id.startswith("vpc-"):
-        what = "is not a VPC ID; allowed: an ID such as vpc-0123456789abcdef0"
+    if not _VPC.fullmatch(existing.id):
+        what = f"is {shown(existing.id)}, which is not a VPC ID; allowed: an ID such as vpc-0123456789abcdef0"
         yield error("network.existing.id", what, "copy it from the console")
+    for zone, subnet in existing.subnets.items():
+        if not _SUBNET.fullmatch(subnet):
+            what = f"is {shown(subnet)}, which is not a subnet ID; allowed: an ID such as subnet-0123456789abcdef0"
+            yield error(f"network.existing.subnets.{zone}", what, "copy it from the console")
+    if "cidr" in spec.network.model_fields_set:
+        yield error("network.cidr", "has no effect, because network.existing is set", "remove it")
     zones = {zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone}
     if not zones:
         yield error("where.zone", "is required with an existing network", "set it to a zone of the network")
     for zone in sorted(zones - set(existing.subnets)):
         what = f"has no subnet in {zone}"
         yield error("network.existing.subnets", what, f"add `{zone}: subnet-...`")
+
+
+def placement_group_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The name of a placement group has up to 255 characters of the set that EC2 prints (EC2 API reference, CreatePlacementGroup: ASCII)."""
+    for path, _, entry in entries_of(spec):
+        if isinstance(entry, Reserved) and entry.placement_group and not _GROUP_NAME.fullmatch(entry.placement_group):
+            what = f"is {shown(entry.placement_group)}; allowed: up to 255 ASCII characters without spaces at the ends"
+            yield error(f"{path}.placement_group", what, "copy the name from the console")
 
 
 def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from gpuinfra.clouds.azure.rules import access, homes
 from gpuinfra.plan.machines import nearest_value, pools_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
-from gpuinfra.spec.messages import listed
+from gpuinfra.spec.messages import listed, more_addresses
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.rule import rules_in
@@ -173,7 +173,11 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
         need = next((size for most, size in LUSTRE_SUBNETS if tib <= most), None)
         if need is None or prefix > need:
             what = f"is {network}, which has a /{prefix} for each file system; {tib:g} TiB needs {'more than a /23' if need is None else f'a /{need}'}"
-            yield error("network.cidr", what, "use a larger network, such as a /16")
+            yield error(
+                "network.cidr",
+                what,
+                more_addresses(network.prefixlen, "a smaller file system, or one file system per stack"),
+            )
 
 
 def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -201,7 +205,7 @@ def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Find
     have = network.num_addresses // 8 - RESERVED_ADDRESSES
     if not spec.network.existing and spec.nodes > have:
         what = f"is {network}, which has {have} addresses for nodes; the cluster needs {spec.nodes}"
-        yield error("network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, more_addresses(network.prefixlen, "fewer nodes"))
 
 
 def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from gpuinfra.clouds.azure.profile import LUSTRE_NAME, STORAGE_SUBNET, node_subn
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.messages import host_bits, listed
+from gpuinfra.spec.messages import host_bits, listed, most_addresses
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
@@ -78,7 +78,10 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The firewall of a storage account accepts public IPv4 ranges without host bits. A range that includes all addresses is not allowed."""
+    """The firewall of a storage account accepts public IPv4 ranges without host bits. Ranges that include most addresses together are not allowed."""
+    if most_addresses(spec.access.evidence_from) and not any(text.endswith("/0") for text in spec.access.evidence_from):
+        what = "includes at least half of all public IPv4 addresses"
+        yield error("access.evidence_from", what, "list the public ranges of your operators")
     for i, text in enumerate(spec.access.evidence_from):
         path = f"access.evidence_from[{i}]"
         try:
@@ -209,6 +212,8 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
     if existing is None:
         return
     path = "network.existing"
+    if "cidr" in spec.network.model_fields_set:
+        yield error("network.cidr", "has no effect, because network.existing is set", "remove it")
     if not _NETWORK.fullmatch(existing.id):
         what = f"is {shown(existing.id)}; allowed: the ID of a virtual network"
         yield error(f"{path}.id", what, "run: az network vnet show --query id")
@@ -236,6 +241,15 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
         what = f"has no subnet {NETAPP_SUBNET}, which Azure NetApp Files requires"
         hint = f"add `{NETAPP_SUBNET}: /subscriptions/...`, a subnet that is delegated to Microsoft.Netapp/volumes"
         yield error(f"{path}.subnets", what, hint)
+
+
+def resource_logs_have_a_workspace(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The reads of keys and data are recorded. With an existing trail, the stack has no Log Analytics workspace, so it creates no
+    diagnostic settings for its key vault and storage accounts (`azure/instances.py`, `vaults` and `trails`)."""
+    if spec.audit.trail == "existing" and "foundation" in spec.made_layers:
+        what = "is existing, so reads of the key vault and of the storage accounts are not recorded, because the stack has no workspace for their logs"
+        hint = "set it to create, or add diagnostic settings for the key vault and the storage accounts to your own workspace"
+        yield warn("audit.trail", what, hint)
 
 
 def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -35,10 +35,12 @@ from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
     GroupProblem,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    parse_key,
+    StoredProof,
+    evidence_in,
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.text import moment
@@ -171,8 +173,16 @@ class Client:
         answer = self._request("GET", url, {"alt": "media"}, missing=True, stream=True)
         if answer is None:
             return None
-        with answer:
-            return answer.raw.read(limit, decode_content=True)
+        from urllib3.exceptions import DecodeError, HTTPError
+
+        try:
+            with answer:
+                return answer.raw.read(limit, decode_content=True)
+        except DecodeError:
+            # The writer of an object can declare an encoding that the object does not have.
+            return b""
+        except HTTPError as error:
+            raise RequestFailed(f"{_without_query(url)} cannot be read: {reason_of(error)[:300]}") from None
 
     def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Return the entries from all pages of a list."""
@@ -342,17 +352,15 @@ class StorageEvidence:
 
     def list(self, folder: str) -> Iterator[EvidenceRef]:
         """List the evidence in a folder. Other names are skipped."""
-        prefix = f"{self._prefix}{folder}/"
+        return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
+
+    def _in_folder(self, prefix: str) -> Iterator[ListedObject]:
         query = {"prefix": prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
-                modified, etag = (
-                    moment(entry.get("updated")),
-                    str(entry.get("generation") or entry.get("md5Hash") or ""),
-                )
-                name = str(entry.get("name") or "")
-                if modified and (ref := parse_key(NODE, self._prefix, name, etag=etag, modified=modified)):
-                    yield ref
+                etag = str(entry.get("generation") or entry.get("md5Hash") or "")
+                if modified := moment(entry.get("updated")):
+                    yield ListedObject(key=str(entry.get("name") or ""), etag=etag, modified=modified)
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""
@@ -361,9 +369,9 @@ class StorageEvidence:
             raise PortUnavailable(f"the evidence {ref.key} is listed but cannot be read")
         return data
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
-        return self._get(ref.proof_key, PROOF_LIMIT)
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
+        return self._get(proof.key, PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
         return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)

@@ -15,7 +15,7 @@ from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.plan.machines import nearest_value, pools_of, zoning_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.messages import listed
+from gpuinfra.spec.messages import listed, more_addresses
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
@@ -91,14 +91,14 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
     main = network.num_addresses // 8 - RESERVED_ADDRESSES
     if spec.nodes > main:
         what = f"is {network}, which has {main} addresses for nodes; the cluster needs {spec.nodes}"
-        yield error("network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, more_addresses(network.prefixlen, "fewer nodes"))
     fabric = [(pool, machine) for _, pool, machine in pools_of(spec) if machine.fabric and pool.fabric != "none"]
     count = sum(pool.nodes for pool, _ in fabric)
     part = 64 if any(m.fabric and m.fabric.is_rdma for _, m in fabric) else 32
     have = network.num_addresses // part - RESERVED_ADDRESSES
     if count > have:
         what = f"is {network}, which has {have} addresses for each fabric network; the cluster needs {count}"
-        yield error("network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, more_addresses(network.prefixlen, "fewer nodes"))
 
 
 def service_range_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -21,6 +21,11 @@ from gpuinfra.spec.storage import Lustre
 
 PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 """A project ID."""
+_NAME = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_PREFIX = "(?:https://www[.]googleapis[.]com/compute/v1/)?projects/[a-z][-a-z0-9.:]{4,62}/"
+_NETWORK = re.compile(f"(?:{_PREFIX}global/networks/)?{_NAME}")
+"""A name as in RFC 1035, or a path (Compute Engine API, `networks`)."""
+_SUBNET = re.compile(f"(?:{_PREFIX}regions/[a-z0-9-]+/subnetworks/)?{_NAME}")
 _KINDS = ["user", "group", "serviceAccount", "domain", "principal", "principalSet"]
 _MEMBER = re.compile(rf"({'|'.join(_KINDS)}):\S+")
 BUDGET_CHANNELS = 5
@@ -159,6 +164,17 @@ def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Findi
     region, machines = spec.where.region, machines_of(spec)
     if region not in PROFILE.regions or any(pool.machine not in machines for pool in spec.pools):
         return
+    if not _NETWORK.fullmatch(existing.id):
+        what = f"is {shown(existing.id)}; allowed: a name such as my-network, or a path such as projects/my-project/global/networks/my-network"
+        yield error("network.existing.id", what, "run `gcloud compute networks list` to list the networks")
+    for key, value in existing.subnets.items():
+        if not _SUBNET.fullmatch(value):
+            what = f"is {shown(value)}; allowed: a name such as my-subnet, or a path such as projects/my-project/regions/us-central1/subnetworks/my-subnet"
+            yield error(
+                f"network.existing.subnets.{key}",
+                what,
+                "run `gcloud compute networks subnets list` to list the subnets",
+            )
     further = {nic.network for pool in spec.pools for nic in machines[pool.machine].nics}
     allowed = [region, *sorted(further - {"main", "roce"})]
     if region not in existing.subnets:

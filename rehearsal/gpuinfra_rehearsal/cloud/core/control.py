@@ -67,6 +67,7 @@ class Control:
             ("GET", "calls"): lambda asked: {"calls": self.cloud.store.calls(int(asked.get("since") or 0))},
             ("GET", "activities"): self._activities,
             ("GET", "permissions"): lambda _: self.cloud.operator.summary(),
+            ("GET", "faults"): lambda _: {"without_effect": self.cloud.faults.without_effect()},
             ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,

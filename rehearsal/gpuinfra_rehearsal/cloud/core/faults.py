@@ -77,6 +77,7 @@ class Faults:
         self._nodes: dict[str, list[str]] = {}
         self._throttled = 0
         self.ordered = tuple(ordered)
+        self._effective: set[str] = set()
         for text in ordered:
             self._take(text)
 
@@ -102,17 +103,27 @@ class Faults:
             self._store.reset(f"fault {text}")
         self._store.reset(_THROTTLED)
 
+    def without_effect(self) -> list[str]:
+        """Return the faults that have not changed an answer or a node yet."""
+        return [text for text in self.ordered if text not in self._effective]
+
     def of_node(self, name: str) -> tuple[str, ...]:
         """Return the faults of a node, such as `gpu-1`."""
         return tuple(self._nodes.get(name, ()))
 
+    def launched(self, name: str) -> None:
+        """Record that a node was launched with its faults."""
+        self._effective |= {f"node:{name}:{fault}" for fault in self.of_node(name)}
+
     def without_capacity(self, wanted: int, *words: str) -> bool:
         """Return whether the pool, the group, the capacity kind or the zone has no capacity for this number of nodes."""
-        return any(one.n is None or wanted > one.n for one in self._of("no-capacity", "limited", words=words))
+        return self._applied(
+            one for one in self._of("no-capacity", "limited", words=words) if one.n is None or wanted > one.n
+        )
 
     def without_quota(self, *words: str) -> bool:
         """Return whether the account has no quota for the pool, the group, the capacity kind or the zone."""
-        return any(self._of("no-quota", words=words))
+        return self._applied(self._of("no-quota", words=words))
 
     def refusal(self, cloud: str, *words: str) -> tuple[str, str] | None:
         """Return code and message if the cloud refuses to launch a node, or None. Counts the attempt. The code is empty if the recorded message has none."""
@@ -120,16 +131,28 @@ class Faults:
             if one.n is None or self._store.next(f"fault {one.text}") <= one.n:
                 found = handover_of(cloud).REFUSALS.recorded(one.which)
                 if found is not None:
+                    self._effective.add(one.text)
                     return found
         return None
 
     def delay(self, *words: str) -> float:
         """Return how many seconds after its creation a group launches its first node."""
-        return max((float(one.n or 0) for one in self._of("slow", words=words)), default=0.0)
+        slow = list(self._of("slow", words=words))
+        self._applied(slow)
+        return max((float(one.n or 0) for one in slow), default=0.0)
 
     def throttles(self) -> bool:
         """Return whether this request of the operator is throttled. Counts the request."""
-        return bool(self._throttled) and self._store.next(_THROTTLED) <= self._throttled
+        if not self._throttled or self._store.next(_THROTTLED) > self._throttled:
+            return False
+        self._effective |= {text for text in self.ordered if text.startswith("cloud:throttled:")}
+        return True
+
+    def _applied(self, faults: Iterable[_GroupFault]) -> bool:
+        """Record that these faults have an effect, and return whether there are any."""
+        texts = {one.text for one in faults}
+        self._effective |= texts
+        return bool(texts)
 
     def _of(self, *kinds: str, words: Sequence[str]) -> Iterator[_GroupFault]:
         return (one for one in self._groups if one.kind in kinds and one.concerns(words))
@@ -139,5 +162,6 @@ class Faults:
         for fault in self._calls:
             meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
             if meant and self._store.next(f"fault {fault.text}") <= fault.times:
+                self._effective.add(fault.text)
                 return fault.kind
         return None

@@ -264,6 +264,7 @@ class Fleet:
                 instance = kind.make(self.cloud, group, f"{pool}-{number}", have)
                 self.store.put("instance", instance["id"], instance)
                 self._activity(group.region, group.id, kind.launched.format(**instance), cause, "Successful")
+            self.cloud.faults.launched(instance["name"])
             self._power_on(instance)
             now = self.store.get("instance", instance["id"])
             if self.host and (now is None or now["state"] == "terminated"):
