@@ -21,6 +21,14 @@ _TEXT = (
     "tests/report/test_tables.py::test_no_control_character_survives",
     "tests/report/test_pages.py::test_text_of_nodes_is_escaped",
 )
+_HOSTILE = (
+    "tests/handover/test_fuzz.py::test_hostile_writes_change_no_other_verdict",
+    "tests/handover/test_fuzz.py::test_documents_of_any_content_are_examined_in_bounded_time",
+)
+_SIGNED = (
+    "tests/handover/test_isolation.py::test_objects_that_the_node_did_not_sign_do_not_count",
+    "tests/handover/test_fuzz.py::test_hostile_writes_change_no_other_verdict",
+)
 _REHEARSAL = (
     "rehearsal/tests/test_privacy.py::test_nothing_of_the_user_is_read_and_nothing_outside_is_reached",
     "rehearsal/tests/test_folder.py::test_environment_is_built_from_nothing",
@@ -65,7 +73,9 @@ SECURITY = {
     "Edits of people and of other commands are kept": _OWN_FILES,
     "A private key or an access token in a declaration": _KEYS,
     "Text from nodes, clouds and stack files": _TEXT,
-    "Control characters are replaced": _TEXT,
+    "Control characters and bidirectional": (*_TEXT, *_HOSTILE),
+    "Evidence is parsed only after": _SIGNED,
+    "Objects that a node did not sign": _SIGNED,
     "A rehearsal does not use your credentials": _REHEARSAL,
     "A stack file, a script in software.steps": YOURS,
     "Review them": HOW_TO,
@@ -78,8 +88,10 @@ MODEL = {
     "This page describes": LINK,
     "To report a vulnerability": HOW_TO,
     "operator: the identity that runs pulumi up | ": (
-        f"{_AWS_POLICY}::test_without_one_action_the_request_is_denied",
         f"{_AWS_POLICY}::test_resources_of_another_cluster_are_denied",
+        "tests/permissions/test_other_evaluator.py::test_a_loss_of_retained_data_is_denied",
+        "tests/permissions/test_azure_and_google.py::test_a_loss_of_retained_data_is_denied_on_azure",
+        "tests/permissions/test_azure_and_google.py::test_a_loss_of_retained_data_is_denied_on_google",
     ),
     "node | ": (
         "tests/node/test_fabric_open.py::test_a_node_cannot_write_under_the_name_of_another_node",
@@ -148,7 +160,14 @@ MODEL = {
     "The Pulumi state contains": YOURS,
     "Protect the state backend": HOW_TO,
     "A stack file, a script in software.steps": YOURS,
+    "On Google Cloud, a condition cannot refer": YOURS,
+    "A node can create objects in the evidence folder": (
+        *_SIGNED,
+        "tests/clouds/gcp/test_node_role.py::test_nodes_add_objects_and_replace_none",
+    ),
     "On Azure, the nodes of a cluster share": YOURS,
+    "A node that overwrites the evidence": YOURS,
+    "A node can stop the fabric test": YOURS,
     "Nodes of a cluster trust each other": YOURS,
     "gpuinfra has not run in a real account": YOURS,
     "proofs.md lists": LINK,

@@ -66,12 +66,15 @@ def fields(who, body, *names):
     """The fields of an answer in JSON. The message shows no value that can be a secret."""
     try:
         answer = json.loads(body)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        said_instead = " ".join(body.decode("utf-8", "replace").split())[:200] or "it is empty"
+    elif all(name in answer for name in names):
         return [answer[name] for name in names]
-    except KeyError:
-        text = answer.get("Message") or f"it has {', '.join(answer) or 'no field'}"
-    except (ValueError, TypeError):
-        text = " ".join(body.decode("utf-8", "replace").split())[:200] or "it is empty"
-    raise Trouble(f"{who}: the answer has no {' and '.join(names)}: {text}")
+    else:
+        said_instead = answer.get("Message") or f"it has {', '.join(answer) or 'no field'}"
+    raise Trouble(f"{who}: the answer has no {' and '.join(names)}: {said_instead}")
 
 
 def unpacked(data, sha256):

@@ -74,10 +74,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     bucket, account = google.bucket(client), google.account(client)
     folder = f"projects/_/buckets/{bucket.id}/objects/{PREFIX}/"
     google.grant(client, bucket, account, "roles/storage.objectCreator", f'resource.name.startsWith("{folder}")')
-    google.grant(
-        client, bucket, account, "roles/storage.objectUser",
-        f'resource.name.startsWith("{folder}") && resource.name.endsWith(".proof.json")',
-    )  # fmt: skip
     identity = {"email": account.outputs["email"], "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
     group = google.group(client, google.template(client, serviceAccount=identity))
     fleet_module._SETTLE_S, kept = 0, fleet_module._SETTLE_S
