@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import check_files, confirm, deploy_with, names_in, show, start
-from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stacks_of
+from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
+from gpuinfra.cli.ready import declared, opened
+from gpuinfra.cli.returning import returning_of, second_stacks
+from gpuinfra.cli.stacks import as_argument, stacks_of
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.region.readiness import ReadinessLine
-    from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
-    from gpuinfra.region.failover.steps import SecondStack
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -78,63 +75,6 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if result.ok:
                 failover.retire()
             return _report(result, paired.loaded, region, left, as_json=as_json)
-
-
-def returning_of(
-    paired: Paired, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, deployed: bool = True
-) -> Returning:
-    """Return how a stack returns to its first region. Without `deployed`, the stacks of the second region possibly do not exist yet."""
-    from gpuinfra.clouds.cloud import cloud_of
-    from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
-    from gpuinfra.doctor.cloud import live_rows
-    from gpuinfra.region.failover.back import Returning
-    from gpuinfra.region.failover.steps import Failing, SecondStack
-    from gpuinfra.region.readiness import data
-
-    def ask() -> Iterator[ReadinessLine]:
-        # The second region is deployed, and the state of the first region is readable.
-        yield from (one for one in paired.second.lines if one.topic not in ("state", "role"))
-        yield from data(paired.loaded, paired.second, paired.resources)
-        yield from of_preflight(live_rows(paired.loaded, PREFLIGHT))
-
-    def state(name: str) -> Resources:
-        try:
-            return exported(name, project=paired.project)
-        except NoStack:
-            if deployed:
-                raise
-            return []
-
-    own, second, config = paired.plan.region, paired.recovery.region, paired.loaded.settings
-    forward = cloud_of(paired.plan.cloud).failback(own, second, config)
-    back = cloud_of(paired.plan.cloud).failover(second, own, config)
-    if forward is None or back is None:
-        raise UsageError(
-            f"gpuinfra cannot fail back {paired.stack} yet, because it does not support failover on {paired.plan.cloud}"
-        )
-    failing = Failing(
-        stack=paired.loaded.name,
-        region=paired.recovery.region,
-        second=paired.plan.region,
-        resources=[one for file in paired.second.files for one in state(file.name)],
-        stacks=(SecondStack(loaded=paired.loaded, plan=paired.plan),),
-        cloud=back,
-        ask=ask,
-        deploy=deploy,
-        state=state,
-        verdicts=verdicts,
-        names=names_in(paired),
-        ignore=frozenset(ignore),
-    )
-    return Returning(back=failing, forward=forward, resources=paired.resources)
-
-
-def second_stacks(paired: Paired) -> tuple[SecondStack, ...]:
-    """Return the stacks of the second region."""
-    from gpuinfra.plan.make import build_plan
-    from gpuinfra.region.failover.steps import SecondStack
-
-    return tuple(SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files)
 
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:

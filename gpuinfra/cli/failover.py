@@ -15,7 +15,8 @@ import click
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, UsageError
 from gpuinfra.cli.options import FILE
-from gpuinfra.cli.ready import Declared, Paired, declared, opened, verdicts
+from gpuinfra.cli.ready import Paired, declared, opened, verdicts
+from gpuinfra.cli.returning import names_in, returning_of, second_stacks
 from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
 from gpuinfra.cli.up import Limit, running_before, search_of
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.region.reach import ConnectionFailure
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
-    from gpuinfra.region.failover.steps import Failing, FailoverStep, StackNames
+    from gpuinfra.region.failover.steps import Failing, FailoverStep
     from gpuinfra.report.plan_json import PlanReport
     from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import Search
@@ -174,7 +175,6 @@ def _abort(
     paired: Paired, journal: FailoverJournal, ignore: tuple[str, ...], *, yes: bool, dry_run: bool, as_json: bool
 ) -> int:
     """Undo a failover that has not finished."""
-    from gpuinfra.cli.failback import returning_of, second_stacks
     from gpuinfra.region.failover.abort import abort_steps
     from gpuinfra.region.failover.back import left_to_do
     from gpuinfra.region.failover.run import run_steps
@@ -303,9 +303,11 @@ def _show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, 
 
 def _repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
     """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
+    from gpuinfra.region.failover.journal import FAILED
     from gpuinfra.region.failover.steps import FENCE, up_step, verify_step
 
-    waiting = not journal.stop_first and journal.state(FENCE) is None
+    # A fence fails before its first change if nodes of the second region ended. A later failure deploys again without an effect.
+    waiting = not journal.stop_first and journal.state(FENCE) in (None, FAILED)
     for file in files:
         if waiting or journal.placements.get(file.name) != file.checksum:
             journal.repeat(up_step(file.name))
@@ -405,20 +407,6 @@ def _search_of(
 
 def _searches(file: LoadedStack) -> bool:
     return any(pool.fallback for pool in file.spec.pools)
-
-
-def names_in(paired: Declared) -> StackNames | None:
-    """Return the DNS names of a stack."""
-    from gpuinfra.clouds.cloud import cloud_of
-    from gpuinfra.region.failover.steps import StackNames
-
-    planned = paired.recovery.names
-    dns = cloud_of(paired.plan.cloud).dns
-    return (
-        StackNames(plan=planned, dns=dns.connect(paired.plan.region, paired.loaded.settings))
-        if planned and dns
-        else None
-    )
 
 
 def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: FailoverJournal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip

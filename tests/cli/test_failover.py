@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.base.naming import logical
 from gpuinfra.base.shipped import shipped
-from gpuinfra.cli import failback, ready
 from gpuinfra.cli import failover as cli
+from gpuinfra.cli import ready
 from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
@@ -290,6 +290,17 @@ def test_a_resumed_failover_deploys_an_edited_capacity(fenced: bool, world: Worl
     assert world.calls[-1] == "import fs-1"
 
 
+def test_nodes_that_ended_before_the_fence_are_obtained_again(world: World) -> None:
+    """If nodes of the second region end after their verification, the first region keeps running, and `--resume` deploys the second one again."""
+    world.reads = [("verified", "verified"), ("verified", "failed")]
+    done = run(*REGION, "--yes")
+    assert "fence: not all nodes of aws-recovery-us-west-2 are verified" in str(done.exception)
+    assert world.calls == ["up aws-recovery-us-west-2"]
+    done = run(*REGION, "--yes", "--resume")
+    assert done.return_value == 0, done.exception
+    assert world.calls[1] == "up aws-recovery-us-west-2 again"
+
+
 def test_missing_capacity_changes_nothing_and_lists_what_was_tried(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +345,7 @@ def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
     found = Returned(calls=world.calls)
     monkeypatch.setattr(AwsCloud, "failover", lambda _, first, *__: world if first == "us-east-2" else found.mirror())
     monkeypatch.setattr(AwsCloud, "failback", lambda *_: found)
-    monkeypatch.setattr(failback, "exported", lambda name, **_: found._state(name))
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: found._state(name))
     return found
 
 
