@@ -43,15 +43,28 @@ check_system() {
 # With a wrong clock, certificates and request signatures fail with misleading errors, so the clock is checked first.
 # Every cloud's metadata service has a fixed address and sends a Date header with every response.
 check_clock() {
-  local now earliest there offset
+  local wrong until
+  until=$(($(uptime_s) + ${GPUINFRA_CLOCK_PATIENCE_S:-300}))
+  while wrong=$(wrong_clock) && [[ -n $wrong ]]; do
+    ! dry_run && (($(uptime_s) < until)) || die "$wrong; set the clock (timedatectl, chrony)"
+    log "$wrong; waiting for the time service"
+    # chrony steps the clock only in its first three updates, and later corrects ten minutes in hours (`makestep 1 3` of Ubuntu's chrony.conf).
+    ! command -v chronyc >/dev/null || chronyc makestep >/dev/null 2>&1 || true
+    sleep "${GPUINFRA_CLOCK_PAUSE_S:-10}"
+  done
+}
+
+# wrong_clock: prints what is wrong with the clock, or nothing.
+wrong_clock() {
+  local now there offset
   now=$(date -u +%s)
-  earliest=$(date -u -d "$LOCK_DATE" +%s)
-  ((now >= earliest)) ||
-    refuse "the clock shows $(date -u -d "@$now" +%F), which is before the date of the software lock, $LOCK_DATE; set the clock (timedatectl, chrony) and run again"
-  there=$(metadata_date) || return 0
-  offset=$((now - there))
-  ((${offset#-} <= CLOCK_TOLERANCE_S)) ||
-    refuse "the clock differs by $offset s from the metadata service; set it (timedatectl, chrony) and run again"
+  if ((now < $(date -u -d "$LOCK_DATE" +%s))); then
+    printf '%s\n' "the clock shows $(date -u -d "@$now" +%F), which is before the date of the software lock, $LOCK_DATE"
+  elif there=$(metadata_date); then
+    now=$(date -u +%s)
+    offset=$((now - there))
+    ((${offset#-} <= CLOCK_TOLERANCE_S)) || printf '%s\n' "the clock differs by $offset s from the metadata service"
+  fi
 }
 
 metadata_date() {

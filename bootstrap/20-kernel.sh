@@ -84,7 +84,7 @@ boot_into() {
 release_kernel() {
   local held
   mapfile -t held < <(apt-mark showhold | grep '^linux-' || true)
-  ((${#held[@]} == 0)) || apt-mark unhold "${held[@]}" >/dev/null
+  ((${#held[@]} == 0)) || retry 3 "releasing ${held[*]}" apt-mark unhold "${held[@]}"
 }
 
 hold_kernel() {

@@ -48,6 +48,8 @@ installer_version() { sed -n 's/^# EFA installer version: //p' "$INSTALLED" 2>/d
 
 nccl_plugin() { find /opt/amazon/ofi-nccl/ -name 'libnccl-net*.so*' 2>/dev/null | sort | sed -n 1p; }
 
+efa_installer() { (cd "$1" && ./efa_installer.sh -y); }
+
 run_installer() {
   local work tarball
   need_tools curl gpg
@@ -61,7 +63,7 @@ run_installer() {
   tar -xzf "$tarball" -C "$work" --no-same-owner
   repair_packages
   apt_refresh
-  (cd "$work/aws-efa-installer" && ./efa_installer.sh -y)
+  retry 2 "running the EFA installer" efa_installer "$work/aws-efa-installer"
   changed "ran EFA installer $EFA_INSTALLER_VERSION"
 }
 

@@ -58,7 +58,7 @@ install_doca() {
     would "add DOCA's repository" || {
       deb=$(work_folder doca)/doca-host.deb
       fetch "$DOCA_HOST_URL" "$DOCA_HOST_SHA256" "$deb"
-      dpkg -i "$deb"
+      retry 3 "installing ${deb##*/}" dpkg -i "$deb"
       changed "added DOCA's repository"
     }
   fi

@@ -65,9 +65,9 @@ install_helper() {
       work=$(work_folder tcpxo)
       rm -f -- "$work/$name"_*.deb
       (cd "$work" && retry 3 "downloading $TCPXO_HELPER" apt-get "${APT_OPTIONS[@]}" download "$TCPXO_HELPER")
-      dpkg --unpack "$work/$name"_*.deb
+      retry 3 "unpacking $name" dpkg --unpack "$work/$name"_*.deb
       patch_source
-      dpkg --configure "$name" || die "dkms cannot build $name for kernel $(uname -r); read /var/lib/dkms/*/*/build/make.log"
+      retry 2 "configuring $name for kernel $(uname -r)" dpkg --configure "$name"
       changed "installed $TCPXO_HELPER"
     fi
   else

@@ -133,18 +133,13 @@ save_local_homes() {
 
 # Existing files are not overwritten: another node may have copied the home first, and its user may have changed it.
 restore_local_homes() {
-  local copy home draft
+  local copy home
   copy=$(saved_homes "$1")
   dry_run || [[ ! -d $copy ]] && return 0
   for home in "$copy"/*/; do
     home=${home%/}
     [[ -e $1/${home##*/} ]] || {
-      draft=$1/.${home##*/}.$(uname -n)
-      rm -rf -- "$draft"
-      cp -a -- "$home" "$draft"
-      # If the target exists, `mv -n` fails in coreutils 9.2 to 9.4 (Ubuntu 24.04) and succeeds in other versions: https://bugs.gnu.org/62572
-      mv -nT -- "$draft" "$1/${home##*/}" || [[ -e $1/${home##*/} ]]
-      rm -rf -- "$draft"
+      copy_folder "$home" "$1/${home##*/}"
       changed "copied the home ${home##*/} to $1"
     }
   done

@@ -11,6 +11,8 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-mounts.sh
+. "${BASH_SOURCE[0]%/*}/lib-mounts.sh"
 
 readonly KEYS=/etc/ssh/authorized_keys.d
 readonly SSHD_CONFIG=/etc/ssh/sshd_config.d/10-gpuinfra-users.conf # sshd uses the first value that it reads
@@ -111,16 +113,10 @@ disable_other_users() {
 
 # home NAME ID: creates the home directory. Several nodes can do this at the same time if the homes are on a shared file system.
 home() {
-  local path=$USERS_HOME/$1 draft
-  draft=$USERS_HOME/.$1.$(uname -n)
+  local path=$USERS_HOME/$1
   [[ ! -d $path ]] || return 0
   would "create $path" && return 0
-  rm -rf -- "$draft"
-  cp -a -- /etc/skel "$draft"
-  chmod 0750 "$draft"
-  chown -R "$2:$2" "$draft"
-  mv -nT -- "$draft" "$path" || true
-  rm -rf -- "$draft"
+  copy_folder /etc/skel "$path" "$2"
   [[ -d $path ]] || die "cannot create the home directory $path"
   changed "created $path"
 }

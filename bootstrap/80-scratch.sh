@@ -29,6 +29,7 @@ main() {
   place=$(mounted_scratch)
   if [[ -n $place ]]; then
     unchanged "local disks are mounted at $place"
+    keep_folders "$place"
   else
     would "create scratch from the local disks at $SCRATCH_MOUNT" || make_scratch
   fi
@@ -39,6 +40,14 @@ main() {
   prove_write "$place"
   record scratch "$place"
   proved "scratch at $place accepts writes"
+}
+
+# keep_folders PLACE: in a folder that all users can write, only the owner of a file can rename or remove it. Root's caches of buckets rely on this.
+keep_folders() {
+  [[ ! -k $1 && $(stat -c %A "$1") == *w? ]] || return 0
+  would "set the sticky bit of $1" && return 0
+  chmod +t "$1"
+  changed "set the sticky bit of $1"
 }
 
 make_scratch() {
@@ -74,13 +83,6 @@ empty_disks() {
     [[ $(lsblk -nro FSTYPE,LABEL "$name" | tr -d ' \n') =~ ^(|linux_raid_member.*gpuinfra-scratch.*|xfs$LABEL)$ ]] || continue
     printf '%s\n' "$name"
   done
-}
-
-prove_write() {
-  local probe=$1/.gpuinfra-$$
-  printf 'ok\n' >"$probe" || die "$1 does not accept a write"
-  [[ $(<"$probe") == ok ]] || die "$1 returns data that differs from the written data"
-  rm -f -- "$probe"
 }
 
 main "$@"

@@ -38,7 +38,7 @@ main() {
 
 # install_declared SPEC...: installs the packages that are missing or have another version.
 install_declared() {
-  local spec installed missing=() unknown=()
+  local spec installed held missing=() unknown=()
   for spec in "$@"; do
     installed=$(package_version "${spec%%=*}")
     [[ -n $installed && ($spec != *=* || $installed == "${spec#*=}") ]] || missing+=("$spec")
@@ -54,10 +54,11 @@ install_declared() {
   for spec in "${missing[@]}"; do
     offered "$spec" || unknown+=("$spec")
   done
+  held=$(apt-mark showhold)
   ((${#unknown[@]} == 0)) || refuse "the repositories of this node do not contain ${unknown[*]} (software.packages)"
   # A declared package that is held at an earlier declared version can change; packages of the lock cannot.
   for spec in "${missing[@]}"; do
-    [[ $spec != *=* ]] || apt-mark unhold "${spec%%=*}" >/dev/null 2>&1 || true
+    [[ $spec != *=* ]] || ! grep -qxF -- "${spec%%=*}" <<<"$held" || retry 3 "releasing ${spec%%=*}" apt-mark unhold "${spec%%=*}"
   done
   retry 3 "installing ${missing[*]}" apt-get "${APT_OPTIONS[@]}" --allow-downgrades --no-remove install "${missing[@]}"
   changed "installed ${missing[*]}"

@@ -92,7 +92,8 @@ start_unit() {
 # OOMScoreAdjust: a user's process that fills the memory must not stop the mount that all users share.
 unit_text() {
   local mount=$1 cache=''
-  [[ -z $5 ]] || cache="ExecStartPre=/usr/bin/env install -d -m 0700 ${5%/*} $(client_folders "$5")"
+  # Users can write in the folder of the local disks, so a folder of the cache is used only if root created it, and a link is not followed.
+  [[ -z $5 ]] || cache="ExecStartPre=/usr/bin/env bash -c 'for d; do mkdir -m 0700 -- \$d 2>/dev/null || [[ -d \$d && ! -L \$d && -O \$d ]] || { echo \$d is not a folder of root >&2; exit 1; }; done' cache ${5%/*} $(client_folders "$5")"
   printf '%s\n' "[Unit]
 Description=gpuinfra: mount the bucket $4 at $mount
 Wants=network-online.target

@@ -64,7 +64,9 @@ fetch_key() {
   changed "added the key $fingerprint to $dest"
 }
 
-# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: verifies that the key (or its subkey) signed FILE. KEY_FILE may contain other keys.
+# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: verifies that the key (or its subkey) signed FILE, and is neither revoked nor expired. KEY_FILE
+# may contain other keys. gpg also reports VALIDSIG for a correct signature of a revoked or expired key, after REVKEYSIG or EXPKEYSIG instead of
+# GOODSIG (doc/DETAILS of GnuPG, "Format of the --status-fd output").
 verify_signature() {
   local file=$1 signature=$2 key=$3 fingerprint=$4 home status
   grep -qxF -- "$fingerprint" <<<"$(key_fingerprints "$key")" ||
@@ -75,8 +77,13 @@ verify_signature() {
   status=$(gpg --batch --homedir "$home" --status-fd 1 --verify "$signature" "$file" 2>/dev/null || true)
   gpgconf --homedir "$home" --kill all 2>/dev/null || true
   rm -rf -- "$home"
-  grep -q "^\[GNUPG:\] VALIDSIG .*$fingerprint" <<<"$status" ||
-    die "the signature of ${file##*/} does not match the key $fingerprint; the file is damaged or was replaced"
+  if awk -v key="$fingerprint" '$2 == "NEWSIG" { good = 0 } $2 == "GOODSIG" { good = 1 } $2 == "VALIDSIG" && good && ($3 == key || $NF == key) { found = 1 }
+    END { exit !found }' <<<"$status"; then
+    return
+  fi
+  ! grep -qE '^\[GNUPG:\] (REVKEYSIG|EXPKEYSIG|EXPSIG) ' <<<"$status" ||
+    refuse "the signature of ${file##*/} is by a key that is revoked or expired ($fingerprint); use a version of gpuinfra with the vendor's current key"
+  die "the signature of ${file##*/} does not match the key $fingerprint; the file is damaged or was replaced"
 }
 
 # work_folder NAME: a folder for downloads that persists if the run is killed. The last step deletes it.

@@ -34,7 +34,7 @@ sign_in() {
   need_tools curl python3
   token=$(curl -fsS --noproxy '*' --max-time 10 -H 'Metadata-Flavor: Google' \
     "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance/service-accounts/default/token" |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])' 2>/dev/null) ||
+    python3 -I -c 'import json, sys; print(json.load(sys.stdin)["access_token"])' 2>/dev/null) ||
     die "the metadata server returned no token for $1; check that the node has a service account that can read that registry"
   mkdir -p "$DOCKER_LOGIN"
   chmod 700 "$DOCKER_LOGIN"

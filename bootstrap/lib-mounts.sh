@@ -94,13 +94,39 @@ mounted_scratch() {
 
 # prove_mount TYPE MOUNT SOURCE: proves that SOURCE is mounted on MOUNT and that a write can be read back.
 prove_mount() {
-  local mount=$2 source=$3 found probe word
-  found=$(source_of "$1" "$mount")
-  [[ $found == "$source" ]] || die "$mount is mounted from ${found:-nothing}, expected $source"
-  probe=$mount/.gpuinfra-$(uname -n)-$$
-  word="written at $(date -u +%FT%TZ)"
-  printf '%s\n' "$word" >"$probe" || die "$mount does not accept a write"
-  sync "$probe" 2>/dev/null || sync
-  [[ $(<"$probe") == "$word" ]] || die "$mount returns data that differs from the written data"
+  local found
+  found=$(source_of "$1" "$2")
+  [[ $found == "$3" ]] || die "$2 is mounted from ${found:-nothing}, expected $3"
+  prove_write "$2"
+}
+
+# prove_write FOLDER: proves that a write can be read back. Users can write in the folder, and root must not follow a link that one of them
+# creates: the name cannot be guessed, only a new file is written (O_EXCL), and neither the write nor the read follows a link or waits for a pipe.
+prove_write() {
+  local probe word
+  probe=$1/.gpuinfra-$(new_word)
+  word="written at $(date -u +%FT%TZ) $(new_word)"
+  printf '%s\n' "$word" | dd of="$probe" conv=excl,fsync oflag=nofollow status=none || die "$1 does not accept a write"
+  [[ $(dd if="$probe" iflag=nofollow,nonblock bs=4096 count=1 status=none | tr -d '\0') == "$word" ]] ||
+    die "$1 returns data that differs from the written data"
   rm -f -- "$probe"
+}
+
+# new_word: prints 32 random digits.
+new_word() { od -A n -N 16 -t x1 /dev/urandom | tr -d ' \n'; }
+
+# copy_folder SOURCE TARGET [OWNER]: copies a folder, unless TARGET exists. Users may be able to write in the folder that contains TARGET, so the
+# copy is made inside of a new folder that only root can enter, without using its name again.
+copy_folder() {
+  local draft
+  draft=$(mktemp -d "${2%/*}/.gpuinfra-XXXXXXXXXXXX")
+  (
+    cd -P -- "$draft" || exit
+    [[ -O . && $(stat -c %a .) == 700 && -z $(ls -A) ]] || die "another program replaced $draft"
+    cp -a -- "$1/." .
+    [[ -z ${3:-} ]] || { chmod 0750 . && chown -R "$3:$3" .; }
+  )
+  # If the target exists, `mv -n` fails in coreutils 9.2 to 9.4 (Ubuntu 24.04) and succeeds in other versions: https://bugs.gnu.org/62572
+  mv -nT -- "$draft" "$2" || [[ -e $2 ]]
+  rm -rf -- "$draft"
 }

@@ -4,7 +4,7 @@
 readonly KEYRINGS=/etc/apt/keyrings
 readonly APT_OPTIONS=(
   -y -q
-  -o DPkg::Lock::Timeout=600 # cloud images run their own apt at first boot
+  -o DPkg::Lock::Timeout=60 # `retry` waits longer, and logs which process holds the lock
   -o Acquire::Retries=3
   -o Dpkg::Use-Pty=0
   -o Dpkg::Options::=--force-confdef
@@ -64,7 +64,7 @@ repair_packages() {
   # dpkg's own journal is left: apt refuses to work until dpkg has processed it, even if no package is broken.
   [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
   would "complete half-installed packages" && return 0
-  dpkg --force-confdef --force-confold --configure -a || true
+  (retry 1 "configuring half-installed packages" dpkg --force-confdef --force-confold --configure -a) || true
   if [[ -n $(dpkg --audit) ]]; then
     apt_refresh
     # A partly unpacked package must be unpacked again; --fix-broken alone does not do that.
@@ -137,7 +137,7 @@ hold() {
   done
   ((${#todo[@]} > 0)) || return 0
   would "hold ${todo[*]}" && return 0
-  apt-mark hold "${todo[@]}" >/dev/null
+  retry 3 "holding ${todo[*]}" apt-mark hold "${todo[@]}"
   changed "held ${todo[*]}"
 }
 
@@ -162,7 +162,7 @@ use_nvidia_repository() {
     need_tools curl
     deb=$(work_folder nvidia)/cuda-keyring.deb
     fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
-    dpkg -i "$deb"
+    retry 3 "installing ${deb##*/}" dpkg -i "$deb"
     unset _APT_REFRESHED
     changed "added NVIDIA's repository"
   fi

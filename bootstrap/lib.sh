@@ -12,7 +12,7 @@
 #
 # Exit codes: 0 done, 194 continue after a reboot, 65 failed and a retry cannot help, anything else failed.
 #
-# Variables from the runner: GPUINFRA_REPORT (path), GPUINFRA_DRY_RUN (1: change nothing), GPUINFRA_VERSIONS (path of
+# Variables from the runner: GPUINFRA_REPORT (path), GPUINFRA_DRY_RUN (1: change nothing), GPUINFRA_PROVE (1: only prove), GPUINFRA_VERSIONS (path of
 # versions.env; default: next to this folder), GPUINFRA_FILE_SYSTEMS (lines of `kind mount dns_name mount_name`),
 # GPUINFRA_CLIENT_ID (Azure: client ID of the nodes' identity; empty on other clouds),
 # GPUINFRA_UNFINISHED (path of a file that exists from `begin_installing` until the journal records the step as done).
@@ -86,13 +86,19 @@ dry_run() { [[ ${GPUINFRA_DRY_RUN:-} == 1 ]]; }
 # would TEXT: in a dry run, reports the skipped change and returns true. Usage: would "install X" || install X
 would() {
   dry_run || return 1
+  _CHANGE_SKIPPED=1
   log "would: $*"
   _report would "$*"
 }
 
-# end_dry_run: ends a dry run before the proof, because nothing was changed.
+# end_dry_run: ends a dry run before the proof, because nothing was changed. After a boot, the runner asks for the proof of a step that is done
+# (GPUINFRA_PROVE=1): the step runs dry up to here, and its proof follows if it would change nothing.
 end_dry_run() {
   dry_run || return 0
+  if [[ ${GPUINFRA_PROVE:-} == 1 && -z ${_CHANGE_SKIPPED:-} ]]; then
+    GPUINFRA_DRY_RUN=0
+    return 0
+  fi
   proved "nothing: this was a dry run"
   exit 0
 }
@@ -179,24 +185,57 @@ wanted() {
 
 # --- retries --------------------------------------------------------------------------------------------------
 
-# retry TIMES WHAT COMMAND...: attempts with increasing pauses. The reason is the command's first line with `E: `, because apt
-# prints the cause there and a general message last; without such a line, it is the last line of output.
+# retry TIMES WHAT COMMAND...: attempts with increasing pauses. It is also the only way to change packages: while another process holds
+# a lock of apt or dpkg, the attempts do not count, because that process ends: an unattended upgrade takes minutes.
 retry() {
-  local times=$1 what=$2 try status output why pause=${GPUINFRA_RETRY_PAUSE_S:-3}
+  local times=$1 what=$2 try=1 status output why pause=${GPUINFRA_RETRY_PAUSE_S:-3} until
   shift 2
+  until=$(($(uptime_s) + ${GPUINFRA_LOCK_PATIENCE_S:-480}))
   output=$(mktemp -p /run gpuinfra-XXXXXX 2>/dev/null || mktemp)
-  for ((try = 1; ; try++)); do
+  while :; do
     status=0
-    { "$@" 2>&1 >&3 | tee "$output" >&2; } 3>&1 || status=$?
-    why=$({ grep -m 1 '^E: ' "$output" || grep -v '^[[:space:]]*$' "$output" | tail -n 1; } | cut -c 1-300) || true
-    rm -f -- "$output"
-    ((status != 0)) || return 0
+    "$@" 2>&1 | tee "$output" || status=$?
+    ((status != 0)) || break
+    why=$(cause_in "$output" | cut -c 1-300) || true
+    if locked "$output" && (($(uptime_s) < until)); then
+      log "$what waits: $(grep -E 'held by process|with pid' "$output" | sed -n 1p)"
+      sleep "${GPUINFRA_LOCK_PAUSE_S:-5}"
+      continue
+    fi
     ((try < times)) || break
     log "$what failed with exit code $status (attempt $try of $times): $why; retrying in ${pause} s"
     sleep "$pause"
     pause=$((pause * 3))
+    try=$((try + 1))
   done
-  die "$what failed $times times, last with exit code $status: ${why:-no output}"
+  rm -f -- "$output"
+  ((status == 0)) || die "$what failed $times times, last with exit code $status: ${why:-no output}"
+}
+
+# uptime_s: seconds since boot, which do not jump when the clock is set.
+uptime_s() { cut -d . -f 1 /proc/uptime; }
+
+# locked FILE: true if a command failed because another process holds a lock of apt or dpkg (texts of apt 2.6.1 and dpkg 1.21.22).
+# `Waiting for cache lock: Could not get lock` is no failure.
+locked() { grep -qE '^E: Could not get lock|^E: Unable to acquire the dpkg frontend lock|was locked by another process' "$1"; }
+
+# cause_in FILE: prints the line of a command's output that names the cause. The first of these that exists: an error of a disk; an error
+# of dkms, with the file that it names; the first error of apt or dpkg; the reason why dpkg could not process a package; the last line.
+# apt's `E: Sub-process /usr/bin/dpkg returned an error code (1)` and `E: mkinitramfs failure` only follow from another line.
+cause_in() {
+  awk '
+    /No space left on device|Read-only file system|Input\/output error|Structure needs cleaning|Cannot allocate memory|Disk quota exceeded/ { if (!disk) disk = $0 }
+    /^Consult / { if (module && !named) module = module " " $0; named = 1 }
+    /^Error! / { if (!module) module = $0 }
+    reason == "next" { reason = package $0 }
+    /^dpkg: error processing / { if (!reason) { reason = "next"; package = $0 } next }
+    /^(E|dpkg: error|dpkg: unrecoverable fatal error): / && !/^E: (Sub-process|mkinitramfs failure|Unable to fetch some archives)/ { if (!error) error = $0 }
+    /[^ \t]/ { last = $0 }
+    END {
+      cause = disk ? disk : module ? module : error ? error : reason && reason != "next" ? reason : last
+      sub(/^[ \t]+/, "", cause)
+      print cause
+    }' "$1"
 }
 
 # --- files ------------------------------------------------------------------------------------------------------

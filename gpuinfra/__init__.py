@@ -11,48 +11,26 @@ from typing import TYPE_CHECKING
 from gpuinfra.base.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gpuinfra.checked_plan import make_plan
-    from gpuinfra.cluster import GpuCluster
-    from gpuinfra.rules import check, load_stack
-    from gpuinfra.spec import (
-        Aws,
-        Azure,
-        Block,
-        Candidate,
-        ClusterSpec,
-        Flex,
-        Gcp,
-        Home,
-        Lustre,
-        ObjectMount,
-        OnDemand,
-        Pool,
-        Reserved,
-        Spot,
-    )
+    from gpuinfra.checked_plan import make_plan as make_plan
+    from gpuinfra.cluster import GpuCluster as GpuCluster
+    from gpuinfra.rules import check as check
+    from gpuinfra.rules import load_stack as load_stack
+    from gpuinfra.spec import Aws as Aws
+    from gpuinfra.spec import Azure as Azure
+    from gpuinfra.spec import Block as Block
+    from gpuinfra.spec import Candidate as Candidate
+    from gpuinfra.spec import ClusterSpec as ClusterSpec
+    from gpuinfra.spec import Flex as Flex
+    from gpuinfra.spec import Gcp as Gcp
+    from gpuinfra.spec import Home as Home
+    from gpuinfra.spec import Lustre as Lustre
+    from gpuinfra.spec import ObjectMount as ObjectMount
+    from gpuinfra.spec import OnDemand as OnDemand
+    from gpuinfra.spec import Pool as Pool
+    from gpuinfra.spec import Reserved as Reserved
+    from gpuinfra.spec import Spot as Spot
 
-__all__ = [
-    "Aws",
-    "Azure",
-    "Block",
-    "Candidate",
-    "ClusterSpec",
-    "Flex",
-    "Gcp",
-    "GpuCluster",
-    "Home",
-    "Lustre",
-    "ObjectMount",
-    "OnDemand",
-    "Pool",
-    "Reserved",
-    "Spot",
-    "check",
-    "load_stack",
-    "make_plan",
-]
-
-__getattr__ = lazy_exports(__name__, __file__, __all__)
+__getattr__, __all__ = lazy_exports(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -149,7 +149,7 @@ def on_disk(built: Bundle) -> Path:
 
 
 def user_data(node_config: Mapping[str, object]) -> str:
-    """Return the script that cloud-init runs at first boot. The script writes `node_config` to `/etc/gpuinfra/node.json`.
+    """Return the script that cloud-init runs at every boot. At first boot, the script writes `node_config` to `/etc/gpuinfra/node.json`.
 
     The script is plain text within the size limit of the cloud. It contains no secrets, because every process on a node can read user data.
     """
@@ -161,7 +161,12 @@ def user_data(node_config: Mapping[str, object]) -> str:
     if not fetcher.is_file():
         raise GpuinfraError(f"the cloud {cloud!r} has no fetch.py, which nodes require to fetch the bundle")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
-    text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
+    for mark, path in (
+        ("@UNIT@", boot / "gpuinfra-boot.service"),
+        ("@FETCH@", boot / "fetch.py"),
+        ("@CLOUD@", fetcher),
+    ):
+        text = text.replace(mark, path.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
     size = len(text.encode())
     profile = profile_of(cloud)

@@ -18,7 +18,6 @@ SHIPPED = ("bootstrap", "engine", "plugin", "stacks")
 
 def built(source: Path, folder: Path, *options: str) -> list[Path]:
     """Build a distribution. Return its files, wheel first."""
-    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", *options, "-d", folder],
         cwd=source,

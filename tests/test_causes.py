@@ -72,7 +72,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/node/checks/speed.py", "_EXPLAINS.search(line)"): "NCCL",
     (
         "gpuinfra/node/nccl.py",
-        "re.findall('NCCL INFO (?:\\\\[\\\\d+\\\\] )?Using network (.+?)\\\\s*$', log, re.MULTILINE)",
+        "re.findall('NCCL INFO (?:\\\\[\\\\d+\\\\] )?Using network (.+)$', log, re.MULTILINE)",
     ): "NCCL",
     ("gpuinfra/node/nccl.py", "_OFI.findall(log)"): "aws-ofi-nccl",
     ("gpuinfra/node/nccl.py", "_ABOUT_NETWORK.search(text)"): "NCCL",

@@ -177,3 +177,13 @@ def test_the_plan_job_writes_the_comment(tmp_path: Path, provider: str, base: st
     code, comment = run()
     assert code == 1
     assert "p4d.99xlarge" in comment
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_program_has_a_secret_in_its_arguments(name: str) -> None:
+    """Every user of a machine can read the arguments of a program. Secrets are in the environment, in files, or in the input of a program."""
+    commands = re.split(r"\n|[|;&]+", SCRIPTS[name].replace("\\\n", " "))
+    secret = re.compile(r"\$\{?\w*(TOKEN|SECRET|PASSWORD|PASSPHRASE|_KEY)\b")
+    words = [command.split() for command in commands if command.strip()]
+    builtins = ("printf", "echo", "test", "[", "[[", "export", "if", "!")
+    assert [line for line in words if line[0] not in builtins and any(secret.search(word) for word in line)] == []

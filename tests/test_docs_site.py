@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -98,8 +99,7 @@ def test_reference_lists_every_component(texts: dict[str, str]) -> None:
     text = texts["reference/components.md"]
     headings = set(re.findall(r"^### `(.*)`$", text, re.M))
     for cloud in CLOUDS:
-        package = (ROOT / "gpuinfra" / "clouds" / cloud / "__init__.py").read_text(encoding="utf-8")
-        names = set(re.findall(r'^    "([A-Z]\w+)",$', package.partition("__all__")[2], re.M))
+        names = {name for name in importlib.import_module(f"gpuinfra.clouds.{cloud}").__all__ if name[0].isupper()}
         documented = {heading.partition(".")[2] for heading in headings if heading.startswith(f"{cloud}.")}
         args = {f"{name}Args" for name in documented}
         assert names - args == documented, cloud

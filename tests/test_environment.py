@@ -99,7 +99,6 @@ def test_both_packages_are_installed_without_an_index(checkout):
 @pytest.mark.parametrize("folder", [".", "rehearsal"])
 def test_an_editable_install_needs_only_hatchling(tmp_path: Path, folder: str) -> None:
     """The build of an editable install uses no other package than hatchling, because the environment has no other build tool."""
-    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
     program = (
         "import sys; from hatchling.builders.wheel import WheelBuilder\n"
         "sys.modules['editables'] = None\n"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 
-def lazy_exports(package: str, file: str, names: Collection[str]) -> Callable[[str], object]:
-    """Return `__getattr__` for a package. Each of the names is imported as the package imports it for type checkers."""
-    homes: dict[str, str] = {}
+def lazy_exports(package: str, file: str) -> tuple[Callable[[str], object], list[str]]:
+    """Return `__getattr__` and `__all__` for a package. The public names are those that the package imports for type checkers, as `import NAME as NAME`,
+    which marks a name as public for them."""
+    homes = homes_in(Path(file))
 
     def exported(name: str) -> object:
-        if name not in names:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        homes.update(homes or homes_in(Path(file)))
         return getattr(importlib.import_module(homes[name]), name)
 
-    return exported
+    return exported, sorted(homes)
 
 
 def homes_in(file: Path) -> dict[str, str]:

@@ -14,6 +14,8 @@ MAX_LINE = 400
 def printable(value: object, limit: int | None = None) -> str:
     """Return the text with all unprintable characters except line breaks and tabs replaced. Returns an empty string for None."""
     text = "" if value is None else str(value).replace("\r\n", "\n")
+    if text.isprintable():
+        return text[:limit]
     return "".join(c if c.isprintable() or c in "\n\t" else SUBSTITUTE for c in text)[:limit]
 
 

@@ -270,12 +270,13 @@ def _use(state: _Read, resources: Resources, loaded: LoadedStack, at: str | None
 
 def _stop(loaded: LoadedStack, pools: frozenset[str]) -> dict[str, str]:
     """Set the number of nodes of these pools to 0 in the stack file. Returns the previous counts as text, keyed by pool name."""
-    from gpuinfra.search.placements import counts, read, text_without_nodes, write
+    from gpuinfra.search.placements import counts, text_without_nodes, unchanged, write
 
     if not pools:
         return {}
-    write(loaded.path, text_without_nodes(loaded, read(loaded.path), pools))
-    return dict(sorted(counts(loaded, pools).items()))
+    version, now = unchanged(loaded)
+    write(version, text_without_nodes(now, version.text, pools))
+    return dict(sorted(counts(now, pools).items()))
 
 
 def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Member]]:

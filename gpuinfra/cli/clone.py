@@ -78,7 +78,7 @@ def command(
     """
     from gpuinfra.base.day import today
     from gpuinfra.region.clone import CloneRequest, clone
-    from gpuinfra.region.clone.write import check_path, check_target, write_atomic
+    from gpuinfra.region.clone.write import check_path, target, write_all
     from gpuinfra.report.clone_text import text as report
     from gpuinfra.spec.load import find_stack, project_name, read_stack
 
@@ -101,10 +101,7 @@ def command(
         if file.path.resolve() == path.resolve():
             raise UsageError(f"{file.path} is the stack's own file; specify a different path with --output")
     if write:
-        for file in result.files:
-            check_target(file.path, force=force)
-        for file in result.files:
-            write_atomic(file.path, file.text, force=force)
+        write_all([(target(file.path, force=force), file.text) for file in result.files])
     if as_json:
         click.echo(json.dumps(result.as_dict(written=write), indent=2))
         return 0 if result.ok else 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
+from gpuinfra.cli.failover import check_files, confirm, deploy_with, names_in, show, start
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 
@@ -71,7 +71,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
         ):
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
+            files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             returning = _returning(paired, forward, back, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
@@ -83,7 +83,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if not journal.exists:
                 journal.begin(name, region, files)
             left = left_to_do(returning, _second(paired), paired.recovery.mode)
-            result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), _no_probe, unreachable=False)  # fmt: skip
+            result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
             if result.ok:
                 failover.retire()
             return _report(result, paired.loaded, region, left, as_json=as_json)
@@ -131,15 +131,17 @@ def _second(paired: Paired) -> tuple[SecondStack, ...]:
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     """Raise `UsageError` if the failover on this machine has steps that did not run."""
+    from gpuinfra.region.failover.journal import IGNORED, UNREACHABLE
+    from gpuinfra.region.failover.steps import DRAIN
+
     again = f"run `gpuinfra failover {as_argument(loaded.path)} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
     if failover.exists and not failover.ended:
         raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
-    if failover.unreachable:
-        raise UsageError(f"the first region did not respond to steps of the failover: {', '.join(failover.unreachable)}; {again}")  # fmt: skip
-
-
-def _no_probe() -> None:
-    """Do nothing. A failback never skips a step, so it does not require a response from another region."""
+    # A failback compares the buckets again, so that it does not require `drain`.
+    if left := [
+        name for name in failover.steps_in(UNREACHABLE, IGNORED) if name != DRAIN or failover.state(name) == UNREACHABLE
+    ]:
+        raise UsageError(f"steps of the failover in the first region did not run: {', '.join(left)}; {again}")
 
 
 def _report(result: FailoverResult, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:
@@ -148,7 +150,8 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, left: list
     stack = loaded.name
     if as_json:
         document = {**result.document(stack, SCHEMA), "left": left if result.ok else []}
-        del document["unreachable"]
+        for key in ("unreachable", "ignored", "evidence"):  # A failback skips no step.
+            del document[key]
         click.echo(json.dumps(document, indent=2))
     if not result.ok:
         raise GpuinfraError(

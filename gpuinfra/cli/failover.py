@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from gpuinfra.cli.stacks import as_argument, exported, stacks_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failover
+    from gpuinfra.clouds.region.reach import ConnectionFailure
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep, StackNames
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--unreachable",
-    is_flag=True,
-    help="Do not send any requests to the first region. By default, requests are sent until the region does not respond.",
+    metavar="REGION",
+    help="Confirm that the first region, REGION, is unreachable. Its steps are skipped only if none of its services responds.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready` or the `drain` step fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or this step (fence, drain, replication) fails. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def command(
     stack: str,
     region: str,
-    unreachable: bool,
+    unreachable: str | None,
     ignore: tuple[str, ...],
     dry_run: bool,
     yes: bool,
@@ -65,23 +65,26 @@ def command(
     verified, and moves the DNS names in `recovery.names`. It prints each step before the step runs and records the step in a journal,
     so `--resume` can continue after an interruption.
 
-    If the first region does not respond, its steps are recorded, and `--resume` repeats them later.
+    Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
+    steps are recorded, and `--resume` repeats them later.
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.journal import FailoverJournal
-    from gpuinfra.region.failover.run import probe_of, run_steps
-    from gpuinfra.region.failover.steps import DRAIN, steps
+    from gpuinfra.region.failover.run import first_region, run_steps
+    from gpuinfra.region.failover.steps import IGNORABLE, steps
 
-    if unknown := [one for one in ignore if one not in (*TOPICS, DRAIN)]:
-        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, DRAIN))}")
+    if unknown := [one for one in ignore if one not in (*TOPICS, *IGNORABLE)]:
+        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join(dict.fromkeys((*TOPICS, *IGNORABLE)))}")
     given = declared(stack)
     if region != given.recovery.region:
         raise UsageError(
             f"--to is {region}; allowed: {given.recovery.region}, the region in recovery.region of {stack}"
         )
+    if unreachable not in (None, given.plan.region):
+        raise UsageError(f"--unreachable is {unreachable}; allowed: {given.plan.region}, the first region of {stack}")
     with opened(given, stacks_of({})) as paired:
         plan = paired.plan
         cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.settings)
@@ -92,8 +95,9 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
-            files = {one.name: checksum(one) for one in (paired.loaded, *paired.second.files)}
-            plan_steps = steps(_failing(paired, cloud, journal, ignore))
+            files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
+            failing = _failing(paired, cloud, journal, ignore)
+            plan_steps = steps(failing)
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
@@ -101,13 +105,22 @@ def command(
                 confirm(plan_steps, journal)
             if not journal.exists:
                 journal.begin(paired.loaded.name, region, files)
-            result = run_steps(
-                journal, plan_steps, lambda line: click.echo(line, err=as_json), probe_of(cloud, cloud.pairs(paired.resources)),
-                unreachable=unreachable,
-            )  # fmt: skip
+            confirmed = partial(_confirmed_unreachable, plan.region, stated=unreachable is not None, asks=not yes)
+            first = first_region(failing, confirmed, stated=unreachable is not None)
+            result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
             return _report(result, paired.loaded, region, as_json=as_json)
         finally:
             journal.close()
+
+
+def _confirmed_unreachable(region: str, evidence: Sequence[ConnectionFailure], *, stated: bool, asks: bool) -> bool:
+    """Return whether the user names the region that does not respond, in `--unreachable` or at the terminal."""
+    if stated or not asks or not sys.stdin.isatty():
+        return stated
+    for one in evidence:
+        click.echo(f"    {one.at} {one.service}: {one.error}", err=True)
+    text = f"No service of {region} responds. Nodes there can still run and write. To continue without {region}, enter its name"
+    return bool(click.prompt(text, err=True, default="", show_default=False) == region)
 
 
 def check_files(paired: Paired, stack: str) -> None:
@@ -168,16 +181,6 @@ def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Failover
     return deploy
 
 
-def checksum(loaded: LoadedStack) -> str:
-    """Return the checksum of the declaration and the settings.
-
-    When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
-    """
-    settings = {key: value if isinstance(value, Mapping | list) else str(value) for key, value in loaded.config.items()}
-    body = {"declaration": loaded.spec.model_dump(mode="json"), "settings": settings}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
-
-
 def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
     """Check that `--resume` is set if, and only if, a journal exists for this move."""
     if resume and not journal.exists:
@@ -229,17 +232,17 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
     again = f"gpuinfra failover {given} --to {region} --resume"
     names = (
         f"\n  to change only the DNS names, run: gpuinfra names {given} --to {region}"
-        if NAMES in result.unreachable
+        if NAMES in (*result.unreachable, *result.ignored)
         else ""
     )
     if as_json:
         click.echo(json.dumps(result.document(stack), indent=2))
     if not result.ok:
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}{names}")
-    if result.unreachable:
-        click.echo(
-            f"the first region did not respond: {', '.join(result.unreachable)}; when the first region responds again, run: {again}{names}",
-            err=as_json,
-        )
+    for why, left in (("the first region did not respond", result.unreachable), ("ignored", result.ignored)):
+        if left:
+            click.echo(
+                f"{why}: {', '.join(left)}; when the first region responds again, run: {again}{names}", err=as_json
+            )
     click.echo(f"{stack} runs in {region}", err=as_json)
     return 0

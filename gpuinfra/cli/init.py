@@ -16,6 +16,7 @@ from gpuinfra.cli.plan import colored
 
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
+    from gpuinfra.base.people_files import FileVersion
     from gpuinfra.new_stack.answers import StackAnswers, WizardQuestion
     from gpuinfra.new_stack.choices import Choices
 
@@ -68,13 +69,14 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     from gpuinfra.base.day import now, today
     from gpuinfra.new_stack.answers import StackAnswers
     from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
-    from gpuinfra.region.clone.write import check_target, write_atomic
+    from gpuinfra.region.clone.write import target, write_all
     from gpuinfra.report.plan_json import report_of
     from gpuinfra.report.plan_text import total
     from gpuinfra.spec.document import parse
     from gpuinfra.spec.load import stack_in
 
     asks, answers = not yes and _is_interactive(), StackAnswers(today=today())
+    stack_file: FileVersion | None = None
 
     def path_of() -> Path:
         return output or stack_path(str(answers.declaration["name"]), find_project(Path.cwd()))
@@ -83,12 +85,14 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
         path = path_of()
         if not force and output is None and path.exists():
             raise UsageError(f"{path} exists; use a different --name or --output, or add --force to replace the file")
-        check_target(path, force=force)
+        read = target(path, force=force)
         if not path.parent.is_dir():
             raise UsageError(
                 f"{path} is in a folder that does not exist; create the folder, or use a different --output"
             )
         check_project(find_project(path.parent))
+        nonlocal stack_file
+        stack_file = read
 
     _answer_all(answers, given, asks, check_path)
     for text in values:
@@ -107,8 +111,9 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     if asks and not click.confirm(f"write {', '.join(names)}?", default=True):
         click.echo("nothing was written")
         return 0
-    for file in files:
-        write_atomic(file.path, file.text, force=force and file is files[-1])
+    # The stack file is replaced only if it is the file that existed when you answered with its name.
+    stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
+    write_all([*((target(one.path, force=False), one.text) for one in files[:-1]), (stack_file, files[-1].text)])
     for name in names:
         click.echo(f"written: {name}")
     _show_next(path, answers)

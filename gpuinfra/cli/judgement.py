@@ -67,10 +67,15 @@ def _save(folder: Path, found: FoundEvidence) -> None:
 
 
 def write_file(path: Path, content: str, option: str) -> None:
-    """Write the output file that an option requests."""
+    """Write the output file that an option requests. A pipe or a device, such as `/dev/stdout`, is written directly."""
     from gpuinfra.base.file_errors import cannot_write
+    from gpuinfra.base.people_files import replace_file, replaceable
 
+    fix = f"specify a different path with {option}"
+    if (path.is_file() or not path.exists()) and not path.absolute().is_relative_to("/dev"):
+        replace_file(replaceable(path), content, fix)
+        return
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as problem:
-        raise cannot_write(path, problem, f"specify a different path with {option}") from None
+        raise cannot_write(path, problem, fix) from None

@@ -19,8 +19,8 @@ import click
 def command(stack: str, read_only: bool, as_json: bool) -> int:
     """Print the minimum permissions that are required to deploy STACK.
 
-    The output is a set of IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud. Notes
-    go to stderr.
+    The output is a set of IAM policies for AWS, of role definitions for Azure, or of custom roles with their bindings
+    for Google Cloud. Notes go to stderr.
     """
     from gpuinfra.base.day import today
     from gpuinfra.clouds.cloud import cloud_of

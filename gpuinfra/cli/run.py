@@ -131,12 +131,14 @@ def _run(target: HostTarget, hosts: Hosts, words: Sequence[str]) -> FleetResult[
 
 
 def _entry(outcome: HostOutcome[CommandResult]) -> dict[str, Any]:
+    from gpuinfra.base.safe_text import printable
+
     answer, problem = outcome.value, outcome.problem
     return {
         "name": outcome.host.name,
         "label": outcome.host.label,
         "exit": answer.exit if answer else None,
-        "output": answer.output.decode("utf-8", "replace") if answer else None,
+        "output": printable(answer.output.decode("utf-8", "replace")) if answer else None,
         "dropped_bytes": answer.dropped_bytes if answer else 0,
         "problem": problem.kind.value if problem else None,
         "reason": problem.reason if problem else None,

@@ -68,23 +68,25 @@ def command(
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
+    from gpuinfra.base.people_files import existing
     from gpuinfra.engine.locked import StateLocked
+    from gpuinfra.engine.up import OtherRun
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
     from gpuinfra.search.journal import SearchJournal
-    from gpuinfra.search.placements import check_editable, read
+    from gpuinfra.search.placements import check_editable, stack_of, unchanged
     from gpuinfra.search.run import log, run
-    from gpuinfra.spec.load import read_stack
 
     declared, project = _stack(stack)
     journal = SearchJournal(declared.path)
     try:
+        file = existing(declared.path) if resume else unchanged(declared)[0]
         declared = _start(journal, declared, resume=resume)
-        original = journal.original if resume and journal.original is not None else read(declared.path)
+        original = journal.original if resume and journal.original is not None else file.text
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
         if searches:
             check_editable(declared, original)
         if declared.spec.handover.on_failure == SCALE_TO_ZERO:
-            without_nodes(read_stack(declared.path))  # an error now, and not after the failure
+            without_nodes(stack_of(file), file)  # an error now, and not after the failure
         given = {
             "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute())
         }  # fmt: skip
@@ -112,10 +114,9 @@ def command(
                 f"interrupted; to continue, run: gpuinfra up {as_argument(declared.path)} --resume"
             ) from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
-        # If another run holds the lock of the stack, nothing was changed.
-        failed = (
-            _failed(declared, project, journal, limit) if problem and not isinstance(problem, StateLocked) else None
-        )
+        # If another run holds the lock of the stack, nothing was changed. If it updated the stack, its nodes stay.
+        others = isinstance(problem, StateLocked | OtherRun)
+        failed = _failed(declared, project, journal, limit) if problem and not others else None
         if failed:
             try:
                 failed.act()
@@ -270,7 +271,7 @@ def _confirm() -> None:
 def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit, *, searches: bool) -> Search:
     from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
-    from gpuinfra.engine.up import remove, up
+    from gpuinfra.engine.up import check_last, remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
     from gpuinfra.plan.make import build_plan
     from gpuinfra.search.outcome import missing_nodes
@@ -283,11 +284,14 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
     def deploy(again: bool, exclude: Sequence[str] = ()) -> None:
         up(
             engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again, exclude=exclude,
-            more={CHECK_VARIABLE: "true"},
+            agent=journal.run, more={CHECK_VARIABLE: "true"},
         )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:
-        remove(engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again)
+        check_last(engine, declared.name, project, journal.run)
+        remove(
+            engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again, agent=journal.run
+        )
 
     def plan_of(loaded: LoadedStack) -> Plan:
         return build_plan(loaded.spec, today(), now())
@@ -328,7 +332,7 @@ def _running(declared: LoadedStack, project: Path) -> list[str] | None:
 def _failed(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit) -> Failed:
     """Print the hourly price of each choice of `handover.on_failure`, and return what was chosen."""
     from gpuinfra.engine import find_engine
-    from gpuinfra.engine.up import destroy, up
+    from gpuinfra.engine.up import check_last, destroy, up
     from gpuinfra.search.failure import Failed
     from gpuinfra.search.placements import EXHAUSTED
 
@@ -344,6 +348,7 @@ def _failed(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
         had_nodes=journal.options.get("running") != [],
         empty=[pool for pool, choice in journal.choices.items() if choice == EXHAUSTED],
         price=price,
+        check_last=lambda: check_last(engine, declared.name, project, journal.run),
         deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
         destroy=lambda: destroy(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
         say=lambda line: click.echo(line, err=True),

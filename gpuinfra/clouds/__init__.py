@@ -52,7 +52,9 @@ def requirements_of(cloud: str) -> list[tuple[str, str]]:
         return []
     extra = re.compile(rf"""extra\s*==\s*["']{cloud}["']""")
     parts = [
-        re.fullmatch(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*;.*", line) for line in required if extra.search(line)
+        re.fullmatch(r"([\w.-]++)(?:\[[^]]*\])?\s*+\(?([^;)]*+)\)?\s*+;.*", line)
+        for line in required
+        if extra.search(line)
     ]
     return [(part[1], part[2].strip()) for part in parts if part]
 

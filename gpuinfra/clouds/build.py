@@ -6,7 +6,7 @@ Each cloud implements `ClusterBuilder` in `components/cluster.py`. The order, th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -48,6 +48,8 @@ class Pools:
     """Outputs of the cluster, in addition to its groups and the handover."""
 
 
+A = TypeVar("A")
+C = TypeVar("C")
 F = TypeVar("F", bound=FoundationOutputs)
 S = TypeVar("S", bound=SiteOutputs)
 
@@ -74,6 +76,10 @@ class ClusterBuilder(ABC, Generic[F, S]):
         """Read the account information into `self.scope`. Called before the first layer is created."""
         self.scope: Any = self.scope_type.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.opts = self.scope.options(self.opts)  # For resources that are direct children of the cluster.
+
+    def create(self, component: Callable[[str, A, pulumi.ResourceOptions], C], part: str, args: A) -> C:
+        """Create a component that is a direct child of the cluster. `part` is the rest of its name."""
+        return component(naming.logical(self.plan.name, part), args, self.opts)
 
     @abstractmethod
     def foundation(self) -> F:

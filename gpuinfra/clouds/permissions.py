@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import Actions, PlannedResource
 
 SCHEMA = "gpuinfra.permissions/1"
@@ -86,6 +87,23 @@ def uses_of(
         for action in requested:
             uses[action].append((purpose, ""))
     return dict(uses)
+
+
+CHECKED_OF_NODES = frozenset({"machine", "reservation", "image"})
+"""Topics of a preflight about the nodes of a plan."""
+
+
+def preflight_purpose(topic: str) -> str:
+    """Return the purpose of the requests of a topic."""
+    return f"doctor and up: check the topic {topic}"
+
+
+def preflight_requests(plan: Plan, reads: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the requests of the preflight of `gpuinfra up` and of `gpuinfra doctor`. `reads` contains the permissions of each topic."""
+    reserved = any(group.reservation_id or group.reservation_group_arn for pool in plan.pools for group in pool.groups)
+    left_out = frozenset() if plan.pools else CHECKED_OF_NODES
+    left_out |= frozenset() if reserved else {"reservation"}
+    return {preflight_purpose(topic): reads[topic] for topic in reads if topic not in left_out}
 
 
 def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str]) -> dict[str, list[tuple[str, str]]]:

@@ -23,7 +23,7 @@ _LOCKED = re.compile(r"the stack is currently locked by (\d{1,9}) lock\(s\)")
 """Error of a self-managed backend. One line about each lock follows."""
 _CONFLICT = "[409] Conflict: Another update is currently in progress"
 """Error of Pulumi Cloud. It does not name the holder."""
-_LOCK = re.compile(r": created by (?P<owner>.+) \(pid (?P<pid>\d{1,9})\) at (?P<since>\S+)$", re.MULTILINE)
+_LOCK = re.compile(r": created by (?P<owner>.{1,200}) \(pid (?P<pid>\d{1,9})\) at (?P<since>\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

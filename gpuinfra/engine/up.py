@@ -53,6 +53,10 @@ class EngineFailure:
         return self.urn.split("::", 3)[3] if self.urn.count("::") >= 3 else ""
 
 
+class OtherRun(DeploymentError):
+    """Another run updated the stack after this one."""
+
+
 class UpFailed(DeploymentError):
     """The engine did not deploy the stack. `failures` contains its errors."""
 
@@ -72,6 +76,7 @@ def up(
     again: bool = False,
     exclude: Sequence[str] = (),
     refresh: bool = False,
+    agent: str = "",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create the stack if it does not exist, and deploy it.
@@ -83,8 +88,8 @@ def up(
     inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: if it left its lock in a
     self-managed state backend, the lock is removed. `exclude` contains URN patterns. The matching
     resources, and the resources that depend on them, are neither created nor changed. With `refresh`, the engine reads the resources
-    from the cloud first, so that it also reverts changes that were made outside the stack. `more`
-    contains environment variables for the providers.
+    from the cloud first, so that it also reverts changes that were made outside the stack. `agent` is recorded in the
+    history of the stack (see `check_last`). `more` contains environment variables for the providers.
     """
     found = _quick(engine, project, "stack", "export", "--stack", stack)
     if found.returncode and NO_STACK in found.stderr:
@@ -98,6 +103,7 @@ def up(
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
         words += ["--refresh"] if refresh else []
+        words += ["--exec-agent", agent] if agent else []
         for pattern in exclude:
             words += ["--exclude", pattern]
         words += ["--exclude-dependents"] if exclude else []
@@ -118,12 +124,13 @@ def remove(
     output: IO[str],
     keep: Sequence[int] = (),
     again: bool = False,
+    agent: str = "",
 ) -> None:
     """Delete these resources of a deployed stack, and the resources that depend on them. Raises `DeploymentError`.
 
     The arguments are as in `up`. The program of the stack does not run.
     """
-    words = ["--target-dependents"]
+    words = [*(["--exec-agent", agent] if agent else []), "--target-dependents"]
     for urn in urns:
         words += ["--target", urn]
     _destroy(engine, stack, project, words, output=output, keep=keep, again=again)
@@ -132,6 +139,31 @@ def remove(
 def destroy(engine: Engine, stack: str, project: Path, *, output: IO[str], keep: Sequence[int] = ()) -> None:
     """Delete all resources of a deployed stack that are not retained. Raises `DeploymentError`. The arguments are as in `up`."""
     _destroy(engine, stack, project, [], output=output, keep=keep, again=False)
+
+
+def check_last(engine: Engine, stack: str, project: Path, agent: str) -> None:
+    """Raise `OtherRun` if the last update of the stack was not one with this agent. Call this function before you delete what an update created.
+
+    Operators on different machines share only the state. Its lock serializes their updates, and its history contains every update that ended,
+    also one that failed (`addToHistory` in pkg/backend/diy/backend.go of Pulumi v3.259.0), with the option --exec-agent as `exec.agent`.
+    """
+    done = _quick(engine, project, "stack", "history", "--stack", stack, "--json", "--page-size", "1")
+    try:
+        updates = parsed(done.stdout) if done.returncode == 0 else []
+        last = updates[0] if isinstance(updates, list) and updates else {}
+        ended, found = str(last.get("endTime") or ""), (last.get("environment") or {}).get("exec.agent", "")
+    except (ValueError, AttributeError):
+        ended, found = "", ""
+    if found != agent:
+        last_one = (
+            f"the last update of {stack}, which ended at {one_line(ended)}, is"
+            if ended
+            else f"the updates of {stack} are"
+        )
+        raise OtherRun(
+            f"{last_one} not of this command, so nodes of another operator can be running, and nothing was deleted; "
+            f"read `pulumi stack history --stack {stack}`, and run the command again"
+        )
 
 
 def _destroy(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from gpuinfra.base.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gpuinfra.handover.component import GroupReady, NodesVerified, NodesVerifiedArgs, PoolReady
+    from gpuinfra.handover.component import GroupReady as GroupReady
+    from gpuinfra.handover.component import NodesVerified as NodesVerified
+    from gpuinfra.handover.component import NodesVerifiedArgs as NodesVerifiedArgs
+    from gpuinfra.handover.component import PoolReady as PoolReady
 
-__all__ = ["GroupReady", "NodesVerified", "NodesVerifiedArgs", "PoolReady"]
-
-__getattr__ = lazy_exports(__name__, __file__, __all__)
+__getattr__, __all__ = lazy_exports(__name__, __file__)

@@ -16,7 +16,6 @@ class NodeCause(StrEnum):
     NO_EVIDENCE = "no-evidence"
     OLD_EVIDENCE = "old-evidence"
     """The node has only evidence that is older than its launch."""
-    CHANGED_EVIDENCE = "changed-evidence"
     """The evidence changed while it was read."""
     UNREADABLE = "unreadable"
     """The document is not evidence of the node."""

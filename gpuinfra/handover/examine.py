@@ -1,4 +1,4 @@
-"""Examines one document of evidence: its format, its bundle and the outcomes of its checks.
+"""Examines one document of evidence whose signer is verified: its format, its place, its bundle and the outcomes of its checks.
 
 This module is pure. It runs in this process or in the processes of `workers`. `gpuinfra.node.judge` judges the raw output with the same code that ran
 on the node. The results that the node itself wrote under `checks` are ignored.
@@ -7,19 +7,20 @@ on the node. The results that the node itself wrote under `checks` are ignored.
 from __future__ import annotations
 
 import hashlib
-import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpuinfra.handover.evidence import NotEvidence, ParsedEvidence, evidence_of
 from gpuinfra.handover.ports import EvidenceRef
-from gpuinfra.handover.text import host_keys
 from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.outcome import CheckResult
 
 JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[CheckResult]]
 
-EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
+DOCUMENT_S = 20.0
+"""Maximum time to judge one document, in seconds. A document of 200 KiB takes about 20 ms."""
 UNFINISHED = frozenset({"pending", "running", "reboot"})
 
 
@@ -30,7 +31,9 @@ class Content:
     sha256: str
     unreadable: str = ""
     """The reason why the document is not evidence of its node."""
-    bundle_sha256: object = None
+    misplaced: bool = False
+    """True if the document names another place than the one at which it is stored. Another writer can have copied it."""
+    bundle_sha256: str = ""
     unjudged: str = ""
     """The reason why the raw output cannot be judged."""
     checks: tuple[CheckResult, ...] = ()
@@ -43,7 +46,7 @@ class Content:
     """The reason why the node has no result of the fabric test yet. Empty if it has one, or if the pool does not require the test."""
     undecided: bool = False
     """True if only the fabric test failed, and no pair of this test was good. A later test with another node can pass."""
-    gpus: tuple[dict[str, object], ...] = ()
+    gpus: tuple[dict[str, str], ...] = ()
     ssh_host_keys: tuple[str, ...] = ()
 
 
@@ -51,19 +54,27 @@ def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[CheckResult]:
     """Evaluate the raw probe output in the evidence with the same code that runs on the node."""
-    return judge(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
+    until = time.monotonic() + DOCUMENT_S
+    return judge(
+        dict(probes),
+        dict(expectation),
+        journal=dict(journal) if journal is not None else None,
+        is_over=lambda: time.monotonic() > until,
+    )
 
 
 def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], judge_node: JudgeNode) -> Content:
     """Return what a document proves."""
     sha256 = hashlib.sha256(data).hexdigest()
-    evidence, problem = _read(data, ref)
-    if evidence is None:
-        return Content(sha256=sha256, unreadable=problem)
-    bundle_sha256, probes, journal = evidence.get("bundle_sha256"), evidence.get("probes"), evidence.get("state")
-    if not isinstance(probes, dict):
+    try:
+        evidence = evidence_of(data)
+    except NotEvidence as error:
+        return Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be read: {error}")
+    if problem := _misplaced(evidence, ref):
+        return Content(sha256=sha256, unreadable=problem, misplaced=True)
+    bundle_sha256, probes, journal = evidence.bundle_sha256, evidence.probes, evidence.journal
+    if probes is None:
         return Content(sha256=sha256, bundle_sha256=bundle_sha256, unjudged="contains no raw probe output")
-    journal = journal if isinstance(journal, dict) else None
     try:
         checks = tuple(judge_node(probes, expectation, journal))
         result = verdict(checks, expectation)
@@ -79,28 +90,23 @@ def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], ju
         working=_still_working(journal),
         untested=_untested(checks),
         undecided=not result.missing and _undecided(result.blockers),
-        gpus=tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict)),
-        ssh_host_keys=host_keys(evidence.get("ssh_host_keys")),
+        gpus=evidence.gpus(_whole(expectation.get("gpus"))),
+        ssh_host_keys=evidence.host_keys,
     )
 
 
-def _read(data: bytes, ref: EvidenceRef) -> tuple[dict[str, object] | None, str]:
-    """Return the parsed evidence, or the reason why it is refused."""
-    try:
-        evidence = json.loads(data)
-    except (ValueError, RecursionError):
-        return None, f"the node's evidence {ref.key} is not JSON"
-    if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
-        return None, f"the node's evidence {ref.key} does not have the schema {EVIDENCE_SCHEMA}"
-    if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
-        return (
-            None,
-            (
-                f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, "
-                f"but is stored under {ref.instance_id}/{ref.boot_id}"
-            ),
-        )
-    return evidence, ""
+def _misplaced(evidence: ParsedEvidence, ref: EvidenceRef) -> str:
+    """Return why a document does not belong to its place, or an empty string."""
+    if (evidence.instance_id, evidence.boot_id, evidence.seq) == (ref.instance_id, ref.boot_id, ref.seq):
+        return ""
+    return (
+        f"the node's evidence is from instance {evidence.instance_id or 'without ID'}, boot {evidence.boot_id or 'without ID'} and number {evidence.seq}, "
+        f"but is stored under {ref.instance_id}/{ref.boot_id}/{ref.seq}"
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _list(value: object) -> list[object]:

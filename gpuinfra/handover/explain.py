@@ -127,7 +127,7 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
             return f"run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or {terms.replace}"
         case NodeCause.UNTESTED:
             return _partner_hint(node)
-        case NodeCause.CHANGED_EVIDENCE | NodeCause.UNPROVEN:
+        case NodeCause.UNPROVEN:
             return "wait for the node's next identity proof, then run `pulumi up` again"
         case NodeCause.CHECKS_FAILED | NodeCause.CHECKS_MISSING:
             return str(node.blocking[0].get("hint") or "") if node.blocking else terms.replace

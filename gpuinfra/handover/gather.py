@@ -7,15 +7,18 @@ and of all earlier nodes. Documents are read at the same time, judged on all cor
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from gpuinfra.base.json_text import parsed
+from gpuinfra.base.safe_text import one_line
 from gpuinfra.handover.documents import Documents
+from gpuinfra.handover.evidence import NotEvidence, evidence_of, proof_of
 from gpuinfra.handover.examine import Content, JudgeNode, examine
-from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, Submission, is_outdated, judge_fleet, ranked
+from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, Submission, is_outdated, judge_fleet
+from gpuinfra.handover.listing import MOST_KEPT, FolderList
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import (
     EvidenceRef,
@@ -29,13 +32,18 @@ from gpuinfra.handover.ports import (
     PoolExpected,
     Ports,
     PortUnavailable,
+    StoredProof,
     folder_of,
 )
 from gpuinfra.handover.workers import Workers, workers_for
+from gpuinfra.node.outcome import shortened
 
 CONSOLE_LINES = 15
-MAX_EVIDENCE_SEARCHED = 20
-"""Maximum number of pieces of evidence to check per instance when searching for evidence that the instance itself signed."""
+NOT_SIGNED = "no document in the node's folder is signed by the node yet"
+LISTED_PER_POLL = 20_000
+"""Maximum number of objects of one folder to list in one poll. The next poll continues the list, so that a folder with many objects delays only its node."""
+SEARCH_S, BYTES_PER_POLL = 20.0, 64 * 1024 * 1024
+"""Maximum time and number of bytes in one poll for the search for the evidence that one instance signed. The next poll continues."""
 READS_AT_ONCE = 10
 """Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 LISTED_AGAIN, LISTED_AGAIN_SHARE = 20, 20
@@ -62,18 +70,25 @@ class Gatherer:
         self._documents = Documents(ports.store)
         self._workers = Workers()
         self._trusted = dict(trusted or {})
-        self._refused: dict[tuple[str, str], str] = {}
+        """Key of evidence -> its confirmed signer."""
+        self._invalid: dict[tuple[tuple[str, str], tuple[str, str]], tuple[str, bool]] = {}
+        """Document and proof -> why the proof is not valid for the document, and whether the reason is final. They are not read again."""
+        self._undecided: dict[str, set[tuple[tuple[str, str], tuple[str, str]]]] = {}
+        """Instance -> pairs in `_invalid` that the next search examines again."""
+        self._listings: dict[str, FolderList] = {}
+        self._buried: set[str] = set()
+        """Instances whose newest evidence is not theirs, so that all evidence in their folder is examined."""
+        self._clock = time.monotonic
         self._here: dict[str, PoolExpected] = {}
         """The instances whose evidence counts, with their pools."""
         self._refs: dict[str, tuple[EvidenceRef, ...]] = {}
-        """The newest evidence of each instance. The instance that was listed last is at the end."""
+        """The evidence of each instance, newest first. The instance that was listed last is at the end."""
         self._listed: set[str] = set()
         """The instances that were listed since the last verdict, so that a repeated poll continues after an error."""
         self._settled: set[str] = set()
-        self._sha256: dict[tuple[str, str], str] = {}
         self._contents: dict[tuple[str, str], Content] = {}
-        self._final: dict[str, tuple[tuple[EvidenceRef, ...], Submission]] = {}
-        """Submissions that only newer evidence can change, with the evidence that was listed."""
+        self._submissions: dict[str, Submission] = {}
+        """The evidence that counted in the last poll, of each instance that had any."""
         self.leaving = False
         """True if a node is terminating. The node occupies its reservation until it is gone, so missing capacity is not final."""
 
@@ -89,10 +104,12 @@ class Gatherer:
         self._here = self._expected(members)
         for gone in self._refs.keys() - self._here.keys():
             del self._refs[gone]
+        for gone in self._listings.keys() - self._here.keys():
+            del self._listings[gone]
         with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as threads:
             for _ in threads.map(self._list, self._to_list()):
                 pass
-            unread = sum(1 for refs in self._refs.values() if refs[0].place not in self._contents)
+            unread = sum(1 for refs in self._refs.values() if not any(ref.place in self._contents for ref in refs))
             with workers_for(unread, READS_AT_ONCE) as self._workers:
                 submissions = dict(zip(self._refs, threads.map(self._submitted, self._refs), strict=True))
         verdict = judge_fleet(self._pools, members, submissions, now=self._now(), names=names)
@@ -119,26 +136,26 @@ class Gatherer:
         return folder_of(self._here[instance_id].evidence_owner, instance_id)
 
     def _list(self, instance_id: str) -> None:
-        """List the folder of an instance. Only the newest evidence is kept."""
-        refs = tuple(self._ranked(instance_id)[:MAX_EVIDENCE_SEARCHED])
-        self._refs.pop(instance_id, None)
-        if refs:
-            self._refs[instance_id] = refs
+        """List the folder of an instance up to the limit of one poll, or continue the list of the last poll."""
+        listing = self._listings.get(instance_id)
+        if listing is None or listing.complete:
+            listed = self._ports.store.list(self._folder(instance_id))
+            owner, everything = self._here[instance_id].evidence_owner, instance_id in self._buried
+            listing = self._listings[instance_id] = FolderList(listed, instance_id, owner, everything=everything)
+        if listing.advance(LISTED_PER_POLL):
+            self._refs.pop(instance_id, None)
+            if listing.refs:
+                self._refs[instance_id] = listing.refs
         self._listed.add(instance_id)
-
-    def _ranked(self, instance_id: str) -> list[EvidenceRef]:
-        owner = self._here[instance_id].evidence_owner
-        listed = self._ports.store.list(self._folder(instance_id))
-        return ranked(ref for ref in listed if ref.instance_id == instance_id and ref.owner == owner)
 
     def _forget(self, verdict: FleetVerdict) -> None:
         """Drop what the next poll does not require."""
         self._listed.clear()
         self._settled = {node.instance_id for node in verdict.nodes if node.settled}
         places = {ref.place for refs in self._refs.values() for ref in refs}
-        self._sha256 = {place: sha256 for place, sha256 in self._sha256.items() if place in places}
+        self._invalid = {pair: why for pair, why in self._invalid.items() if pair[0] in places}
         self._contents = {place: content for place, content in self._contents.items() if place in places}
-        self._final = {one: final for one, final in self._final.items() if one in self._refs}
+        self._submissions = {one: kept for one, kept in self._submissions.items() if one in self._refs}
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
         """Return the evidence on which the verdict for a node is based, or None. Raises `PortUnavailable`."""
@@ -154,90 +171,161 @@ class Gatherer:
         Each document contains the hash of the previous one, so the series stops before evidence that the node did not write.
         """
         expected = node.evidence_sha256
-        refs: Sequence[EvidenceRef] = self._refs.get(node.instance_id, ()) if expected else ()
-        if len(refs) == MAX_EVIDENCE_SEARCHED:
-            refs = self._ranked(node.instance_id)
-        for ref in refs:
-            if ref.boot_id != node.boot_id or (expected == node.evidence_sha256 and ref.key != node.evidence_key):
+        if not expected:
+            return
+        listing = self._listings[node.instance_id]
+        refs = listing.refs
+        if listing.shortened:
+            refs = tuple(
+                one
+                for one in self._ports.store.list(self._folder(node.instance_id))
+                if one.instance_id == node.instance_id
+            )
+        same_boot = sorted((one for one in refs if one.boot_id == node.boot_id), key=lambda one: one.seq, reverse=True)
+        begun = self._clock()
+        for ref in same_boot:
+            if (expected == node.evidence_sha256 and ref.key != node.evidence_key) or not (
+                ref.proofs or ref.key in self._trusted
+            ):
                 continue
+            if self._clock() - begun > SEARCH_S:
+                return
             data = self._documents.read(ref)
             if hashlib.sha256(data).hexdigest() != expected:
-                return
+                continue
             yield ref, data
             try:
-                expected = str(parsed(data).get("previous"))
-            except (ValueError, AttributeError):
+                expected = evidence_of(data).previous
+            except NotEvidence:
                 return
 
     def _submitted(self, instance_id: str) -> Submission:
-        """Return the newest evidence with its content. A submission with a confirmed identity is kept until there is newer evidence."""
-        refs = self._refs[instance_id]
-        listed, kept = self._final.get(instance_id, ((), None))
-        if kept is not None and listed == refs:
-            return kept
-        found = self._accepted(instance_id, refs)
-        found = replace(found, content=self._content(self._here[instance_id], found))
-        if found.content is not None and found.identity is not None and not _signed_by_another(found, instance_id):
-            self._final[instance_id] = refs, found
+        """Return the newest evidence that the node signed, with its content.
+
+        The order is that of the store's times. Within a boot, the highest number counts, because a replica of the store can have other times."""
+        refs, begun, read, examined = self._refs[instance_id], self._clock(), 0, False
+        accepted: Submission | None = None
+        problems: list[Submission] = []
+        unsigned = 0
+        for ref in refs:
+            if accepted is not None and (ref.boot_id != accepted.ref.boot_id or ref.seq < accepted.ref.seq):
+                continue
+            if self._is_unsigned(ref):
+                unsigned += 1
+                if not problems and ref.proofs:
+                    problem, final = self._invalid[ref.place, ref.proofs[0].place]
+                    problems.append(Submission(ref=ref, sha256="", identity_problem=problem, identity_final=final))
+                continue
+            if examined and (self._clock() - begun > SEARCH_S or read > BYTES_PER_POLL):
+                # The next poll continues with the objects that are not examined yet.
+                return self._unfinished(instance_id)
+            submission, size = self._signed(ref)
+            read, examined = read + size, True
+            if submission.content is None:
+                problems.append(submission)
+                unsigned += 1
+            else:
+                accepted = submission
+        for pair in self._undecided.pop(instance_id, ()):
+            self._invalid.pop(pair, None)
+        if accepted is None and self._listings[instance_id].shortened:
+            self._buried.add(instance_id)
+            return self._unfinished(instance_id)
+        if accepted is None:
+            return replace(self._rejected(instance_id, problems), unsigned=unsigned)
+        if accepted.ref in refs[:MOST_KEPT]:
+            self._buried.discard(instance_id)
+        self._submissions[instance_id] = found = replace(accepted, unsigned=unsigned)
         return found
 
-    def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
-        """Return the newest evidence. In a store without per-writer folders, only evidence that the instance itself signed counts.
+    def _is_unsigned(self, ref: EvidenceRef) -> bool:
+        """Return True if evidence has no proof that can be valid for it, according to the list and to earlier examinations."""
+        return ref.key not in self._trusted and all((ref.place, one.place) in self._invalid for one in ref.proofs)
 
-        In such a store, a compromised node can write newer evidence under another node's name but cannot sign it.
+    def _unfinished(self, instance_id: str) -> Submission:
+        """Return the evidence that counted before, while the search for newer evidence continues. Until there is any, the node waits."""
+        if instance_id in self._submissions:
+            return self._submissions[instance_id]
+        problem = "the search for evidence that the node signed continues, because its folder has many objects that it did not sign"
+        return Submission(ref=self._refs[instance_id][0], sha256="", identity_problem=problem)
+
+    def _rejected(self, instance_id: str, problems: Sequence[Submission]) -> Submission:
+        """Return why the node has no signed evidence. The reason is final only in a folder to which no other node can write."""
+        newest = problems[0] if problems else Submission(ref=self._refs[instance_id][0], sha256="")
+        if self._here[instance_id].evidence_owner or not newest.identity_final:
+            return newest
+        return replace(newest, identity_problem=NOT_SIGNED, identity_final=False)
+
+    def _signed(self, ref: EvidenceRef) -> tuple[Submission, int]:
+        """Return a piece of evidence with its content if the node signed it, otherwise with the reason, and the number of bytes that were read.
+
+        The proofs are verified first. The document is read only if a proof names the node, and parsed only if the proof is about this document.
         """
-        first = self._submission(refs[0])
-        if self._here[instance_id].evidence_owner or not _signed_by_another(first, instance_id):
-            return first
-        for ref in refs[1:]:
-            other = self._submission(ref)
-            if other.identity is not None and not _signed_by_another(other, instance_id):
-                return other
-        return first
+        shared = not self._here[ref.instance_id].evidence_owner
+        if (known := self._trusted.get(ref.key)) is not None:
+            content = self._contents.get(ref.place)
+            if content is not None and content.sha256 == known.evidence_sha256:
+                return Submission(ref=ref, sha256=content.sha256, identity=known, content=content), 0
+            submission, size = self._proven(ref, known, shared=shared)
+            if submission.content is not None:
+                return submission, size
+        problem, final, size = "", False, 0
+        for proof in ref.proofs:
+            if (ref.place, proof.place) in self._invalid:
+                continue
+            identity, reason, refused, length = self._identity(ref, proof)
+            size += length
+            if identity is not None and identity.instance_id != ref.instance_id:
+                reason = (
+                    f"the node's evidence was signed by {shortened(identity.instance_id, 64)}, not by {ref.instance_id}"
+                )
+                identity, refused = None, True
+            if identity is not None:
+                submission, length = self._proven(ref, identity, shared=shared)
+                size += length
+                if submission.content is not None:
+                    self._trusted[ref.key] = identity
+                    return submission, size
+                reason, refused = submission.identity_problem, submission.identity_final
+            self._invalid[ref.place, proof.place] = reason, refused
+            if not problem or refused >= final:
+                problem, final = reason, refused
+        return Submission(ref=ref, sha256="", identity_problem=problem, identity_final=final), size
 
-    def _submission(self, ref: EvidenceRef) -> Submission:
-        """Return a piece of evidence with its signer, but without its content."""
-        if ref.place not in self._sha256:
-            self._sha256[ref.place] = hashlib.sha256(self._documents.read(ref)).hexdigest()
-        sha256 = self._sha256[ref.place]
-        identity, problem, final = self._identity(ref, sha256)
-        return Submission(ref=ref, sha256=sha256, identity=identity, identity_problem=problem, identity_final=final)
-
-    def _content(self, pool: PoolExpected, submission: Submission) -> Content | None:
-        """Return what a document proves, or None if its hash is not the hash whose signer was verified."""
-        ref = submission.ref
+    def _proven(self, ref: EvidenceRef, identity: Identity, *, shared: bool) -> tuple[Submission, int]:
+        """Return a document with its content, given who signed which hash. The content is None if this is not the hash of the document."""
+        data = self._documents.read(ref)
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 != identity.evidence_sha256:
+            problem = "the node's identity proof signs different evidence"
+            return Submission(ref=ref, sha256=sha256, identity_problem=problem, identity_final=True), len(data)
         if ref.place not in self._contents:
-            data = self._documents.read(ref)
+            pool = self._here[ref.instance_id]
             self._contents[ref.place] = self._workers.call(examine, data, ref, pool.expectation, self._judge_node)
-        if self._contents[ref.place].sha256 == submission.sha256:
-            return self._contents[ref.place]
-        del self._contents[ref.place], self._sha256[ref.place]
-        return None
+        content = self._contents[ref.place]
+        if content.misplaced and shared:
+            # Another node copied a document that this node signed.
+            return Submission(ref=ref, sha256=sha256, identity_problem=content.unreadable, identity_final=True), len(
+                data
+            )
+        return Submission(ref=ref, sha256=sha256, identity=identity, content=content), len(data)
 
-    def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
-        """Return the confirmed identity for this evidence. Confirmed hashes are cached, so each hash requires only one request."""
-        if sha256 in self._trusted:
-            return self._trusted[sha256], "", True
-        raw = self._ports.store.proof(ref)
+    def _identity(self, ref: EvidenceRef, proof: StoredProof) -> tuple[Identity | None, str, bool, int]:
+        """Return the confirmed identity of a proof, or the reason and whether it is final, and the size of the proof."""
+        raw = self._ports.store.proof(proof)
         if raw is None:
-            return None, "the node's evidence has no identity proof yet", False
-        if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
-            return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
+            return None, "the node's evidence has no identity proof yet", False, 0
         try:
-            proof = parsed(raw)
-            if not isinstance(proof, dict):
-                raise IdentityRefused("the node's identity proof is not a JSON object")
-            identity = self._ports.identity.verify(proof)
+            return self._ports.identity.verify(proof_of(raw)), "", False, len(raw)
         except IdentityExpired as error:
-            return None, f"{error}; the node signs a new proof every ten minutes", False
+            return None, f"{one_line(error)}; the node signs a new proof every ten minutes", False, len(raw)
         except IdentityUndecided as error:
-            return None, str(error), False
-        except (IdentityRefused, ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, IdentityRefused) else "the node's identity proof is not JSON"
-            self._refused[sha256, hashlib.sha256(raw).hexdigest()] = reason
-            return None, reason, True
-        self._trusted[sha256] = identity
-        return identity, "", True
+            self._undecided.setdefault(ref.instance_id, set()).add((ref.place, proof.place))
+            return None, one_line(error), False, len(raw)
+        except IdentityRefused as error:
+            return None, one_line(error), True, len(raw)
+        except ValueError as error:
+            return None, f"the node's identity proof cannot be read: {one_line(error)}", True, len(raw)
 
     def problems(self, missing: Mapping[str, int]) -> list[GroupProblem]:
         """Return what prevents these groups from launching missing nodes or replacing outdated nodes."""
@@ -260,11 +348,3 @@ class Gatherer:
             return self._ports.console.tail(instance_id, CONSOLE_LINES)
         except PortUnavailable:
             return []
-
-
-def _signed_by_another(submission: Submission, instance_id: str) -> bool:
-    """Return True if the cloud confirms that this instance did not sign this evidence."""
-    identity = submission.identity
-    if identity is None:
-        return submission.identity_final
-    return identity.instance_id != instance_id or identity.evidence_sha256 != submission.sha256

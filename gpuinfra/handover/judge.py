@@ -5,10 +5,11 @@ This module is pure: it does not access a clock, the network or a cloud. `gather
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from gpuinfra.base.words import counted
 from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import Content
@@ -23,18 +24,20 @@ MAX_EVIDENCE_AGE = timedelta(hours=24)
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """The newest evidence of one instance."""
+    """The newest evidence that one instance signed, or the reason why there is none."""
 
     ref: EvidenceRef
     sha256: str
     content: Content | None = None
-    """What the evidence proves, or None if it changed while it was read."""
+    """What the evidence proves. None if the instance did not sign it."""
     identity: Identity | None = None
     """The identity that the cloud confirmed, or None while there is no valid proof."""
     identity_problem: str = ""
     """The reason why the identity is not confirmed."""
     identity_final: bool = False
     """True if a newer proof cannot change the result."""
+    unsigned: int = 0
+    """Number of newer documents in the folder that the instance did not sign. They are ignored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +68,11 @@ class NodeVerdict:
     checks: tuple[CheckResult, ...] = ()
     blocking: tuple[CheckResult, ...] = ()
     """The checks that block the handover of this node, root causes first."""
-    gpus: tuple[dict[str, object], ...] = ()
+    gpus: tuple[dict[str, str], ...] = ()
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
+    unsigned: int = 0
+    """Number of newer documents in the node's folder that the node did not sign. They are ignored."""
 
     undecided: bool = False
     """True if the node passes all of its own checks, and only its fabric test failed without a good pair. A later test with another node can pass."""
@@ -129,19 +134,6 @@ class FleetVerdict:
     def complete(self) -> bool:
         """True if all expected nodes are verified."""
         return not self.missing and all(node.outcome == "verified" for node in self.nodes)
-
-
-def ranked(refs: Iterable[EvidenceRef]) -> list[EvidenceRef]:
-    """Return the evidence of one instance, most recent first, ordered by boot and then by sequence number.
-
-    The age of a boot is the store's timestamp for the last evidence from this boot. The node's clock is not used."""
-    boots: dict[str, list[EvidenceRef]] = {}
-    for ref in refs:
-        boots.setdefault(ref.boot_id, []).append(ref)
-    for held in boots.values():
-        held.sort(key=lambda ref: ref.seq, reverse=True)
-    newest_first = sorted(boots.values(), key=lambda held: (held[0].modified, held[0].seq), reverse=True)
-    return [ref for held in newest_first for ref in held]
 
 
 def is_outdated(member: Member, template_version: str) -> bool:
@@ -260,27 +252,31 @@ def _judge_one(
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
         reason = "the node's evidence is older than its launch and is ignored"
         return verdict("waiting", NodeCause.OLD_EVIDENCE, reason, settled=False)
-    seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
     content = submission.content
-    if content is None:
-        reason = f"the node's evidence {ref.key} changed while it was read"
-        return verdict("waiting", NodeCause.CHANGED_EVIDENCE, reason, settled=False)
+    if content is None or submission.identity is None:
+        reason = submission.identity_problem or "the node's evidence has no identity proof yet"
+        if submission.unsigned:
+            reason += f"; unsigned and ignored: {counted(submission.unsigned, 'document')}, the newest is {ref.key}"
+        if submission.identity_final:
+            return verdict("refused", NodeCause.IDENTITY, reason, settled=True)
+        return verdict("waiting", NodeCause.UNPROVEN, reason, settled=False)
+    seen: dict[str, object] = {
+        "boot_id": ref.boot_id,
+        "evidence_key": ref.key,
+        "evidence_sha256": submission.sha256,
+        "unsigned": submission.unsigned,
+    }
     if content.unreadable:
         return verdict("refused", NodeCause.UNREADABLE, content.unreadable, settled=True, **seen)
     if pool.bundle_sha256 and content.bundle_sha256 != pool.bundle_sha256:
-        reason = f"the node was set up by bundle {str(content.bundle_sha256)[:12]}, expected {pool.bundle_sha256[:12]}"
+        reason = f"the node was set up by bundle {content.bundle_sha256[:12] or 'without checksum'}, expected {pool.bundle_sha256[:12]}"
         if member.renewed:
             reason += "; its group has not upgraded it yet"
             return verdict("refused", NodeCause.AWAITS_UPGRADE, reason, settled=False, **seen)
         return verdict("refused", NodeCause.OTHER_BUNDLE, reason, settled=True, **seen)
-    if submission.identity is None:
-        reason = submission.identity_problem or "the node's evidence has no identity proof yet"
-        if submission.identity_final:
-            return verdict("refused", NodeCause.IDENTITY, reason, settled=True, **seen)
-        return verdict("waiting", NodeCause.UNPROVEN, reason, settled=False, **seen)
-    problem = _identity_problem(submission, submission.identity, pool)
-    if problem:
-        return verdict("refused", NodeCause.IDENTITY, problem, settled=True, **seen)
+    if pool.node_role and submission.identity.role != pool.node_role:
+        reason = f"the node's evidence was signed with role {submission.identity.role}, but the role of its pool is {pool.node_role}"
+        return verdict("refused", NodeCause.IDENTITY, reason, settled=True, **seen)
     if content.unjudged:
         return verdict("refused", NodeCause.UNJUDGED, f"the node's evidence {content.unjudged}", settled=True, **seen)
     seen["checks"], seen["blocking"] = content.checks, content.blocking
@@ -318,13 +314,3 @@ def _plain(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(v) for v in value) or "none"
     return str(value)
-
-
-def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpected) -> str:
-    if identity.instance_id != submission.ref.instance_id:
-        return f"the node's evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
-    if identity.evidence_sha256 != submission.sha256:
-        return "the node's identity proof signs different evidence"
-    if pool.node_role and identity.role != pool.node_role:
-        return f"the node's evidence was signed with role {identity.role}, but the role of its pool is {pool.node_role}"
-    return ""

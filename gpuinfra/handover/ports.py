@@ -8,15 +8,18 @@ Protocols. The judge is the same on every cloud.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+from gpuinfra.base.safe_text import printable
 from gpuinfra.handover.causes import CapacityCause
 
 EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
 """Maximum number of bytes to read from one piece of evidence and from one proof."""
+MAX_REASON = 4000
+"""Maximum length of the message of an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,20 @@ class GroupProblem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StoredProof:
+    """One stored identity proof that has not been read yet."""
+
+    key: str
+    etag: str
+    modified: datetime
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Identifies the content: key and version."""
+        return self.key, self.etag
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRef:
     """One piece of stored evidence that has not been read yet."""
 
@@ -96,16 +113,13 @@ class EvidenceRef:
     modified: datetime
     owner: str = ""
     """The writer that owns the folder of the evidence, as identified in the store's access rules."""
+    proofs: tuple[StoredProof, ...] = ()
+    """The identity proofs that are stored for the evidence, newest first. Without one, nobody signed the evidence."""
 
     @property
     def place(self) -> tuple[str, str]:
         """Identifies the content: key and version."""
         return self.key, self.etag
-
-    @property
-    def proof_key(self) -> str:
-        """The key under which the identity proof for this evidence is stored."""
-        return self.key.removesuffix(".json") + ".proof.json"
 
 
 def folder_of(owner: str, instance_id: str) -> str:
@@ -113,22 +127,55 @@ def folder_of(owner: str, instance_id: str) -> str:
     return f"{owner}:{instance_id}" if owner else instance_id
 
 
-def parse_key(node: str, prefix: str, key: str, *, etag: str, modified: datetime) -> EvidenceRef | None:
-    """Parse a listed key as evidence. Returns None for anything else, such as a proof.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedObject:
+    """One object in a list of the store."""
 
-    `node` is a pattern that contains the group `instance`, and the group `owner` if each writer owns a folder."""
-    match = re.fullmatch(node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json", key.removeprefix(prefix))
-    if match is None:
-        return None
-    return EvidenceRef(
-        instance_id=match["instance"],
-        boot_id=match["boot"],
-        seq=int(match["seq"]),
-        key=key,
-        etag=etag,
-        modified=modified,
-        owner=match.groupdict().get("owner") or "",
+    key: str
+    etag: str
+    modified: datetime
+
+
+def evidence_in(node: str, prefix: str, objects: Iterable[ListedObject]) -> Iterator[EvidenceRef]:
+    """Yield the evidence in a list with its proofs. Other names are skipped.
+
+    A proof is `<seq>.proof.json` or, where nodes cannot replace objects, `<seq>.<8 digits>.proof.json`. The three clouds list objects in the order of
+    their names, so a document and its proofs are next to each other, and memory does not grow with the list.
+    `node` is a pattern that contains the group `instance`, and the group `owner` if each writer owns a folder.
+    """
+    form = re.compile(
+        node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})(?:(?P<proof>(?:\.[0-9a-f]{8})?\.proof))?\.json"
     )
+    document: EvidenceRef | None = None
+    proofs: list[StoredProof] = []
+    last = ""
+    for one in objects:
+        match = form.fullmatch(one.key, len(prefix)) if one.key.startswith(prefix) else None
+        if match is None:
+            continue
+        place = one.key[: match.end("seq")]
+        if place != last:
+            if document is not None:
+                yield _with_proofs(document, proofs)
+            document, proofs, last = None, [], place
+        if match["proof"]:
+            proofs.append(StoredProof(key=one.key, etag=one.etag, modified=one.modified))
+            continue
+        document = EvidenceRef(
+            instance_id=match["instance"],
+            boot_id=match["boot"],
+            seq=int(match["seq"]),
+            key=one.key,
+            etag=one.etag,
+            modified=one.modified,
+            owner=match.groupdict().get("owner") or "",
+        )
+    if document is not None:
+        yield _with_proofs(document, proofs)
+
+
+def _with_proofs(document: EvidenceRef, proofs: list[StoredProof]) -> EvidenceRef:
+    return replace(document, proofs=tuple(sorted(proofs, key=lambda one: one.modified, reverse=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,19 +188,26 @@ class Identity:
     evidence_sha256: str
 
 
-class IdentityRefused(Exception):
+class _Reason(Exception):
+    """An error whose message can quote a cloud or a node. Each text becomes safe to show here."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message, MAX_REASON))
+
+
+class IdentityRefused(_Reason):
     """The proof is permanently invalid. The message gives the reason."""
 
 
-class IdentityExpired(Exception):
+class IdentityExpired(_Reason):
     """The proof is too old to verify. The node signs a new proof every ten minutes."""
 
 
-class IdentityUndecided(Exception):
+class IdentityUndecided(_Reason):
     """The proof from one node cannot be verified now. The message gives the reason. The next attempt can succeed."""
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(_Reason):
     """The cloud cannot be reached or did not respond. The request can succeed later."""
 
 
@@ -192,15 +246,15 @@ class EvidenceStore(Protocol):
         ...
 
     def list(self, folder: str) -> Iterable[EvidenceRef]:
-        """List all evidence in one folder, in any order."""
+        """List all evidence in one folder with its proofs. The result is lazy: a caller can stop, and continue later."""
         ...
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Return the content of one piece of evidence."""
         ...
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the current identity proof for one piece of evidence, or None if there is no proof yet."""
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
         ...
 
 

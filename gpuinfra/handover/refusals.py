@@ -134,7 +134,7 @@ class Refusals:
 
     def coded(self, group: str, code: str, message: object, at: datetime | None) -> GroupProblem:
         """Return the problem of a group from an error code and a message. The text starts with the code if the message does not contain it."""
-        text = " ".join(str(message or "").split())
+        text = one_line(message, MAX_MESSAGE)
         return self.problem(group, text if code in text else f"{code}: {text}", at)
 
     def recorded(self, which: str) -> tuple[str, str] | None:
@@ -149,10 +149,9 @@ class Refusals:
 
     def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
         """Return a group's problem, given the message from the cloud."""
-        refusal = self.of(message)
-        return GroupProblem(
-            group=group, cause=refusal.cause, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at
-        )
+        text = one_line(message, MAX_MESSAGE)
+        refusal = self.of(text)
+        return GroupProblem(group=group, cause=refusal.cause, message=text, hint=refusal.hint, at=at)
 
 
 def summary(causes: Iterable[CapacityCause]) -> str:

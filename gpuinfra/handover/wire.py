@@ -177,7 +177,7 @@ def _node(node: NodeVerdict) -> Properties:
         "evidenceKey": node.evidence_key,
         "evidenceSha256": node.evidence_sha256,
         "gpus": node.gpus_expected,
-        "gpuUuids": [str(gpu.get("uuid", "")) for gpu in node.gpus],
+        "gpuUuids": [gpu["uuid"] for gpu in node.gpus],
         "sshHostKeys": list(node.ssh_host_keys),
         "failedChecks": [str(check.get("id")) for check in node.blocking],
     }
@@ -193,17 +193,17 @@ def names_of(properties: Mapping[str, object]) -> NodeNames:
 
 
 def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:
-    """Return the evidence hashes of verified nodes, whose signers are confirmed. The signers of other nodes are confirmed again."""
+    """Return the confirmed signers of the evidence of verified nodes, by its key. The signers of other nodes are confirmed again."""
     roles = {pool.name: pool.node_role for pool in pools}
     return {
-        str(n["evidenceSha256"]): Identity(
+        str(n["evidenceKey"]): Identity(
             account="",
             role=roles.get(str(n.get("pool")), ""),
             instance_id=str(n["instanceId"]),
             evidence_sha256=str(n["evidenceSha256"]),
         )
         for n in _mappings(properties.get("nodes"))
-        if n.get("outcome") == "verified" and n.get("evidenceSha256")
+        if n.get("outcome") == "verified" and n.get("evidenceSha256") and n.get("evidenceKey")
     }
 
 

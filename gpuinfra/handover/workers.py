@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from typing import TypeVar
 
 PROCESSES_FROM = 100
 """Number of documents from which processes are started. One process starts in the time that this process needs for about ten documents."""
+
+LIMIT_S = 60.0
+"""Time after which a process is ended, for example because the machine has too little memory for it."""
 
 T = TypeVar("T")
 
@@ -31,7 +35,7 @@ class Workers:
             self._idle.put(process)
 
     def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return the result of a module-level function. If a process ended, this process calls the function."""
+        """Return the result of a module-level function. If a process ended or does not respond, this process calls the function."""
         if not self._processes:
             return function(*arguments)
         wire = pickle.dumps((function, arguments))
@@ -41,6 +45,8 @@ class Workers:
             assert process.stdout is not None
             process.stdin.write(wire)
             process.stdin.flush()
+            if not select.select([process.stdout], [], [], LIMIT_S)[0]:
+                raise EOFError
             return pickle.load(process.stdout)  # type: ignore[no-any-return]
         except (OSError, EOFError, pickle.UnpicklingError):
             process.kill()

@@ -72,8 +72,15 @@ def field(record: Mapping[str, Any], name: str) -> str:
     return value
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, which would send credentials to a different host."""
+
+    def redirect_request(self, *args: object, **more: object) -> None:
+        return None
+
+
 # A proxy in the environment is only for downloads. Requests that carry credentials never use it.
-OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 ATTEMPTS = 6
 LIST_LIMIT = 8 << 20
 """Maximum size of one page of a list request. A page has up to 1,000 entries on S3 and Cloud Storage, and 5,000 on Azure."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
@@ -165,11 +166,23 @@ class EvidenceFolder:
         """Record that this evidence is in the bucket."""
         (self.folder / ("%06d.uploaded" % seq)).touch()
 
+    def proof_age_s(self, seq: int) -> float:
+        """Return the time since the last proof of this evidence was stored, in seconds."""
+        try:
+            return time.time() - (self.folder / ("%06d.proven" % seq)).stat().st_mtime
+        except FileNotFoundError:
+            return float("inf")
+
+    def mark_proven(self, seq: int) -> None:
+        """Record that a proof of this evidence is in the bucket."""
+        (self.folder / ("%06d.proven" % seq)).touch()
+
     def prune(self, most: int = 50) -> None:
         """Delete all but the newest documents, so that hourly verification does not fill the disk."""
         for path in sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())[:-most]:
             path.unlink()
             path.with_suffix(".uploaded").unlink(missing_ok=True)
+            path.with_suffix(".proven").unlink(missing_ok=True)
 
 
 def key(prefix: str, instance_id: str, boot: str, seq: int, suffix: str = ".json") -> str:

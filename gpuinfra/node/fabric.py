@@ -109,6 +109,11 @@ class Alone(MissingPrerequisite):
 class TestEnded(MissingPrerequisite):
     """The test ended before this node took part in a round, has no place for this node, or none of its nodes continues it."""
 
+    def __init__(self, text: str, leader: str = "") -> None:
+        super().__init__(text)
+        self.leader = leader
+        """The node that ended the test without this node. Empty if no node did."""
+
 
 @dataclass(frozen=True)
 class Pause:
@@ -224,7 +229,7 @@ class _Node:
                 )
             if plan.verdict is not None:
                 if open_end and plan.members.get(self._name) != self._incarnation:
-                    raise TestEnded("the test ended before this node joined, or without this node")
+                    raise TestEnded("the test ended before this node joined, or without this node", plan.leader)
                 return plan
             if open_end and self._name not in plan.members and len(plan.members) >= MAX_NODES:
                 raise TestEnded("the test has its maximum number of %d nodes" % MAX_NODES)
@@ -304,11 +309,13 @@ class _Node:
     def _newest(self) -> RoundPlan | None:
         """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
         after = -1 if self._plan is None else self._plan.round
-        for number, leader, _, key in sorted(self._entries("plan"), key=lambda one: (-one[0], one[1])):
+        for number, leader, last, key in sorted(self._entries("plan"), key=lambda one: (-one[0], one[1])):
             if number > after and key not in self._invalid:
                 data = self._store.get(key)
                 plan = None if data is None else plan_of(number, leader, data)
-                if plan is not None:
+                # A verdict follows a round, unless the nodes are known and only one joined.
+                early = plan is not None and plan.verdict is not None and not number and not self._settings.nodes
+                if plan is not None and not early and (plan.verdict is not None) == (last == VERDICT):
                     return plan
                 if data is not None:
                     self._invalid.add(key)
@@ -412,6 +419,11 @@ class _Node:
             "slow_paths": [list(path) for path in found.slow_paths],
             "unknown": list(found.unknown),
         }
+
+
+def ends_test(entry: tuple[int, str, str]) -> bool:
+    """Return True if an object of an open test is a verdict. A verdict follows at least one round."""
+    return entry[0] > 0 and entry[2] == VERDICT
 
 
 def _results(words: Mapping[int, Mapping[str, tuple[str, str]]]) -> list[PairResult]:

@@ -6,11 +6,14 @@ The nodes of a pool with the same bundle share a folder, because NCCL connects o
 test is the one with the highest number. A test with a verdict is closed. On AWS, the name of a writer starts with the ID of the nodes' role, and the
 policies let a node write only below its own name. On Azure and Google Cloud, a node can write under any name in this folder, so the test does not
 protect against a node that lies about other nodes. A node passes only with its own measurement, which is in its signed evidence.
+
+Tests are numbered without gaps, so a folder with any other number is not a test. A verdict counts from the second round on, and if its writer joined the
+test. A node ignores a writer that ended several tests without it (`Sessions.ignored`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from . import fabric, pair
 from .cloud import CloudError, Exists, NodeCloud, field
@@ -36,22 +39,22 @@ class Sessions:
         self._bucket, self._cloud = field(place, "bucket"), cloud
         self._owner = str(place.get("owner") or "")
         self._folder = "%s/%s/%s/" % (field(place, "prefix").rstrip("/"), pair.FOLDER_OF_TESTS, self.name)
+        self.ignored: set[str] = set()
+        """Writers whose objects this node ignores."""
 
     def newest(self) -> int:
-        """Return the number of the newest test, or 0 if there is none."""
-        names = self._cloud.list(self._bucket, self._folder, folders=True)
-        # Other folders cannot be those of a test: `store` does not write them.
-        numbers = (int(one) for one in names if len(one) <= 8 and one.isascii() and one.isdigit())
-        return max([one for one in numbers if "%04d" % one in names and one > 0] or [0])
+        """Return the number of the newest test, or 0 if there is none. Nodes number tests without gaps; a folder after a gap was not made by them."""
+        names = set(self._cloud.list(self._bucket, self._folder, folders=True))
+        return next(number for number in range(len(names) + 1) if "%04d" % (number + 1) not in names)
 
     def store(self, number: int) -> "FabricBucket":
-        """Return the objects of one test. Raises `MissingPrerequisite` if there is no number left: a folder of any number can be forged."""
+        """Return the objects of one test. Raises `MissingPrerequisite` if there is no number left."""
         if number > MAX_NUMBER:
             raise MissingPrerequisite(
                 "the fabric test of the pool %s has no number left; delete the folder %s in the evidence bucket"
                 % (self.name, self._folder)
             )
-        return FabricBucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner)
+        return FabricBucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner, self.ignored)
 
     def session(self, number: int) -> str:
         """Return the name of a test in an assignment for `node.pyz pair`."""
@@ -61,8 +64,8 @@ class Sessions:
 class FabricBucket:
     """The objects of one test."""
 
-    def __init__(self, cloud: NodeCloud, bucket: str, folder: str, owner: str) -> None:
-        self._cloud, self._bucket, self._folder, self._owner = cloud, bucket, folder, owner
+    def __init__(self, cloud: NodeCloud, bucket: str, folder: str, owner: str, ignored: Collection[str]) -> None:
+        self._cloud, self._bucket, self._folder, self._owner, self._ignored = cloud, bucket, folder, owner, ignored
 
     def put(self, key: str, data: bytes) -> bool:
         """Write an object once."""
@@ -89,7 +92,8 @@ class FabricBucket:
             parts = key[len(self._folder) :].split("/", 3)
             if len(parts) == 4 and parts[2].startswith(self._mark()):
                 parts[2] = parts[2][len(self._mark()) :]
-                found.append("/".join(parts))
+                if parts[2] not in self._ignored:
+                    found.append("/".join(parts))
         return found
 
     def _mark(self) -> str:
@@ -100,9 +104,10 @@ class FabricBucket:
 
 
 def is_closed(store: fabric.FabricStore) -> bool:
-    """Return True if a test has a verdict."""
+    """Return True if a node that joined a test has published its verdict."""
     entries = (fabric.entry_of(key) for key in store.list("plan/"))
-    return any(entry is not None and entry[2] == fabric.VERDICT for entry in entries)
+    leaders = {entry[1] for entry in entries if entry is not None and fabric.ends_test(entry)}
+    return bool(leaders and leaders & fabric.incarnations(store).keys())
 
 
 def has_no_attempt_left(store: fabric.FabricStore, name: str) -> bool:

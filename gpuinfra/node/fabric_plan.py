@@ -51,7 +51,7 @@ def plan_of(number: int, leader: str, data: bytes) -> RoundPlan | None:
         return None
     if shown.get("schema") != SCHEMA or not (found is None or _is_verdict(found)):
         return None
-    if len({name for pair in pairs for name in pair}) != 2 * len(pairs):
+    if len({name for pair in pairs for name in pair}) != 2 * len(pairs) or leader not in members:
         return None
     return RoundPlan(number, leader, members, pairs, absent, found)
 

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ WAIT_S, LONGEST_WAIT_S = "GPUINFRA_FABRIC_WAIT_S", 3600
 `BUSY_S` and `HELP_S` change in proportion, so nodes that wait are found sooner or later."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
+MOST_ENDED = 3
+"""Number of tests that another node may end without this node after it joined. Then this node ignores the other node until it has a result."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
 """Pauses: until this node can take part, between two searches for a node that waits, and after a test. A search takes three list requests. After each attempt
 without a partner, the pause is twice as long, up to `HELP_S`: two nodes that wait meet, because the pause is shorter than an attempt."""
@@ -101,6 +104,8 @@ class FabricService:
         self._busy_s, self._help_s = (one * self._quiet_s / fabric.QUIET_S for one in (BUSY_S, HELP_S))
         self._over = 0
         """Number of the newest test that no node continues."""
+        self._ended: Counter[str] = Counter()
+        """Number of tests that each node ended without this node."""
         self._alone_s = AGAIN_S
         """Pause after the next attempt without a partner."""
 
@@ -169,8 +174,15 @@ class FabricService:
         except fabric.TestEnded as error:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
+            self._ended[error.leader] += 1
+            if error.leader and self._ended[error.leader] >= MOST_ENDED:
+                print_message("%s ended %d tests without this node and is ignored" % (error.leader, MOST_ENDED))
+                self._tests.ignored.add(error.leader)
+                self._over = 0
             return AGAIN_S
         self._alone_s = AGAIN_S
+        self._ended.clear()
+        self._tests.ignored.clear()
         self._write(result_of(self._name, plan, measured, number))
         self._report()
         return AGAIN_S

@@ -25,7 +25,13 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")
     try:
-        with draft.open("w", encoding="utf-8") as handle:
+        try:
+            draft.unlink()  # a killed run left it
+        except FileNotFoundError:
+            pass
+        # Nobody else can write in these folders. In another folder, an exclusive creation follows no link.
+        exclusive = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, exclusive, 0o666), "w", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())

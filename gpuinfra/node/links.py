@@ -138,7 +138,7 @@ def _efa_domains() -> list[str]:
     text = _output(["fi_info", "-p", "efa", "-t", "FI_EP_RDM"]) or _output(
         ["/opt/amazon/efa/bin/fi_info", "-p", "efa", "-t", "FI_EP_RDM"]
     )
-    return sorted(set(re.findall(r"^\s*domain: (\S+)$", text, re.MULTILINE)))
+    return sorted(set(re.findall(r"^[ \t]*domain: (\S+)$", text, re.MULTILINE)))
 
 
 def _counters(domain: str) -> dict[str, int]:

@@ -43,11 +43,11 @@ try:
 except FileNotFoundError:
     pass
 if sys.argv[2] == "rw":
-    name = os.path.join(folder, ".gpuinfra-check-%s-%d" % (os.uname()[1], os.getpid()))
+    name = os.path.join(folder, ".gpuinfra-check-" + os.urandom(16).hex())
     text = os.urandom(16)
     with open(name, "xb") as file:
         file.write(text)
-    with open(name, "rb") as file:
+    with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
         found = file.read()
     os.unlink(name)
     sys.exit(None if found == text else "returns data that differs from the written data")

@@ -326,7 +326,8 @@ def read_log(log: str) -> str:
 
 def network_of(log: str) -> list[str]:
     """Return the names of the networks in NCCL's log. A possible name is `Socket`, which GPU nodes should never use."""
-    return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))
+    found = re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+)$", log, re.MULTILINE)
+    return sorted({name.strip() for name in found} - {""})
 
 
 _OFI = re.compile(r"NET/OFI Selected [Pp]rovider is efa(?:, fabric is \S+)? \(found (\d+) nics\)")

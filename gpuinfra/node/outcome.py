@@ -123,7 +123,7 @@ def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None
 
 
 # C0 and C1 control characters and text direction marks, all of which can change what a terminal shows.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def escaped(text: str) -> str:

@@ -8,6 +8,7 @@ the run, the partner and the place. `nccl.py` runs the collective; if a collecti
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -53,24 +54,53 @@ class Rendezvous(Protocol):
 
 
 class RendezvousFolder:
-    """A folder that both nodes mount, for example on Lustre."""
+    """A folder that both nodes mount, for example on Lustre. Users can write in it, so no link in it is followed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def put(self, owner: str, name: str, data: bytes) -> None:
-        target = self.path / owner / name
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = target.with_suffix(".part")
-        part.write_bytes(data)
-        os.replace(part, target)
+        folder = self._folder(owner, create=True)
+        part = ".%s.%s" % (name, os.urandom(16).hex())
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(part, flags, 0o600, dir_fd=folder), "wb") as file:
+                file.write(data)
+            os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            os.close(folder)
 
     def get(self, owner: str, name: str) -> bytes | None:
         try:
-            with open(self.path / owner / name, "rb") as file:
+            folder = self._folder(owner, create=False)
+        except FileNotFoundError:
+            return None
+        try:
+            # Opening a pipe does not wait for its writer.
+            with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
                 return file.read(65536)
         except FileNotFoundError:
             return None
+        finally:
+            os.close(folder)
+
+    def _folder(self, owner: str, *, create: bool) -> int:
+        """Open the folder of a node. Each folder below the shared one is opened in the one above it, without following links."""
+        handle = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        for part in (self.path.name, owner):
+            above = handle
+            try:
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o700, dir_fd=above)
+                handle = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            except (NotADirectoryError, PermissionError):
+                raise MissingPrerequisite(
+                    "%s in %s is not a folder of this program; remove it" % (part, self.path.parent)
+                ) from None
+            finally:
+                os.close(above)
+        return handle
 
 
 class RendezvousBucket:

@@ -200,7 +200,7 @@ class _Keeper:
         return b"".join(self._err)
 
 
-_XID = re.compile(rb"S?Xid \([^)]*\): \d+")
+_XID = re.compile(rb"S?Xid \([^()]*\): \d+")
 _WORD = re.compile(rb"(?i)\b(?:non-?fatal|fatal|Severity \d|Data|to 0x[0-9a-f]+ \([^)]*\)|previous Xid \d+)")
 
 
@@ -209,7 +209,7 @@ def _kind(line: bytes) -> bytes:
     xid = _XID.search(line)
     if xid:
         return b" ".join([xid.group(), *_WORD.findall(line[xid.end() :])])[:120]
-    return re.sub(rb"[0-9a-fA-F]*\d[0-9a-fA-F]*", b"#", line)[:120]
+    return re.sub(rb"[0-9a-fA-F]+", lambda found: found.group() if found.group().isalpha() else b"#", line)[:120]
 
 
 def _record(

@@ -1,9 +1,13 @@
 """Runs the bundle's steps in order. The process can be killed at any time.
 
 `steps.json` lists the steps, `journal.py` records their state, and steps report through `bootstrap/lib.sh`.
-A step that is done with the same content (its file, lib.sh, versions.env) does not run again, not even after a reboot:
-the checks verify the machine after every boot, faster than a step could. `--again` runs all steps; each can safely run
-twice. A step is done if it exits with 0 *and* has reported a proof.
+A step that is done with the same content (its file, lib.sh, versions.env) does not run again. After each boot, it is proven
+again without changes, and runs again if its proof fails: a boot can start another kernel, without headers and modules.
+Declared steps have no proof, so they do not run again. `--again` runs all steps; each can safely run twice. A step is done if
+it exits with 0 *and* has reported a proof.
+
+A run that fails exits with 1, and its unit starts it again, because most failures pass. Under systemd, it exits with 65 after a
+failure that a retry cannot fix, which the unit does not repeat.
 """
 
 from __future__ import annotations
@@ -78,15 +82,18 @@ class Runner:
     def run(self) -> int:
         """Run every step that is not done yet. Stops at the first failure."""
         worked = changed = 0
+        # systemd started the checks when the previous run was killed or failed, so they ran on an incomplete node.
         resumed = any(
-            e["status"] == j.RUNNING and e["boot_id"] == self.journal.boot_id for e in self.journal.steps.values()
+            e["status"] in (j.RUNNING, j.FAILED) and e["boot_id"] == self.journal.boot_id
+            for e in self.journal.steps.values()
         )
         for number, step in enumerate(self.steps, 1):
             entry = self.journal.steps[step.id]
             place = f"step {number} of {len(self.steps)} {step.id}"
             if entry["status"] == j.DONE and not self.options.again:
                 self._mark(step).unlink(missing_ok=True)
-                continue
+                if step.own or entry["boot_id"] == self.journal.boot_id or self._proven(step, place):
+                    continue
             if entry["status"] == j.REBOOT and entry["boot_id"] == self.journal.boot_id:
                 return self._reboot(place, entry)
             if entry["status"] == j.RUNNING:
@@ -102,14 +109,13 @@ class Runner:
                     f"full log: {self.log.log_path}; fix the cause, then run: "
                     "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service"
                 )
-                return FAILED
+                return EXIT_REFUSED if attempt.code == EXIT_REFUSED and self._by_systemd else FAILED
         total = f"{len(self.steps)} steps done"
         if worked == 0:
             self.log.write(f"{total}, nothing to do")
         else:
             self.log.write(f"{total}: {worked} ran, {changed or 'none'} made changes")
-        if resumed and "INVOCATION_ID" in self.environment:
-            # systemd started the checks when the previous run was killed, so they ran on an incomplete node.
+        if resumed and self._by_systemd:
             command = ["systemctl", "--no-block", "restart", "gpuinfra-verify.service"]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         return DONE
@@ -129,6 +135,20 @@ class Runner:
             else:
                 self.log.write(f"{step.id}: would change nothing")
         return DONE
+
+    @property
+    def _by_systemd(self) -> bool:
+        return "INVOCATION_ID" in self.environment
+
+    def _proven(self, step: BundleStep, place: str) -> bool:
+        """Prove a step that an earlier boot completed, without changes."""
+        attempt = self._run_once(step, {"GPUINFRA_DRY_RUN": "1", "GPUINFRA_PROVE": "1"})
+        if attempt.status == j.DONE and not attempt.would:
+            self.journal.update(step.id, boot_id=self.journal.boot_id)
+            return True
+        reason = f"it would {'; '.join(attempt.would)}" if attempt.would else attempt.reason
+        self.log.write(f"{place}: the proof fails after this boot, so the step runs again: {reason}")
+        return False
 
     def _try(self, step: BundleStep, place: str, entry: Dict[str, Any]) -> Attempt:
         started = time.monotonic()

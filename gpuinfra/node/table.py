@@ -114,7 +114,7 @@ def parse(text: str, free_last: bool = False) -> GpuTable:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise Unreadable("nvidia-smi printed no table")
-    header = tuple(re.sub(r"\s*\[[^\]]*\]$", "", name.strip()) for name in lines[0].split(","))
+    header = tuple(map(_column, lines[0].split(",")))
     if any(not re.match(r"^[A-Za-z][A-Za-z0-9_.]*$", name) for name in header):
         raise Unreadable("the first line is not a header: %s" % shortened(lines[0], 80))
     if len(set(header)) != len(header):
@@ -128,3 +128,9 @@ def parse(text: str, free_last: bool = False) -> GpuTable:
             )
         rows.append(GpuRow(dict(zip(header, cells))))
     return GpuTable(header, tuple(rows))
+
+
+def _column(cell: str) -> str:
+    """Return the name of a column without its unit, such as `[MiB]`."""
+    name, _, unit = cell.strip().partition("[")
+    return name.rstrip() if unit.find("]") == len(unit) - 1 else cell.strip()

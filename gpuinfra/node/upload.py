@@ -6,6 +6,7 @@ Section "Evidence" of docs/reference/formats.md defines locations and names.
 from __future__ import annotations
 
 import datetime
+import random
 from typing import Any, Mapping
 
 from . import evidence
@@ -13,6 +14,10 @@ from .cloud import CloudError, Exists, NodeCloud, field
 
 MAX_TAKEN_NUMBERS = 20
 """Maximum number of used sequence numbers to skip."""
+LONGEST_SKIP = 2000
+"""Where nodes share a folder, another node can use the next numbers. From the fourth on, a node skips a random number of them, up to this one."""
+RENEW_S = 1200.0
+"""Age from which a proof that cannot be replaced is renewed, in seconds. The identity tokens of Google Cloud are valid for an hour."""
 
 
 def deliver(
@@ -20,18 +25,18 @@ def deliver(
 ) -> None:
     """Store and upload new evidence, then upload its proof.
 
-    If the disk lost the record of an earlier upload, its number is in use. The object stays, and the next number is used.
+    If the disk lost the record of an earlier upload, its number is in use. The object stays, and a later number is used.
     """
-    for _ in range(MAX_TAKEN_NUMBERS):
+    for attempt in range(MAX_TAKEN_NUMBERS):
         data = evidence.dumped(document)
         folder.write(document["seq"], data)
         folder.prune()
         try:
             _put_evidence(node, document, data, folder, cloud)
         except Exists:
-            document["seq"] += 1
+            document["seq"] += 1 if attempt < 3 else random.randint(1, LONGEST_SKIP)
             continue
-        _put_proof(node, document, data, cloud)
+        _put_proof(node, document, data, folder, cloud)
         return
     raise CloudError("the next %d sequence numbers of this boot already exist in the bucket" % MAX_TAKEN_NUMBERS)
 
@@ -53,7 +58,8 @@ def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: NodeC
         except Exists:
             # The response to an earlier upload was lost. If another writer stored it, the hash differs and the handover refuses it.
             folder.mark_uploaded(document["seq"])
-    _put_proof(node, document, data, cloud)
+    if _has_own_folder(node) or folder.proof_age_s(document["seq"]) > RENEW_S:
+        _put_proof(node, document, data, folder, cloud)
     return None
 
 
@@ -65,10 +71,21 @@ def _put_evidence(
     folder.mark_uploaded(document["seq"])
 
 
-def _put_proof(node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, cloud: NodeCloud) -> None:
-    bucket, key = _place(node, document, ".proof.json")
+def _put_proof(
+    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, folder: evidence.EvidenceFolder, cloud: NodeCloud
+) -> None:
+    """Replace the proof. Where nodes share a folder, each proof has a new name, because a node that can replace its own proofs can replace those of others."""
+    own = _has_own_folder(node)
+    bucket, key = _place(node, document, ".proof.json" if own else ".%08x.proof.json" % random.getrandbits(32))
     proof = cloud.proof(evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc))
-    cloud.put(bucket, key, evidence.dumped(proof), once=False)
+    cloud.put(bucket, key, evidence.dumped(proof), once=not own)
+    folder.mark_proven(document["seq"])
+
+
+def _has_own_folder(node: Mapping[str, Any]) -> bool:
+    """Return True if the store's access rules let no other node write to the folder of this node."""
+    place = node.get("evidence")
+    return isinstance(place, Mapping) and bool(place.get("owner"))
 
 
 def _place(node: Mapping[str, Any], document: Mapping[str, Any], suffix: str) -> tuple[str, str]:

@@ -317,7 +317,7 @@ class FileSystemPlan:
     capacity_gib: int
     deployment: str
     """Deployment type or tier of the service, such as `PERSISTENT_2`."""
-    throughput_mb_s_per_tib: int | None
+    throughput_mb_s_per_tib: int | None = None
     throughput_mb_s: int | None = None
     """FSx for OpenZFS: provisioned throughput."""
     subnet: str

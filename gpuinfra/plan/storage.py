@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan
+from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, Lifetime
 from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 
@@ -28,6 +28,29 @@ def existing_of(entry: Lustre | Home | ObjectMount) -> ExistingFileSystem | None
 def created(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str, Lustre | Home | ObjectMount]]:
     """Yield the name and declaration of each entry that is not an existing file system."""
     return ((name, entry) for name, entry in named(storage) if existing_of(entry) is None)
+
+
+def mounted_bucket(
+    entry: ObjectMount, name: str, program: str, subnet: str, *, word: str = "bucket", zone: str | None = None
+) -> FileSystemPlan:
+    """Return the plan of a bucket that nodes mount with a program. `word` is what the cloud calls a bucket."""
+    own = entry.bucket == "auto"
+    return FileSystemPlan(
+        name=name,
+        kind=entry.kind,
+        mount=entry.mount,
+        capacity_gib=0,
+        deployment=program,
+        subnet=subnet,
+        zone=zone,
+        bucket=entry.bucket,
+        key_arn=entry.key_arn,
+        private_endpoint=entry.private_endpoint,
+        read_only=entry.read_only,
+        cache_gib=entry.cache_gib,
+        lifetime=Lifetime.KEPT if own else Lifetime.ENDS,
+        lifetime_reason="contains the only copy of its data" if own else f"the {word} exists outside the stack",
+    )
 
 
 def object_cache_gib(entry: FileSystemPlan | ObjectMount, machine: MachineType) -> int:

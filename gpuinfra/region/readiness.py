@@ -21,12 +21,15 @@ from gpuinfra.clouds.region.readiness import (
     CHANGE,
     FAIL,
     MOVE,
-    OK,
-    SKIPPED,
     UNREAD,
     WARN,
     ReadinessLine,
     ReadinessQuestion,
+    fails,
+    passes,
+    skips,
+    unread,
+    warns,
 )
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
@@ -137,15 +140,7 @@ def second_of(
     files: list[LoadedStack] = []
     if not fresh.ok:
         errors = "; ".join(str(one) for one in fresh.findings if one.level is Level.ERROR)
-        lines.append(
-            ReadinessLine(
-                topic="stack file",
-                name=stack.name,
-                state=FAIL,
-                reason=f"the stack cannot be cloned: {errors}",
-                fix=join(words),
-            )
-        )
+        lines.append(fails("stack file", stack.name, f"the stack cannot be cloned: {errors}", join(words)))
     for file in fresh.files:
         found, line = _read(file, join(words))
         lines.append(line)
@@ -175,11 +170,7 @@ def of_cloud(cloud: str, question: ReadinessQuestion) -> Iterator[ReadinessLine]
     lines = cloud_of(cloud).readiness(question)
     if lines is None:
         reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
-        lines = [
-            ReadinessLine(
-                topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery"
-            )
-        ]
+        lines = [unread("replication", cloud, reason, "pulumi stack output recovery")]
     yield from lines
 
 
@@ -191,7 +182,7 @@ def of_names(cloud: str, question: ReadinessQuestion) -> Iterator[ReadinessLine]
     try:
         dns = module.connect(question.region, question.config)
     except DeploymentError as problem:
-        yield ReadinessLine(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
+        yield unread("names", names.domain, str(problem))
         return
     yield from name_lines(question, dns)
 
@@ -255,16 +246,16 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
         wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
         if not wrong:
-            yield ReadinessLine(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
+            yield passes("data", f"{path}.bucket", f"is the replica {replica}")
             continue
         fix = join(with_values(second.rewrite, {f"{path}.{name}": wanted[name] for name in wrong}))
         if wrong == ["private_endpoint"]:
             reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
-            yield ReadinessLine(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
+            yield warns("data", f"{path}.private_endpoint", reason, fix)
             continue
         given = getattr(found, wrong[0], None) or "not set"
         reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
-        yield ReadinessLine(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
+        yield fails("data", f"{path}.{wrong[0]}", reason, fix)
 
 
 def not_read(second: DeclaredSecond) -> Iterator[ReadinessLine]:
@@ -273,33 +264,30 @@ def not_read(second: DeclaredSecond) -> Iterator[ReadinessLine]:
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
     reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
-    yield ReadinessLine(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
+    yield skips("permissions", region, reason, fix)
 
 
 def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, ReadinessLine]:
     if not file.path.is_file():
         reason = f"{file.path.name} does not exist"
-        return None, ReadinessLine(topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=command)
+        return None, fails("stack file", file.stack, reason, command)
     try:
         found = read_stack(file.path)
     except GpuinfraError as problem:
         reason = f"{file.path.name} cannot be read: {problem}"
-        return None, ReadinessLine(
-            topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=f"gpuinfra plan {file.path}"
-        )
-    return found, ReadinessLine(topic="stack file", name=file.stack, state=OK, reason=f"{file.path.name} exists")
+        return None, fails("stack file", file.stack, reason, f"gpuinfra plan {file.path}")
+    return found, passes("stack file", file.stack, f"{file.path.name} exists")
 
 
 def _valid(loaded_stack: LoadedStack, today: date) -> Iterator[ReadinessLine]:
     """Apply the rules of `plan`, which include machine types that the region does not offer."""
     for finding in check_stack(loaded_stack, today):
         if finding.level is Level.ERROR and finding.rule != STATE_RULE:
-            yield ReadinessLine(
-                topic="stack file",
-                name=loaded_stack.name,
-                state=FAIL,
-                reason=f"{finding.path} {finding.message}",
-                fix=f"gpuinfra plan {loaded_stack.path}",
+            yield fails(
+                "stack file",
+                loaded_stack.name,
+                f"{finding.path} {finding.message}",
+                f"gpuinfra plan {loaded_stack.path}",
             )
 
 
@@ -338,17 +326,11 @@ def _differences(
     ]
     for route in different[:MOST_DIFFERENCES]:
         reason = f"is {_shown(given, route)} in {loaded_stack.path.name}, but {_shown(wanted, route)} in the stack"
-        yield ReadinessLine(topic="difference", name=path_text(route), state=FAIL, reason=reason, fix=command)
+        yield fails("difference", path_text(route), reason, command)
     if len(different) > MOST_DIFFERENCES:
-        reason = f"{len(different) - MOST_DIFFERENCES} more values differ"
-        yield ReadinessLine(topic="difference", name=loaded_stack.name, state=FAIL, reason=reason, fix=command)
+        yield fails("difference", loaded_stack.name, f"{len(different) - MOST_DIFFERENCES} more values differ", command)
     if not different:
-        yield ReadinessLine(
-            topic="difference",
-            name=loaded_stack.name,
-            state=OK,
-            reason="matches the stack, except for the values that a clone changes",
-        )
+        yield passes("difference", loaded_stack.name, "matches the stack, except for the values that a clone changes")
 
 
 def _overlap(route: Route, changed: Route) -> bool:
@@ -374,18 +356,15 @@ def _addresses(stack: LoadedStack, loaded_stack: LoadedStack) -> Iterator[Readin
         return
     ours, theirs = stack.spec.network, loaded_stack.spec.network
     if ours.existing or theirs.existing:
-        reason = "the range of an existing network is not in the files"
-        yield ReadinessLine(topic="addresses", name=loaded_stack.name, state=SKIPPED, reason=reason)
+        yield skips("addresses", loaded_stack.name, "the range of an existing network is not in the files")
         return
     first, second = network_of(ours.cidr), network_of(theirs.cidr)
     if first is not None and second is not None and first.overlaps(second):
         reason = f"{theirs.cidr} overlaps {ours.cidr} of {stack.name}, so the networks cannot be peered"
         fix = f"gpuinfra clone {stack.name} --region {loaded_stack.spec.where.region} --force"
-        yield ReadinessLine(topic="addresses", name=loaded_stack.name, state=FAIL, reason=reason, fix=fix)
+        yield fails("addresses", loaded_stack.name, reason, fix)
     else:
-        yield ReadinessLine(
-            topic="addresses", name=loaded_stack.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}"
-        )
+        yield passes("addresses", loaded_stack.name, f"{theirs.cidr} does not overlap {ours.cidr}")
 
 
 def _splits_role(file: ClonedFile) -> bool:
@@ -403,8 +382,7 @@ def _roles(
         if there.get(file.role) is not False:
             continue
         if file.role == "base" and there.get("nodes"):
-            reason = f"is not set in {file.path.name}, so the nodes have no role"
-            yield ReadinessLine(topic="role", name=f"access.{ROLE}", state=FAIL, reason=reason, fix=command)
+            yield fails("role", f"access.{ROLE}", f"is not set in {file.path.name}, so the nodes have no role", command)
         else:
             reason = f"is not set in {file.path.name}, so a failover creates the nodes' role"
             yield _role(stack, f"access.{ROLE}", reason, command)
@@ -416,8 +394,8 @@ def _role(stack: LoadedStack, name: str, reason: str, fix: str) -> ReadinessLine
     region = stack.spec.where.region
     if region in (replication.control_regions if replication else {}):
         reason += f", which is not possible while {region} does not respond"
-        return ReadinessLine(topic="role", name=name, state=FAIL, reason=reason, fix=fix)
-    return ReadinessLine(topic="role", name=name, state=WARN, reason=reason, fix=fix)
+        return fails("role", name, reason, fix)
+    return warns("role", name, reason, fix)
 
 
 def deployed_role(
@@ -435,7 +413,7 @@ def deployed_role(
             outputs = list[Mapping[str, Any]]()
             reason = f"the state of {file.stack} cannot be read ({problem})"
         if any(one.get("node_profile_arn") for one in outputs):
-            yield ReadinessLine(topic="role", name=file.stack, state=OK, reason="is deployed with the nodes' role")
+            yield passes("role", file.stack, "is deployed with the nodes' role")
         else:
             reason += ", so a failover creates the nodes' role"
             yield _role(stack, file.stack, reason, join(["pulumi", "up", "--stack", file.stack]))
@@ -465,10 +443,8 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     ]  # fmt: skip
     if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"
-        lines.append(ReadinessLine(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE))
-    yield from lines or [
-        ReadinessLine(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
-    ]
+        lines.append(fails("state", name, reason, MOVE))
+    yield from lines or [passes("state", ANY_BACKEND, f"no setting refers to a backend in {region}")]
 
 
 def _named_region(stack: LoadedStack, path: str) -> str | None:

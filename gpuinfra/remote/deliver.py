@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.base.json_text import parsed
+from gpuinfra.base.json_text import bounded
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.bundle import Bundle
 from gpuinfra.plan.model import PoolPlan
@@ -92,13 +92,13 @@ def call_agent(
     for text in reversed(answer.output.split(b"\n")):
         if text.startswith(agent.MARK.encode()):
             try:
-                found = parsed(text[len(agent.MARK) :])
+                found = bounded(text[len(agent.MARK) :], keep_bytes)
             except ValueError:
                 break
             if isinstance(found, dict):
                 if "refused" in found:
                     raise HostProblem(
-                        ProblemKind.BUSY if found["busy"] else ProblemKind.UNUSABLE,
+                        ProblemKind.BUSY if found.get("busy") else ProblemKind.UNUSABLE,
                         f"{host.title}: {found['refused']}",
                         "fix the problem, then run the command again",
                     )

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gpuinfra.base.safe_text import printable
+
+MAX_REASON = 4000
+"""Maximum length of a reason."""
+
 
 class ProblemKind(StrEnum):
     """The kind of an error. Its value appears in messages and JSON."""
@@ -29,10 +34,10 @@ class ProblemKind(StrEnum):
 
 
 class HostProblem(Exception):
-    """An error that concerns one host, with its reason and a hint."""
+    """An error that concerns one host, with its reason and a hint. The reason can quote the host, so it becomes safe to show here."""
 
     def __init__(self, kind: ProblemKind, reason: str, hint: str) -> None:
         self.kind = kind
-        self.reason = reason
+        self.reason = printable(reason, MAX_REASON)
         self.hint = hint
-        super().__init__(f"{reason}; {hint}")
+        super().__init__(f"{self.reason}; {hint}")

@@ -37,7 +37,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
         "evidence": node.evidence_key,
         "evidence_sha256": node.evidence_sha256,
         "gpus_expected": node.gpus_expected,
-        "gpus": [{str(k): v for k, v in gpu.items()} for gpu in node.gpus],
+        "gpus": [dict(gpu) for gpu in node.gpus],
         "blocking": [str(check.get("id")) for check in node.blocking],
         "checks": [{name: check.get(name) for name in CHECK_FIELDS} for check in node.checks],
         "console": console,

@@ -15,9 +15,8 @@ from gpuinfra.plan.profile import profile_of
 from gpuinfra.software import tables
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
-from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.rule import rules_in
+from gpuinfra.spec.rule import pools_exist, rules_in
 from gpuinfra.spec.shown import contains_key
 
 _LISTS = frozenset({"PATH", "LD_LIBRARY_PATH"})
@@ -236,15 +235,7 @@ def file_paths_do_not_conflict(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 def file_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The pools of a declared file exist, and each is listed once."""
-    pools = [pool.name for pool in spec.pools]
-    for i, file in enumerate(spec.software.files):
-        unknown = [name for name in file.pools if name not in pools]
-        twice = sorted({name for name in file.pools if file.pools.count(name) > 1})
-        if unknown and pools:
-            what = f"contains {unknown[0]}, which is not a pool; allowed: {listed(pools)}"
-            yield error(f"software.files[{i}].pools", what, "correct the name, or remove it")
-        elif twice:
-            yield error(f"software.files[{i}].pools", f"contains {twice[0]} more than once", "list each pool once")
+    return pools_exist(spec, "software.files", spec.software.files)
 
 
 def files_fit_bundle(spec: ClusterSpec, today: date) -> Iterator[Finding]:

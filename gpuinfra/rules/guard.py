@@ -10,11 +10,12 @@ from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.base import defaults
-from gpuinfra.spec.messages import LARGEST_NETWORK, host_bits, listed
+from gpuinfra.spec.document import Route
+from gpuinfra.spec.messages import LARGEST_NETWORK, host_bits, listed, most_addresses, path_text
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, NetworkSpec
 from gpuinfra.spec.rule import rules_in
-from gpuinfra.spec.shown import shown
+from gpuinfra.spec.shown import contains_key, shown
 
 LAST_PORT = 65535
 
@@ -69,7 +70,11 @@ def bucket_client_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Port 22 is not open to all addresses, and networks have no host bits. Large public networks cause a warning."""
+    """Port 22 is not open to all addresses, neither with one network nor with several, and networks have no host bits.
+    Large public networks cause a warning."""
+    if (most := most_addresses(spec.access.ssh_from)) and not any(cidr.endswith("/0") for cidr in spec.access.ssh_from):
+        what = f"includes at least half of all public {most} addresses"
+        yield error("access.ssh_from", what, "list your operators' networks")
     for i, cidr in enumerate(spec.access.ssh_from):
         path = f"access.ssh_from[{i}]"
         try:
@@ -83,6 +88,34 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
             yield error(path, *wrong)
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
             yield warn(path, f"is {network}, a very large public range", "list smaller networks")
+
+
+def text_contains_no_key(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """No text of the declaration, such as a tag, contains a private key or an access token."""
+    for route, text in _texts(spec.model_dump(warnings=False), ()):
+        # Rules of their own check these, and name what to use instead.
+        if contains_key(text) and "environment" not in route and route[:2] != ("software", "files"):
+            what = "contains a private key or an access token, and everyone who can read the resources or the bill can read it"
+            yield error(
+                path_text(route),
+                what,
+                "remove it, and revoke the key, because other copies of the stack file can exist",
+            )
+
+
+def _texts(value: object, route: Route) -> Iterator[tuple[Route, str]]:
+    """Yield each text below a value with its path. The path of a key is that of its value, without the key, which is not shown."""
+    if isinstance(value, str):
+        yield route, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if contains_key(key):
+                yield route, key
+            else:
+                yield from _texts(item, (*route, key))
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _texts(item, (*route, at))
 
 
 def ingress_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:

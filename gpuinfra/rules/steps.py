@@ -10,9 +10,8 @@ from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.software.pool import pool_lock
-from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.rule import rules_in
+from gpuinfra.spec.rule import pools_exist, rules_in
 from gpuinfra.spec.steps import NodeStep
 
 
@@ -60,15 +59,7 @@ def own_step_url_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The pools of a declared step exist, and each is listed once."""
-    pools = [pool.name for pool in spec.pools]
-    for i, step in enumerate(spec.software.steps):
-        unknown = [name for name in step.pools if name not in pools]
-        twice = sorted({name for name in step.pools if step.pools.count(name) > 1})
-        if unknown and pools:
-            what = f"contains {unknown[0]}, which is not a pool; allowed: {listed(pools)}"
-            yield error(f"software.steps[{i}].pools", what, "correct the name, or remove it")
-        elif twice:
-            yield error(f"software.steps[{i}].pools", f"contains {twice[0]} more than once", "list each pool once")
+    return pools_exist(spec, "software.steps", spec.software.steps)
 
 
 def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ It is written before each action, so `--resume` can continue after a kill.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,11 @@ class SearchJournal(StackJournal):
         return str(self._body.get("began") or "")
 
     @property
+    def run(self) -> str:
+        """Random name of the run. The history of the stack contains it for each update of the run."""
+        return f"gpuinfra-up/{self._body.get('run')}"
+
+    @property
     def original(self) -> str | None:
         """Text of the stack file with the declared placements, or None if the file was not edited."""
         found = self._body.get("original")
@@ -88,7 +94,7 @@ class SearchJournal(StackJournal):
         """Start a journal. See `options` for the keys."""
         self._body = {
             "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "began": now(), "ended": None,
-            "options": dict(options or {}), "original": None, "choices": {}, "before": {}, "removing": [], "attempts": [],
+            "run": secrets.token_hex(8), "options": dict(options or {}), "original": None, "choices": {}, "before": {}, "removing": [], "attempts": [],
         }  # fmt: skip
         self._write()
 

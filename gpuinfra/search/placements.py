@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from gpuinfra.base.errors import SpecError, UsageError, reason_of
-from gpuinfra.base.file_errors import cannot_write
-from gpuinfra.node.journal import write_whole
+from gpuinfra.base.errors import SpecError, UsageError
+from gpuinfra.base.people_files import FileChanged, FileVersion, existing, replace_file
 from gpuinfra.plan.machines import zoning_of
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.storage import existing_of
@@ -60,16 +58,41 @@ def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
 def text_without_nodes(declared: LoadedStack, original: str, pools: Collection[str]) -> str:
     """Return the text of the stack file in which each capacity entry of these pools has the count 0.
     Raises `UsageError` if the text cannot be edited in place."""
-    value = declared.document.value if declared.document else None
+    edits: list[tuple[Route, object]] = [
+        ((*route, "count"), 0)
+        for index, pool in enumerate(declared.spec.pools)
+        if pool.name in pools
+        for route in _entries(declared, index)
+    ]
+    return _written(declared, original, edits, "set the count of each capacity entry of the idle pools to 0")
+
+
+def with_nodes_again(now: FileVersion, declared: LoadedStack, pools: Collection[str]) -> str:
+    """Return the text of a stack file that was edited while these pools had no nodes, with their declared counts and with the edits.
+
+    Counts that are not 0 any more are edits too, and stay. Raises `UsageError` if the pools or their entries are no longer the same.
+    """
+    stack, value = stack_of(now), declared.document.value if declared.document else None
     edits: list[tuple[Route, object]] = []
     for index, pool in enumerate(declared.spec.pools):
-        route = (*declared.route, "pools", index, "capacity")
         if pool.name not in pools:
             continue
-        entries = value_at(value, route)
-        routes = [(*route, at) for at in range(len(entries))] if isinstance(entries, list) else [route]
-        edits += [((*one, "count"), 0) for one in routes]
-    return _written(declared, original, edits, "set the count of each capacity entry of the idle pools to 0")
+        there = stack.spec.pools[index] if index < len(stack.spec.pools) else None
+        if stack.route != declared.route or not there or there.name != pool.name:
+            raise UsageError(f"{now.path} has other pools than before")
+        if [_kind(one) for one in there.capacity] != [_kind(one) for one in pool.capacity]:
+            raise UsageError(f"{now.path} has other capacity for pool {pool.name} than before")
+        for entry, route in zip(there.capacity, _entries(declared, index), strict=True):
+            if entry.count == 0:
+                edits.append(((*route, "count"), value_at(value, (*route, "count"))))
+    return _written(stack, now.text, edits, "write the pools without aliases and merge keys")
+
+
+def _entries(stack: LoadedStack, pool: int) -> list[Route]:
+    """Return the path of each capacity entry of a pool in the document. A single entry can be declared without a list."""
+    route = (*stack.route, "pools", pool, "capacity")
+    entries = value_at(stack.document.value if stack.document else None, route)
+    return [(*route, at) for at in range(len(entries))] if isinstance(entries, list) else [route]
 
 
 def counts(stack: LoadedStack, pools: Collection[str]) -> dict[str, str]:
@@ -166,20 +189,22 @@ def check_editable(declared: LoadedStack, original: str) -> None:
                 raise SpecError([replace(one, path=f"{pool.name}: {one.path}") for one in problem.findings]) from None
 
 
-def read(path: Path) -> str:
-    """Return the text of a stack file. Raises `UsageError` if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as problem:
-        raise UsageError(f"{path} cannot be read: {reason_of(problem)}") from None
+def unchanged(stack: LoadedStack) -> tuple[FileVersion, LoadedStack]:
+    """Return the stack file as it is now, and its stack. Raises `FileChanged` if it declares something else than the stack that was loaded."""
+    version = existing(stack.path)
+    now = stack_of(version)
+    if now.checksum != stack.checksum:
+        raise FileChanged(
+            f"{stack.path} changed after this command read it; the change was kept and nothing was written; run the command again"
+        )
+    return version, now
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a stack file atomically, and keep its mode. Raises the error of `cannot_write`."""
-    target = path.resolve()
-    try:
-        mode = target.stat().st_mode
-        write_whole(target, text)
-        target.chmod(mode)
-    except OSError as problem:
-        raise cannot_write(path, problem, "make the file and its folder writable") from None
+def stack_of(version: FileVersion) -> LoadedStack:
+    """Return the stack in a file. Raises `SpecError` if it cannot be parsed."""
+    return stack_in(parse(version.text, version.path.name), version.path)
+
+
+def write(version: FileVersion, text: str) -> FileVersion:
+    """Replace the content of a stack file that was read, and return the new version. Raises `FileChanged` or the error of `cannot_write`."""
+    return replace_file(version, text, "make the file and its folder writable")

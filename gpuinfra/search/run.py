@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.base.people_files import FileChanged, FileVersion, existing
 from gpuinfra.engine.locked import StateLocked
-from gpuinfra.engine.up import EngineFailure, UpFailed
+from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, SearchJournal, Skipped
@@ -17,12 +18,15 @@ from gpuinfra.search.placements import (
     DECLARED,
     EXHAUSTED,
     Choices,
+    counts,
     described,
     following,
-    read,
     stack_for,
+    stack_of,
     text_for,
     text_without_nodes,
+    unchanged,
+    with_nodes_again,
     write,
 )
 from gpuinfra.spec.document import parse
@@ -42,7 +46,7 @@ class Search:
     deploy: Callable[[bool], None]
     """Deploys the stack. The argument is true if an earlier run was killed. Raises `UpFailed`."""
     remove: Callable[[Sequence[str], bool], None]
-    """Deletes resources by URN. Raises `DeploymentError`."""
+    """Deletes resources by URN. Raises `DeploymentError`, and `OtherRun` if another run updated the stack in between."""
     settle: Callable[[Sequence[str], bool], None]
     """Deploys the stack without the resources that match these patterns, so that nothing from other placements remains. Raises `UpFailed`."""
     state: Callable[[], Resources]
@@ -69,10 +73,13 @@ def run(search: Search, *, again: bool) -> None:
             f"the next placement {why}; nothing was deployed; resume with a higher limit, or remove {search.journal.path} to start again"
         )
     while True:
-        _check_file(search)
-        _apply(search, again=again)
+        try:
+            file = _apply(search, _check_file(search), again=again)
+        except OtherRun:
+            search.journal.end()
+            raise
         if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
-            left = _settle(search, empty, again=again)
+            left = _settle(search, file, empty, again=again)
             search.journal.end()
             raise DeploymentError(
                 f"no placement of {', '.join(empty)} has capacity{_within(search.journal)}; "
@@ -97,21 +104,20 @@ def run(search: Search, *, again: bool) -> None:
         again = False
 
 
-def _settle(search: Search, empty: Sequence[str], *, again: bool) -> str:
+def _settle(search: Search, file: FileVersion, empty: Sequence[str], *, again: bool) -> str:
     """Deploy the stack without nodes of these pools, so that the nodes of other pools are verified, and nothing of other placements remains.
 
     Return what remains, as a part of a sentence.
     """
     if len(empty) < len(search.declared.spec.pools) and (text := _emptied(search, empty)):
         search.say(f"no placement has capacity: deploying without nodes of {', '.join(empty)}")
-        before = read(search.declared.path)
-        write(search.declared.path, text)
+        emptied = write(file, text)
         try:
             search.deploy(again)
         except UpFailed:
             return ", but the nodes of other pools are not verified, and resources of other zones can remain until the next deployment"
         finally:
-            write(search.declared.path, before)
+            _restore(search, emptied, file, empty)
         return ""
     declared = search.plan_of(_stack(search, {}))
     tried = [
@@ -132,13 +138,32 @@ def _settle(search: Search, empty: Sequence[str], *, again: bool) -> str:
     return ""
 
 
+def _restore(search: Search, emptied: FileVersion, before: FileVersion, empty: Sequence[str]) -> None:
+    """Declare the nodes of these pools again. An edit that a person made during the deployment is kept."""
+    now = existing(search.declared.path)
+    if now.data == emptied.data:
+        write(now, before.text)
+        return
+    try:
+        write(now, with_nodes_again(now, stack_of(before), empty))
+    except (UsageError, SpecError) as problem:
+        search.journal.end()
+        nodes = "; ".join(f"pool {name}: {count}" for name, count in counts(stack_of(before), empty).items())
+        raise UsageError(
+            f"{now.path} changed during the deployment without nodes of {', '.join(empty)}, and the change was kept; "
+            f"to declare the nodes again, set their counts ({nodes}): {problem}"
+        ) from None
+
+
 def _emptied(search: Search, empty: Sequence[str]) -> str:
     """Return the text of the stack file in which these pools have no nodes, or an empty string if they require nodes, as with a Capacity Block."""
     stack = _stack(search, search.journal.choices)
     try:
         text = text_without_nodes(
             stack,
-            text_for(search.declared, search.journal.original or read(search.declared.path), search.journal.choices),
+            text_for(
+                search.declared, search.journal.original or existing(search.declared.path).text, search.journal.choices
+            ),
             empty,
         )
         stack_in(parse(text, search.declared.path.name), search.declared.path)
@@ -147,25 +172,37 @@ def _emptied(search: Search, empty: Sequence[str]) -> str:
     return text
 
 
-def _check_file(search: Search) -> None:
-    """Raise `UsageError` if the stack file was edited after the search began."""
+def _check_file(search: Search) -> FileVersion:
+    """Return the stack file. Raises `FileChanged` if a person edited it after the search began."""
     original = search.journal.original
     if original is None:
-        return
+        return _declared(search)
     # If the run was killed before it wrote the file, the file has the placements of the previous attempt.
     known = [
         text_for(search.declared, original, choices) for choices in (search.journal.choices, search.journal.before)
     ]
     if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
         known.append(_emptied(search, empty))
-    if read(search.declared.path) not in known:
-        raise UsageError(
-            f"{search.declared.path} changed after the search began ({search.journal.began}); undo the change, or remove {search.journal.path} to start again"
+    file = existing(search.declared.path)
+    if file.text not in known:
+        raise FileChanged(
+            f"{search.declared.path} changed after the search began ({search.journal.began}), and the change was kept; to continue the search, "
+            f"undo the change and add --resume; to deploy the changed file, remove {search.journal.path}, in which `original` is the file before the search"
         )
+    return file
 
 
-def _apply(search: Search, *, again: bool) -> None:
-    """Remove the groups that the journal lists, and write the placements to the stack file."""
+def _declared(search: Search) -> FileVersion:
+    """Return the stack file before the first edit of the search. If it declares something else than what was checked, the run ends with `FileChanged`."""
+    try:
+        return unchanged(search.declared)[0]
+    except FileChanged:
+        search.journal.end()
+        raise
+
+
+def _apply(search: Search, file: FileVersion, *, again: bool) -> FileVersion:
+    """Remove the groups that the journal lists, and write the placements to the stack file. Return the file."""
     journal = search.journal
     if pools := journal.removing:
         plan = search.plan_of(_stack(search, journal.before))
@@ -174,11 +211,12 @@ def _apply(search: Search, *, again: bool) -> None:
             search.remove(urns, again)
     if journal.original is not None:
         text = text_for(search.declared, journal.original, journal.choices)
-        if read(search.declared.path) != text:
-            write(search.declared.path, text)
+        if file.text != text:
+            file = write(file, text)
             search.say(f"{search.declared.path.name} contains the placement that is tried next")
     if journal.removing:
         journal.removed()
+    return file
 
 
 def _stack(search: Search, choices: Choices) -> LoadedStack:
@@ -242,7 +280,7 @@ def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
 def _advance(search: Search, short: MissingNodes) -> None:
     """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
     choices, skipped = search.journal.choices, list[Skipped]()
-    original = search.journal.original or read(search.declared.path)
+    original = search.journal.original or _declared(search).text
     for pool in short.pools:
         choice = choices.get(pool, DECLARED)
         while (choice := following(search.declared.spec, pool, choice)) is not None:

@@ -98,8 +98,15 @@ Hours = Annotated[StrictInt, Unit("hours")]
 Percent = Annotated[StrictInt, Unit("percent")]
 Gpus = Annotated[StrictInt, Unit("GPUs")]
 Vcpus = Annotated[StrictInt, Unit("vCPUs")]
-Mount = Annotated[str, text(r"^(/[A-Za-z0-9_.-]+)+$", "an absolute path such as /scratch", max_length=128)]
-"""An absolute path without spaces."""
+Mount = Annotated[
+    str,
+    text(
+        r"^(/[A-Za-z0-9_-][A-Za-z0-9_.-]*|/\.[A-Za-z0-9_-][A-Za-z0-9_.-]*)+$",
+        "an absolute path such as /scratch",
+        max_length=128,
+    ),
+]
+"""An absolute path without spaces, in the only spelling that it has: `/a`, not `/a/`, `/a//b`, `/./a` or `/b/../a`."""
 UtcTime = Annotated[
     str,
     text(

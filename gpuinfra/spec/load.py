@@ -5,6 +5,9 @@ The file is either a Pulumi stack file with the declaration in `config` under `g
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,6 +41,18 @@ class LoadedStack:
     """The parsed file, for line numbers in findings."""
     route: Route = ()
     """Path of the declaration in the document."""
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the declaration and the settings.
+
+        When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
+        """
+        settings = {
+            key: value if isinstance(value, Mapping | list) else str(value) for key, value in self.config.items()
+        }
+        body = {"declaration": self.spec.model_dump(mode="json"), "settings": settings}
+        return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
     @property
     def settings(self) -> dict[str, object]:

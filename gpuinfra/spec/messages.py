@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -120,6 +121,26 @@ def host_bits(cidr: str) -> tuple[str, str] | None:
     if given.ip == given.network.network_address:
         return None
     return f"is {cidr}, which has host bits", f"use {given.network} or {given.ip}/{given.max_prefixlen}"
+
+
+def most_addresses(cidrs: Iterable[str]) -> str:
+    """Return which addresses these networks include together, if they include at least half of all public addresses, and otherwise an empty string.
+    Texts that are not networks are ignored."""
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            networks.append(ipaddress.ip_network(cidr, strict=False))
+    four = ipaddress.collapse_addresses(one for one in networks if one.version == 4)
+    six = ipaddress.collapse_addresses(one for one in networks if one.version == 6)
+    if sum(one.num_addresses for one in four) >= 2**31:
+        return "IPv4"
+    if sum(min(one.num_addresses, _PUBLIC_V6.num_addresses) for one in six if one.overlaps(_PUBLIC_V6)) >= 2**124:
+        return "IPv6"
+    return ""
+
+
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
+"""All public IPv6 addresses (IANA, IPv6 Global Unicast Address Assignments)."""
 
 
 def listed(words: list[str], most: int = 12) -> str:

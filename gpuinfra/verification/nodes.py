@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuinfra.base.json_text import parsed
 from gpuinfra.handover.connect import terms_of
+from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
@@ -113,11 +113,10 @@ def _since(
 def _is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
     """Return True if a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
     try:
-        document = parsed(data)
-        journal = document.get("state")
-        checks = judge_node(document["probes"], expectation, journal if isinstance(journal, dict) else None)
+        evidence = evidence_of(data)
+        checks = judge_node(evidence.probes or {}, expectation, evidence.journal)
         return verdict(checks, expectation).verified
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except ValueError:
         return False
 
 

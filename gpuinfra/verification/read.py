@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.handover.evidence import SCHEMA, NotEvidence, OtherFormat, evidence_of
+from gpuinfra.handover.ports import EVIDENCE_LIMIT as MAX_BYTES
 
-SCHEMA = "gpuinfra.evidence/1"
-MAX_BYTES = 8 * 1024 * 1024
-"""Twice the maximum size that a node writes. Larger files are refused."""
 FROM_A_FOLDER = "Evaluated only from the evidence. Only the handover verifies who signed it."
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceDocument:
-    """One evidence document."""
+    """One evidence document. Its texts are safe to show."""
 
     where: str
     """Path, key or host from which the document was read."""
@@ -79,7 +80,7 @@ class FoundEvidence:
 
 def read_folder(folder: Path) -> FoundEvidence:
     """Read all evidence in a folder and its subfolders, or in one file."""
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
+    paths = sorted(folder.rglob("*.json")) if folder.is_dir() else [folder] if folder.exists() else []
     if not paths:
         raise UsageError(f"{folder} contains no evidence; specify a folder with files in the format {SCHEMA}")
     found: list[EvidenceDocument] = []
@@ -107,24 +108,36 @@ def read_folder(folder: Path) -> FoundEvidence:
 
 
 def _read(path: Path) -> EvidenceDocument | str:
-    if path.stat().st_size > MAX_BYTES:
-        return f"{path.name} is larger than {MAX_BYTES} bytes"
-    return parse(path.read_bytes(), str(path))
+    name = one_line(path.name, 80)
+    try:
+        # Without O_NONBLOCK, the kernel waits until a program writes to a named pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return f"{name} is not a regular file"
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}"
+    if len(data) > MAX_BYTES:
+        return f"{name} is larger than {MAX_BYTES} bytes"
+    return parse(data, str(path))
 
 
 def parse(data: bytes, where: str, name: str = "") -> EvidenceDocument | str:
     """Parse an evidence document. Returns an error message on failure, or an empty string if the document has a different schema."""
-    short = where.rpartition("/")[2]
+    short = one_line(where.rpartition("/")[2], 80)
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return f"{short} is not JSON"
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        evidence = evidence_of(data)
+    except OtherFormat:
         return ""
-    seq = document.get("seq")
-    if not isinstance(document.get("instance_id"), str) or isinstance(seq, bool) or not isinstance(seq, int):
+    except NotEvidence as error:
+        return f"{short} cannot be read: {error}"
+    if not evidence.instance_id or evidence.seq is None:
         return f"{short} has no instance ID or sequence number"
-    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
+    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=evidence.document, name=name)
 
 
 def _chain(documents: list[EvidenceDocument]) -> list[str]:

@@ -19,11 +19,11 @@ from gpuinfra.base.words import titled
 from gpuinfra.clouds.vendor import Faulty, Vendor
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import terms_of
+from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.explain import node_reason
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.inventory import handovers_of
-from gpuinfra.node.table import ABSENT
 from gpuinfra.node.xids import Bucket, xid_of
 from gpuinfra.verification.store import Poll
 
@@ -109,13 +109,12 @@ def targets(polls: Sequence[Poll], names: Iterable[str]) -> tuple[ReplacementTar
 
 def uuids(node: NodeVerdict) -> frozenset[str]:
     """Return the UUIDs of the GPUs that a node listed."""
-    return frozenset(str(gpu.get("uuid")) for gpu in node.gpus if gpu.get("uuid") not in (None, "", *ABSENT))
+    return frozenset(gpu["uuid"] for gpu in node.gpus)
 
 
 def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
     """Return the description of a node for the provider."""
     node, data = target.node, target.poll.gatherer.data_of(target.node)
-    document: Mapping[str, Any] = json.loads(data) if data else {}
     found = next((check.get("found") for check in node.checks if check.get("id") == XID_CHECK), None)
     numbers = [one for one in found if isinstance(one, int)] if isinstance(found, list | tuple) else []
     groups = {group.name: group.group for group in target.poll.gatherer.groups}
@@ -130,9 +129,9 @@ def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
         machine=node.machine,
         outcome=node.outcome,
         reason=node.reason,
-        observed=str(document.get("finished") or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"),
+        observed=(evidence_of(data).finished if data else "") or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         boot_id=node.boot_id,
-        gpus=tuple({name: str(gpu.get(name, "")) for name in ("index", "uuid", "serial", "pci")} for gpu in node.gpus),
+        gpus=node.gpus,
         gpus_expected=node.gpus_expected,
         failed=node.blocking,
         xids=tuple(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.base.json_text import bounded
 from gpuinfra.node.judge import judge
 from gpuinfra.node.pairs import PairResult, PairsVerdict, first_round, next_round
 
@@ -50,8 +50,8 @@ def pair_result(
 def speed_of(node_result: NodeResult) -> float | None:
     """Return the bandwidth that one node measured, in GB/s."""
     try:
-        found = json.loads(node_result.result)["busbw_gb_s"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found = bounded(node_result.result.encode("utf-8", "replace"))["busbw_gb_s"]
+    except (ValueError, KeyError, TypeError):
         return None
     return round(found, 1) if isinstance(found, int | float) and not isinstance(found, bool) else None
 

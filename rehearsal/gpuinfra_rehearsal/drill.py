@@ -31,6 +31,7 @@ from gpuinfra.region.clone.draft import route_of, value_at
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import image_values, replicas_of
+from gpuinfra.region.failover.steps import IGNORABLE
 from gpuinfra.region.readiness import DeclaredSecond, data, second_of
 from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
@@ -47,7 +48,7 @@ MARGIN_MINUTES = 1
 MOST_ERRORS = 10
 _ERROR = re.compile(r"\*\*\w+ failed\*\* error: (.+)")
 """The message about a resource in the output of the engine."""
-_STEP = re.compile(r"\d+/\d+ |    (done|unreachable) ")
+_STEP = re.compile(r"\d+/\d+ |    (done|unreachable|ignored) ")
 """Lines of `gpuinfra failover` about its steps. The other lines are from the engine."""
 
 
@@ -327,7 +328,7 @@ class _Drill:
             raise _Failed(log[-4000:].strip()) from None
         for step in document["steps"]:
             if step["started"]:
-                ok = step["state"] in ("done", "unreachable")
+                ok = step["state"] in ("done", "unreachable", "ignored")
                 seconds = _seconds(step["started"], step["ended"])
                 self.rows.append(_row(f"failover: {step['name']}", ok=ok, found=str(step["found"]), seconds=seconds))
         if code or not document["ok"]:
@@ -340,6 +341,8 @@ class _Drill:
     def _run_failover(self) -> tuple[int, str, str]:
         """Run the command, and show the lines about its steps."""
         words = ["failover", str(self.session.folder.stack_file), "--to", self.recovery.region, "--yes", "--json"]
+        # On clouds with global endpoints, the services of a failed region respond with errors.
+        words += ["--unreachable", self.plan.region, *(word for step in IGNORABLE for word in ("--ignore", step))]
         root = self.session.folder.root
         shutil.rmtree(root / "journals", ignore_errors=True)  # The journal of an earlier drill.
         with (root / "failover.json").open("w+", encoding="utf-8") as out:

@@ -6,13 +6,15 @@ import json
 import os
 import sys
 
-from tests.remote.servers import sshd
+from tests.remote.servers import needed_from_here
 
 from .conftest import Finished, command, run
 
 
 def assert_commands_work(up: Finished) -> None:
     """`verify` reads the bucket and checks over SSH, `bootstrap` finds nothing to do, `run` runs, with the handover's host keys."""
+    assert_state_is_read_through_the_engine(up)
+    needed_from_here()
     place = ("aws-p4d", "--rehearsal", "--folder", str(up.root.parent))
     page, kept = up.root / "verify.html", up.root / "kept"
     read = run(command("verify", *place, "--json", "--html", str(page), "--save", str(kept)), up.root)
@@ -24,9 +26,6 @@ def assert_commands_work(up: Finished) -> None:
     assert "evidence bucket" in said["about"]
     assert "stand-in nodes" in page.read_text()
     assert sorted(path.name for path in kept.iterdir()) == [f"gpu-{n}.json" for n in (1, 2, 3, 4)]
-    assert_state_is_read_through_the_engine(up)
-    if sshd() is None:
-        return
     asked = run(command("check", *place, "--baseline", str(kept), "--phase", "presence"), up.root)
     assert asked.code == 0, asked.out + asked.err
     assert "rehearsal" in asked.out.splitlines()[0]

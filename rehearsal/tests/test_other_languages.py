@@ -119,7 +119,7 @@ def test_wrong_yaml_program_fails_with_one_error(rehearse: Rehearse, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on PATH")
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
 @pytest.mark.usefixtures("needs_nodes")
 def test_typescript_program_deploys_a_verified_cluster(rehearse: Rehearse, tmp_path: Path) -> None:
     """The TypeScript example compiles with the SDK that Pulumi generates from the schema, and creates a verified cluster."""

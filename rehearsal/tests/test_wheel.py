@@ -106,7 +106,7 @@ def rehearsed_from(site: Path, python: Path, tmp_path: Path, environ: dict[str, 
     assert report["rehearsal"] is True
     possible, reason = available()
     if not possible:
-        pytest.skip(f"the rehearsal has no stand-in nodes: {reason}")
+        pytest.skip(f"stand-in nodes cannot run here: {reason}")
     assert (report["totals"]["nodes_verified"], report["totals"]["gpus_verified"]) == (1, 8)
     down = rehearse("destroy")
     assert down.returncode == 0, down.stdout + down.stderr

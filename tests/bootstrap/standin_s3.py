@@ -35,7 +35,8 @@ class Cloud:
         class Handler(Answering):
             def do_PUT(self) -> None:
                 ttl = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
-                answer(self, 200 if self.path == "/.imds/i-1/latest/api/token" and ttl else 400, IMDS_TOKEN.encode())
+                good = self.path == "/.imds/i-1/latest/api/token" and ttl
+                answer(self, 200 if good else 400, IMDS_TOKEN.encode(), cloud.clock_offset_s)
 
             def do_GET(self) -> None:
                 if self.path.startswith("/.imds/i-1/latest/"):
@@ -64,9 +65,9 @@ class Cloud:
             return answer(handler, 401, b"")
         path = handler.path.removeprefix("/.imds/i-1/latest/meta-data/iam/security-credentials/")
         if path == "":
-            return answer(handler, 200, b"node-role")
+            return answer(handler, 200, b"node-role", self.clock_offset_s)
         credentials = {"AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": TOKEN}
-        return answer(handler, 200, json.dumps(credentials).encode())
+        return answer(handler, 200, json.dumps(credentials).encode(), self.clock_offset_s)
 
     def object(self, handler: BaseHTTPRequestHandler) -> None:
         """One object, for a request with a valid signature and date."""
@@ -80,7 +81,7 @@ class Cloud:
         return (
             answer(handler, 404, b"<Error><Code>NoSuchKey</Code></Error>")
             if data is None
-            else answer(handler, 200, data)
+            else answer(handler, 200, data, self.clock_offset_s)
         )
 
     def wrong(self, handler: BaseHTTPRequestHandler) -> str | None:

@@ -73,13 +73,14 @@ def test_files_are_written_and_changed(node: Node, tmp_path: Path) -> None:
 
 def test_a_link_is_replaced(node: Node, tmp_path: Path) -> None:
     """The step replaces a link to a file and does not write to its target. A link to a folder, such as /lib, stays and is the reason."""
-    target, path = tmp_path / "target", tmp_path / "link"
-    target.write_text("mine", encoding="utf-8")
-    path.symlink_to(target)
-    declare(node, (path, "declared", "0644"))
-    code, said = node.run()
-    assert code == 0, said
-    assert (path.is_symlink(), path.read_text(), target.read_text()) == (False, "declared", "mine")
+    for number, (content, mode) in enumerate((("mine", "0644"), ("declared", "0777"))):  # links have the mode 0777
+        target, path = tmp_path / f"target-{number}", tmp_path / f"link-{number}"
+        target.write_text(content, encoding="utf-8")
+        path.symlink_to(target)
+        declare(node, (path, "declared", mode))
+        code, said = node.run()
+        assert code == 0, said
+        assert (path.is_symlink(), path.read_text(), target.read_text()) == (False, "declared", content)
 
     (tmp_path / "folder").mkdir()
     (tmp_path / "lib").symlink_to("folder")

@@ -191,7 +191,7 @@ def test_full_disk_is_reported(three: Node, tmp_path: Path) -> None:
         ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False
     )
     if mounted.returncode != 0:
-        pytest.skip("this system does not allow mounting a tmpfs here")
+        pytest.skip("this system does not allow mounting a tmpfs")
     try:
         filler = folder / "filler"
         with filler.open("wb", buffering=0) as handle, contextlib.suppress(OSError):

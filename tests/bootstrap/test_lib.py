@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,7 +157,7 @@ def test_only_missing_packages_are_installed(shell: Shell) -> None:
     assert code == 0, output
     install = next(call for call in shell.calls if " install " in call)
     assert install.split(" install ")[1] == "removed new manager=580.95-*"
-    assert "DPkg::Lock::Timeout=600" in install
+    assert "DPkg::Lock::Timeout=60" in install
     assert "--no-install-recommends" in install
     assert sum(" update" in call for call in shell.calls) == 1
 
@@ -283,7 +285,7 @@ class Key:
 def make_key(folder: Path, name: str) -> Key:
     """A new key; skips the test without gpg."""
     if shutil.which("gpg") is None:
-        pytest.skip("this system has no gpg")
+        pytest.skip("gpg is not installed")
     home = folder / f"gpg-{name}"
     home.mkdir(mode=0o700)
     gpg = ["gpg", "--batch", "--homedir", str(home)]
@@ -331,6 +333,33 @@ def test_signature_must_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> N
     code, output = shell.run(check.format(good, vendor.public))
     assert code == 1
     assert "does not match the key" in output
+
+
+@pytest.mark.parametrize("state", ["revoked", "expired"])
+def test_signature_of_a_key_that_is_no_longer_valid_fails(
+    shell: Shell, keys: tuple[Key, Key], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real gpg reports VALIDSIG also for a correct signature of a revoked or expired key. The step ends, and a retry cannot help."""
+    vendor, _ = keys
+    file = shell.folder / "installer.tar.gz"
+    file.write_bytes(GOOD)
+    signature = vendor.sign(file)
+    gpg = ["gpg", "--batch", "--homedir", str(vendor.home)]
+    if state == "revoked":
+        revocation = vendor.home / "openpgp-revocs.d" / f"{vendor.fingerprint}.rev"
+        revocation.write_text(revocation.read_text().replace(":-----BEGIN", "-----BEGIN"))
+        subprocess.run([*gpg, "--import", str(revocation)], check=True, capture_output=True)
+    else:
+        subprocess.run([*gpg, "--quick-set-expire", vendor.fingerprint, "seconds=1"], check=True, capture_output=True)
+        time.sleep(2)
+    vendor.public.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
+    told = subprocess.run(
+        [*gpg, "--status-fd", "1", "--verify", str(signature), str(file)], capture_output=True, text=True
+    )
+    assert f"VALIDSIG {vendor.fingerprint}" in told.stdout
+    code, output = shell.run(f"verify_signature {file} {signature} {vendor.public} {vendor.fingerprint}")
+    assert code == 65
+    assert "is by a key that is revoked or expired" in output
 
 
 def test_repository_key_must_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:
@@ -417,3 +446,134 @@ def test_a_silent_server_ends_with_the_reason(shell: Shell) -> None:
         in output
     )
     assert (shell.folder / "limits").read_text(encoding="utf-8").splitlines() == ["90 mount /home"] * 3
+
+
+DISK_FULL = """
+Setting up linux-image-6.8.0-1041-aws (6.8.0-1041.43) ...
+update-initramfs: Generating /boot/initrd.img-6.8.0-1041-aws
+zstd: error 25 : Write error : No space left on device (cannot write compressed block)
+E: mkinitramfs failure zstd -q -1 -T0 25
+update-initramfs: failed for /boot/initrd.img-6.8.0-1041-aws with 1.
+run-parts: /etc/kernel/postinst.d/initramfs-tools exited with return code 1
+dpkg: error processing package linux-image-6.8.0-1041-aws (--configure):
+ installed linux-image-6.8.0-1041-aws package post-installation script subprocess returned error exit status 1
+Errors were encountered while processing:
+ linux-image-6.8.0-1041-aws
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+"""A full /boot, from linuxmint/mintupdate issue 823 (Ubuntu 22.04), with another kernel."""
+READ_ONLY = """
+Unpacking htop (3) ...
+dpkg: error processing archive /htop.deb (--unpack):
+ unable to clean up mess surrounding './usr/bin/htop' before installing another version: Read-only file system
+Errors were encountered while processing:
+ /htop.deb
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+"""A read-only /usr, recorded with apt 2.6.1 and dpkg 1.21.22 on Debian 12."""
+NO_BUILD = """
+Building initial module for 6.8.0-1040-aws
+Error! Bad return status for module build on kernel: 6.8.0-1040-aws (x86_64)
+Consult /var/lib/dkms/nvidia/580.126.20/build/make.log for more information.
+dpkg: error processing package nvidia-dkms-open (--configure):
+ installed nvidia-dkms-open package post-installation script subprocess returned error exit status 10
+Errors were encountered while processing:
+ nvidia-dkms-open
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+"""A module that dkms cannot build, from pop-os/pop issue 3811, with another kernel and driver."""
+NO_ARCHIVE = """
+Err:1 http://archive.ubuntu.com/ubuntu jammy/main amd64 htop amd64 3.0.5
+  503  Service Unavailable
+E: Failed to fetch http://archive.ubuntu.com/ubuntu/pool/main/h/htop/htop_3.0.5_amd64.deb  503  Service Unavailable
+E: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?
+"""
+SCRIPT = """
+dpkg: error processing package cuda-keyring (--configure):
+ installed cuda-keyring package post-installation script subprocess returned error exit status 7
+Errors were encountered while processing:
+ cuda-keyring
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+WAITS = "Waiting for cache lock: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 9 (python3)..."
+NO_LOCK = "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?"
+DPKG_LOCK = (
+    "dpkg: error: dpkg frontend lock was locked by another process with pid 9\n"
+    "Note: removing the lock file is always wrong, can damage the locked area"
+)
+LOCKS = (
+    f"{WAITS}\n{NO_LOCK}",
+    "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 9 (python3)\nE: Unable to lock directory /var/lib/apt/lists/",
+    DPKG_LOCK,
+    f"{DPKG_LOCK}\nE: Sub-process dpkg --set-selections returned an error code (2)\nE: Executing dpkg failed. Are you root?",
+)
+"""The messages of apt 2.6.1 and dpkg 1.21.22 on a locked machine, recorded on Debian 12."""
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (DISK_FULL, "zstd: error 25 : Write error : No space left on device (cannot write compressed block)"),
+        (
+            READ_ONLY,
+            "unable to clean up mess surrounding './usr/bin/htop' before installing another version: Read-only",
+        ),
+        (
+            NO_BUILD,
+            "Error! Bad return status for module build on kernel: 6.8.0-1040-aws (x86_64) Consult /var/lib/dkms/nvidia/580.126.20/build/make.log for more",
+        ),
+        (NO_ARCHIVE, "E: Failed to fetch http://archive.ubuntu.com/ubuntu/pool/main/h/htop/htop_3.0.5_amd64.deb  503"),
+        (SCRIPT, "dpkg: error processing package cuda-keyring (--configure): installed cuda-keyring package post-inst"),
+        (f"{WAITS}\n{NO_ARCHIVE}", "E: Failed to fetch http://archive.ubuntu.com/ubuntu/pool/main/h/htop/htop_3.0.5"),
+        ("curl: (6) Could not resolve host: a.example\n\n", "curl: (6) Could not resolve host: a.example"),
+    ],
+    ids=["full /boot", "read-only /usr", "dkms", "repository", "maintainer script", "after a lock", "another program"],
+)
+def test_a_failure_names_its_cause(shell: Shell, output: str, cause: str) -> None:
+    """apt's summary `Sub-process /usr/bin/dpkg returned an error code (1)` hides the cause, which an earlier line names."""
+    (shell.folder / "output").write_text(output, encoding="utf-8")
+    shell.tool("apt-get", f'cat "{shell.folder}/output" >&2\nexit 100\n')
+    code, said = shell.run('retry 1 "installing x" apt-get install x')
+    assert code == 1
+    assert f"failed\tinstalling x failed 1 times, last with exit code 100: {cause}" in said
+
+
+@pytest.mark.parametrize("text", LOCKS, ids=["apt-get install", "apt-get update", "dpkg", "apt-mark hold"])
+def test_a_lock_of_another_process_does_not_count_as_an_attempt(shell: Shell, text: str) -> None:
+    """The command runs again until the lock is free; each wait names the lock and its holder."""
+    (shell.folder / "output").write_text(text, encoding="utf-8")
+    shell.tool(
+        "apt-get", f'(($(wc -l <"{shell.folder}/calls") > 4)) || {{ cat "{shell.folder}/output" >&2; exit 100; }}\n'
+    )
+    code, said = shell.run('retry 1 "installing x" apt-get install x', GPUINFRA_LOCK_PAUSE_S="0")
+    assert code == 0, said
+    assert said.count(f"installing x waits: {text.splitlines()[0]}") == 4
+
+
+def test_a_lock_that_is_never_released_ends_the_attempts(shell: Shell) -> None:
+    """After the time limit, the step fails with the lock as its reason."""
+    shell.tool("dpkg", f'echo "{NO_LOCK}" >&2; exit 2\n')
+    code, said = shell.run('retry 2 "installing x" dpkg -i x', GPUINFRA_LOCK_PAUSE_S="0", GPUINFRA_LOCK_PATIENCE_S="0")
+    assert code == 1
+    assert f"failed\tinstalling x failed 2 times, last with exit code 2: {NO_LOCK}" in said
+
+
+READS_ONLY = re.compile(
+    r"apt-mark showhold|dpkg --audit|dpkg --print-architecture|apt-get --version|need_tools [a-z0-9. _-]*|need_variables .*"
+)
+CHANGES = re.compile(r"(?<![\w/.\"'=-])(apt-get|apt-mark|apt|dpkg)(?= [\"'\w-])")
+
+
+@pytest.mark.parametrize("path", sorted(LIB.parent.rglob("*.sh")), ids=lambda path: path.name)
+def test_packages_change_only_in_a_retry(path: Path) -> None:
+    """`retry` waits for the locks of apt and dpkg; a direct call fails as soon as another process holds one."""
+    text = re.sub(r"\\\n *", "", path.read_text(encoding="utf-8"))
+    direct = []
+    for line in text.splitlines():
+        code = READS_ONLY.sub("", re.sub(r"(^|\s)#.*", "", line))
+        code = re.sub(r"'[^']*'", "''", code)
+        code = re.sub(r'"(?:[^"\\$]|\\.|\$[^(])*"', '""', code)  # messages
+        found = CHANGES.search(code)
+        if found and "retry " not in code[: found.start()]:
+            direct.append(line.strip())
+    assert not direct

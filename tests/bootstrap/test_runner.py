@@ -296,3 +296,64 @@ def _wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < until, f"{path} did not appear"
         time.sleep(0.01)
+
+
+OTHER_BOOT = "00000000-0000-0000-0000-000000000000"
+
+
+def reboot(node: Node) -> None:
+    """Let the journal be of an earlier boot."""
+    state = node.state
+    for entry in state["steps"]:
+        entry["boot_id"] = OTHER_BOOT
+    (node.root / "var/lib/gpuinfra/state.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+PROVEN = """
+[[ -e $WORLD/headers ]] || would "install headers" || { touch "$WORLD/headers"; changed "installed headers"; }
+end_dry_run
+[[ -e $WORLD/module ]] || die "no module"
+record module 1
+proved "the module is loaded"
+"""
+
+
+def test_steps_are_proven_again_after_a_boot(node: Node) -> None:
+    """A proof that holds changes nothing and runs once for each boot; declared steps do not run."""
+    node.step("20-kernel", f"echo x >>$WORLD/runs\n{PROVEN}")
+    (node.root / "world/module").touch()
+    node.run()
+    reboot(node)
+    code, output = node.run()
+    assert code == 0, output
+    assert "1 steps done, nothing to do" in output
+    assert node.status("20-kernel")["boot_id"] != OTHER_BOOT
+    node.run()
+    assert node.world["runs"] == "x\nx\n"
+
+
+def test_a_step_whose_proof_fails_after_a_boot_runs_again(node: Node) -> None:
+    """The change that it would make, or the proof that fails, is named, and the step repairs the machine."""
+    node.step("20-kernel", PROVEN)
+    (node.root / "world/module").touch()
+    node.run()
+    (node.root / "world/headers").unlink()
+    reboot(node)
+    code, output = node.run()
+    assert code == 0, output
+    assert "the proof fails after this boot, so the step runs again: it would install headers" in output
+    assert "headers" in node.world
+    (node.root / "world/module").unlink()
+    reboot(node)
+    code, output = node.run()
+    assert code == 1
+    assert "the proof fails after this boot, so the step runs again: no module" in output
+
+
+def test_under_systemd_only_a_refusal_ends_the_retries(node: Node) -> None:
+    """The unit starts a failed run again, except after a failure that a retry cannot fix."""
+    node.environment["INVOCATION_ID"] = "1"
+    node.step("10-no", 'refuse "another system"\n')
+    assert node.run()[0] == 65
+    node.step("10-no", 'die "the mirror does not answer"\n')
+    assert node.run()[0] == 1

@@ -13,9 +13,10 @@ set -euo pipefail
 dry_run() { return 1; }
 changed() { :; }
 eval "$(grep -vE '^(main|\.) ' "$SCRIPT")"
+. "${SCRIPT%/*}/lib-mounts.sh"
 saved_homes() { printf '%s\n' "$SAVED"; }
 cp() { command cp "$@" && mkdir -p "$SHARED/ubuntu" && echo theirs >"$SHARED/ubuntu/file"; }
-mv() { command mv "$@"; [[ ! -e $SHARED/.ubuntu.$(uname -n) ]] || return "$SKIPPED"; }
+mv() { command mv "$@"; ! compgen -G "$SHARED/.gpuinfra-*" >/dev/null || return "$SKIPPED"; }
 restore_local_homes "$SHARED"
 """
 """Another node creates the home while this node copies it. `mv` returns SKIPPED if it skipped the target."""

@@ -13,11 +13,17 @@ import pytest
 from gpuinfra.base.shipped import shipped
 
 ROOT = Path(__file__).parents[2]
-OURS = sorted(path.name for path in (shipped("bootstrap") / "units").iterdir())
+BOOT = "gpuinfra-boot.service"
+"""The unit that user data installs."""
+OURS = sorted([BOOT, *(path.name for path in (shipped("bootstrap") / "units").iterdir())])
 UNITS = json.loads(
     (Path(__file__).parents[2] / "rehearsal/gpuinfra_rehearsal/tools/units.json").read_text(encoding="utf-8")
 )["units"]
 ANALYZE = shutil.which("systemd-analyze")
+
+
+def _path(name: str) -> Path:
+    return shipped("bootstrap") / ("boot" if name == BOOT else "units") / name
 
 
 def complaints(folder: Path, names: list[str]) -> list[str]:
@@ -34,7 +40,7 @@ def verified(folder: Path, names: list[str], recursive: str) -> tuple[list[str],
             (folder / name).write_text(text + "\n", encoding="utf-8")
     for name in OURS:
         if not (folder / name).exists():
-            shutil.copy(shipped("bootstrap") / "units" / name, folder / name)
+            shutil.copy(_path(name), folder / name)
     done = subprocess.run(
         [str(ANALYZE), "verify", "--man=no", f"--recursive-errors={recursive}", *(str(folder / name) for name in names)],
         capture_output=True, text=True, check=False, env={"SYSTEMD_UNIT_PATH": f"{folder}:", "PATH": "/usr/bin:/bin", "SYSTEMD_LOG_TARGET": "console"},
@@ -57,7 +63,7 @@ WRITTEN = re.compile(r"""(?<=")((?:\[Unit\]|\[Service\])\n[^"]*)"|(?<=')((?:\[Un
 
 def texts() -> dict[str, str]:
     """Each service that the bundle ships, and each unit or drop-in that a step writes, by file and number."""
-    shipped_units = {name: (shipped("bootstrap") / "units" / name).read_text(encoding="utf-8") for name in OURS}
+    shipped_units = {name: _path(name).read_text(encoding="utf-8") for name in OURS}
     found = {name: text for name, text in shipped_units.items() if name.endswith(".service")}
     for path in sorted(shipped("bootstrap").rglob("*.sh")):
         script = path.read_text(encoding="utf-8")
@@ -90,6 +96,16 @@ def test_a_service_that_always_restarts_has_no_start_limit(name: str) -> None:
     always = values(text, "Service", "Restart") == ["always"]
     assert values(text, "Unit", "StartLimitIntervalSec") == ["0"] or not always, name
     assert not always or values(text, "Service", "RestartSec"), f"{name} restarts after 100 ms"
+
+
+@pytest.mark.parametrize(("name", "prevented"), [(BOOT, []), ("gpuinfra-bootstrap.service", ["65"])])
+def test_the_units_of_the_bootstrap_never_give_up(name: str, prevented: list[str]) -> None:
+    """They start again after every failure, except after one that a retry cannot fix, and have neither a start limit nor a time limit."""
+    text = texts()[name]
+    assert values(text, "Service", "Restart") == ["on-failure"]
+    assert values(text, "Service", "RestartPreventExitStatus") == prevented
+    assert values(text, "Unit", "StartLimitIntervalSec") == ["0"]
+    assert values(text, "Service", "TimeoutStartSec") == ["infinity"]
 
 
 def test_the_proxy_of_homes_survives_a_shortage_of_memory() -> None:

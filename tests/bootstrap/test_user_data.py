@@ -9,7 +9,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -123,18 +126,56 @@ set -eu
 mount --rbind "$1/etc" /etc
 for folder in /opt /var/lib /run; do mount -t tmpfs tmpfs "$folder"; done
 export PATH="$1/bin:$PATH"
-status=0
-bash "$1/user-data.sh" || status=$?
-bash "$1/user-data.sh" || status=$?
+. "$1/life.sh"
 cp -a /opt "$1/opt.after"
-exit "$status"
+cp -a /var/lib/gpuinfra "$1/lib.after"
 """
+BOOT = """
+boot() {
+  bash "$1/user-data.sh"
+  [[ ! -e /etc/systemd/system/multi-user.target.wants/gpuinfra-boot.service ]] || bash /opt/gpuinfra/boot/user-data start
+}
+"""
+"""One boot: cloud-init runs the hook, and systemd runs the unit that the hook installed."""
+SYSTEMCTL = """#!/bin/bash
+echo "$*" >>FOLDER/systemctl.log
+[[ $1 != enable ]] || for unit in "${@:2}"; do ln -sf "/etc/systemd/system/$unit" /etc/systemd/system/multi-user.target.wants/; done
+"""
+ENABLED = ["gpuinfra-attest.timer", "gpuinfra-bootstrap.service"]
 
 
-def test_it_boots_a_node(tmp_path: Path) -> None:
-    """In a private mount namespace: download, verify, unpack, enable and start; a second run changes nothing."""
+@dataclass
+class Private:
+    """A machine in a private mount namespace that boots with user data; only systemctl is a stand-in."""
+
+    folder: Path
+    cloud: Cloud
+
+    def live(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run the boots in the script."""
+        (self.folder / "life.sh").write_text(
+            f"{BOOT}\n[[ ${{2:-}} == only-functions ]] && return\n{script}", encoding="utf-8"
+        )
+        return subprocess.run(
+            ["unshare", "-rm", "bash", "-c", PRIVATE, "-", str(self.folder)],
+            env={"PATH": os.environ["PATH"], **self.cloud.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1200,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls of systemctl."""
+        return (self.folder / "systemctl.log").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[Private]:
+    """A machine that was never booted, and the bucket with its bundle."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this system gives no user and mount namespaces")
+        pytest.skip("this system does not allow namespaces: user and mount")
     data, sha256 = small_bundle()
     key = f"bootstrap/{sha256}.tar.gz"
     shutil.copytree(
@@ -142,32 +183,75 @@ def test_it_boots_a_node(tmp_path: Path) -> None:
     )
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/systemctl.log\n', encoding="utf-8")
+    (tools / "systemctl").write_text(SYSTEMCTL.replace("FOLDER", str(tmp_path)), encoding="utf-8")
     (tools / "systemctl").chmod(0o755)
+    # Not a launcher in bash, whose commands would be cut too.
+    (tools / "python3").symlink_to(os.path.realpath(sys.executable))
     bundle_of = {"bucket": "train-evidence", "key": key, "sha256": sha256}
     (tmp_path / "user-data.sh").write_text(bundle.user_data(config(bundle=bundle_of)), encoding="utf-8")
     with Cloud({f"train-evidence/{key}": data}) as cloud:
-        answer = subprocess.run(
-            ["unshare", "-rm", "bash", "-c", PRIVATE, "-", str(tmp_path)],
-            env={"PATH": os.environ["PATH"], **cloud.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        yield Private(tmp_path, cloud)
+
+
+def test_it_boots_a_node(private: Private) -> None:
+    """Download, verify, unpack, enable and start; at the second boot, there is nothing to do."""
+    answer = private.live('boot "$1"; boot "$1"')
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert cloud.served == [f"/train-evidence/{key}"], "the second run needs no second download"
-    calls = (tmp_path / "systemctl.log").read_text(encoding="utf-8").splitlines()
-    assert calls[:2] == [
+    assert len(private.cloud.served) == 1, "the second boot needs no second download"
+    assert private.calls == [
         "daemon-reload",
-        "enable gpuinfra-attest.timer gpuinfra-bootstrap.service",
+        "restart --no-block gpuinfra-boot.service",
+        "daemon-reload",
+        f"enable {' '.join(ENABLED)}",
+        f"start --no-block {' '.join(ENABLED)}",
     ]
-    assert calls[2] == "start --no-block gpuinfra-attest.timer gpuinfra-bootstrap.service"
-    assert len(calls) == 3, "the second run finds everything started"
-    assert (tmp_path / "opt.after/gpuinfra/current").readlink() == Path(f"/opt/gpuinfra/{sha256}")
-    assert sorted(p.name for p in (tmp_path / "opt.after/gpuinfra").iterdir()) == sorted([sha256, "current"])
-    assert (tmp_path / "etc/systemd/system/gpuinfra-bootstrap.service").read_bytes() == BUNDLED[
-        "units/gpuinfra-bootstrap.service"
-    ]
+    sha256 = small_bundle()[1]
+    opt = private.folder / "opt.after/gpuinfra"
+    assert (opt / "current").readlink() == Path(f"/opt/gpuinfra/{sha256}")
+    assert sorted(p.name for p in opt.iterdir()) == sorted([sha256, "boot", "current"])
+    system = private.folder / "etc/systemd/system"
+    assert (system / "gpuinfra-bootstrap.service").read_bytes() == BUNDLED["units/gpuinfra-bootstrap.service"]
     for secret in SECRETS:
         assert secret not in answer.stdout + answer.stderr
+
+
+def test_a_renewed_configuration_survives_a_boot(private: Private) -> None:
+    """cloud-init runs the first user data at every boot; a configuration that was renewed on the running node stays."""
+    renewed = (private.folder / "user-data.sh").read_text(encoding="utf-8").replace('"pool": "gpu"', '"pool": "new"')
+    (private.folder / "renewed.sh").write_text(renewed, encoding="utf-8")
+    answer = private.live('boot "$1"; bash "$1/renewed.sh" renew; boot "$1"; boot "$1"')
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert json.loads((private.folder / "lib.after/started.json").read_text(encoding="utf-8"))["pool"] == "new"
+    assert private.calls.count("restart --no-block gpuinfra-boot.service") == 2
+
+
+CUT = """
+cat >"$1/cut" <<'END'
+set -T
+trap '{ read -r left <"$CUT/left"; echo $((left - 1)) >"$CUT/left"; ((left > 0)) || kill -9 0; } 2>/dev/null' DEBUG
+END
+for moment in MOMENTS; do
+  rm -rf /opt/* /var/lib/* /etc/gpuinfra /etc/systemd/system/gpuinfra-* /etc/systemd/system/multi-user.target.wants
+  echo "$moment" >"$1/left"
+  # The session ends as a whole, as a machine does.
+  CUT=$1 BASH_ENV=$1/cut setsid -w bash -c 'set -- "$1" only-functions; . "$1/life.sh"; boot "$1"' - "$1" >/dev/null 2>&1 && echo "no cut at $moment"
+  boot "$1" >/dev/null
+  cmp /etc/gpuinfra/node.json /var/lib/gpuinfra/started.json
+  [[ $(readlink /opt/gpuinfra/current) == /opt/gpuinfra/* && -s /opt/gpuinfra/current/node.pyz ]]
+  for unit in ENABLED; do [[ -s /etc/systemd/system/$unit && -L /etc/systemd/system/multi-user.target.wants/$unit ]]; done
+done
+"""
+
+
+@pytest.mark.parametrize(
+    "moments",
+    ["3 13 20 40 60", pytest.param("{0..99}", marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
+def test_a_power_cut_before_any_command_is_resumed_at_the_next_boot(private: Private, moments: str) -> None:
+    """Killed before each command of user data, in the hook or in the unit, the next boot installs and starts everything."""
+    answer = private.live(CUT.replace("MOMENTS", moments).replace("ENABLED", " ".join(ENABLED)))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    uncut = [int(line.rpartition(" ")[2]) for line in answer.stdout.splitlines()]
+    assert not uncut or min(uncut) > 60, answer.stdout
+    assert moments[0] != "{" or uncut, "the commands after the last moment were not cut"

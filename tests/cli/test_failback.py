@@ -120,8 +120,9 @@ def test_unfinished_failover_is_refused(returned: Returned) -> None:
     assert isinstance(done.exception, UsageError)
     assert "the failover of aws-recovery is not finished; run `gpuinfra failover aws-recovery --to us-west-2 --resume`" in str(done.exception)  # fmt: skip
     body = json.loads(path.read_text())
-    path.write_text(json.dumps({**body, "ended": "2026-11-26T00:00:00Z", "steps": {"fence": {"state": "unreachable"}}}))
-    assert "did not respond to steps of the failover: fence" in str(run("--yes").exception)
+    steps = {"fence": {"state": "unreachable"}, "drain": {"state": "ignored"}, "replication": {"state": "ignored"}}
+    path.write_text(json.dumps({**body, "ended": "2026-11-26T00:00:00Z", "steps": steps}))
+    assert "first region did not run: fence, replication; run" in str(run("--yes").exception)
     assert returned.calls == []
 
 

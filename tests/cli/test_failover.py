@@ -18,6 +18,7 @@ from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
 from gpuinfra.clouds.aws.cloud import AwsCloud
+from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
 from gpuinfra.engine.find import Engine
 from gpuinfra.region.clone.make import clone
@@ -82,6 +83,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
         lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)],
     )
     monkeypatch.setattr("gpuinfra.region.failover.steps.POLL_S", 0.0)
+    monkeypatch.setattr(reach, "PROOF_S", 0.0)
     return found
 
 
@@ -160,16 +162,33 @@ def test_failed_step_names_the_command_that_continues(world: World) -> None:
 
 
 def test_unreachable_region_is_stated(world: World) -> None:
-    """If the first region does not respond, the last lines name the steps to repeat and the command. `--unreachable` does not ask it again."""
+    """A region that does not respond is skipped only if the user names it. The last lines name the steps to repeat and the command."""
     world.down.add("first")
-    done = run(*REGION, "--yes")
+    refused = run(*REGION, "--yes")
+    assert "to continue without us-east-2, add --unreachable us-east-2" in str(refused.exception)
+    assert not any(call.startswith("up ") for call in world.calls)
+    done = run(*REGION, "--yes", "--resume", "--unreachable", "us-east-2")
     assert done.return_value == 0, done.exception
     assert "the first region did not respond: fence, drain, replication" in done.output
-    world.down.clear()
-    document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable").stdout)
+    document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
     assert document["ok"] is True
     assert document["unreachable"] == ["fence", "drain", "replication"]
-    assert "stop gpu-0" not in world.calls
+    assert {one["service"] for one in document["evidence"]} == {"groups", "objects"}
+    world.down.clear()
+    document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
+    assert document["unreachable"] == []
+    assert "stop gpu-0" in world.calls
+
+
+def test_the_name_of_an_unreachable_region_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a terminal, the user enters the name of the region after the evidence. Another text stops the failover."""
+    world.down.add("first")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    for answers, code in (("y\nyes\n", None), ("y\nus-east-2\n", 0)):
+        words = [*REGION, *(["--resume"] if code == 0 else [])]
+        done = CliRunner().invoke(cli.command, ["Pulumi.aws-recovery.yaml", *words], input=answers, standalone_mode=False)  # fmt: skip
+        assert "groups: first timed out" in done.output
+        assert done.return_value == code, done.output
 
 
 def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +197,7 @@ def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatc
     zone = Zone(world, control_plane="us-east-2", down=True)
     monkeypatch.setattr(cli, "names_in", lambda found: StackNames(plan=NAMES, dns=zone))
     command = "to change only the DNS names, run: gpuinfra names aws-recovery --to us-west-2"
-    done = run(*REGION, "--yes")
+    done = run(*REGION, "--yes", "--ignore", "names")
     assert done.return_value == 0, done.exception
     assert command in done.output
     loaded = read_stack("aws-recovery")
@@ -194,6 +213,7 @@ def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
     """Another region, a missing confirmation, and a resume without a start each are one error, and nothing is called."""
     for words, text in (
         (["--to", "us-east-2", "--yes"], "--to is us-east-2; allowed: us-west-2"),
+        ([*REGION, "--yes", "--unreachable", "us-west-2"], "--unreachable is us-west-2; allowed: us-east-2"),
         (REGION, "add --yes"),
         ([*REGION, "--yes", "--ignore", "lags"], "--ignore is 'lags'; allowed: replication, "),
         ([*REGION, "--yes", "--resume"], "no failover of aws-recovery was started"),

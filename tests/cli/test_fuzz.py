@@ -27,7 +27,7 @@ def test_random_command_lines_end_with_a_documented_exit_code(tmp_path: Path, se
     print something unexpected. The folder is writable, full, read-only or forbidden. Each command line has a randomly changed stack file.
     """
     if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine has no user, network and mount namespaces")
+        pytest.skip("this system does not allow namespaces: user, network and mount")
     words = [sys.executable, "-m", "tests.cli.fuzzed", str(seed), str(COUNT), str(tmp_path)]
     done = subprocess.run([*ALONE, *words], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

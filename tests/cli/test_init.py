@@ -551,7 +551,7 @@ def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.Captu
 def test_the_rehearsals_of_the_start_page_run(tmp_path: Path) -> None:
     """A stack that `init` wrote in an empty folder is rehearsed: the broken node is named, and healthy nodes are verified."""
     if not (available_ := available())[0]:
-        pytest.skip(f"the rehearsal has no stand-in nodes: {available_[1]}")
+        pytest.skip(f"stand-in nodes cannot run here: {available_[1]}")
     (init,) = [line for line in START if line.startswith("gpuinfra init ")]
     assert main(init.split()[1:]) == 0
     outcomes = []

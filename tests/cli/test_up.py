@@ -19,6 +19,7 @@ from gpuinfra.cli.stacks import NoStack
 from gpuinfra.clouds.preflight import PreflightRow, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import StateLocked
+from gpuinfra.engine.up import OtherRun
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.search import outcome
@@ -66,6 +67,7 @@ def world(
 
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
+    monkeypatch.setattr("gpuinfra.engine.up.check_last", lambda *_: None)
     handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"summary": "3 of 3 nodes and 24 GPUs verified"}}
 
     def exported(name: str, *, project: Path) -> Sequence[Any]:
@@ -473,6 +475,30 @@ def test_a_lock_of_another_run_removes_nothing(
     assert isinstance(done.exception, StateLocked)
     assert "price after the failure" not in done.stderr
     assert destroyed == []
+
+
+@pytest.mark.parametrize("choice", ["scale_to_zero", "destroy"])
+def test_an_update_of_another_operator_is_kept(
+    world: World, destroyed: list[str], choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another machine updated the stack after the failed deployment, `on_failure` and the search delete nothing and write nothing."""
+    declares(world, choice)
+    text = world.path.read_text()
+
+    def other(*_: object) -> None:
+        raise OtherRun("the last update of find is not of this command")
+
+    monkeypatch.setattr("gpuinfra.engine.up.check_last", other)
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, DeploymentError)
+    assert "is not of this command; resources can still be billed" in str(done.exception)
+    calls = list(world.calls)
+    done = run("--yes")
+    assert isinstance(done.exception, OtherRun)
+    assert "price after the failure" not in done.stderr
+    assert not any(call.startswith("remove") for call in world.calls[len(calls) :])
+    assert (destroyed, world.path.read_text()) == ([], text)
+    assert all(json.loads(path.read_text())["ended"] for path in journals(world.path.parent))
 
 
 def test_a_failed_removal_is_stated(world: World, destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,14 +224,35 @@ def test_quotas_of_family_region_and_spot(
 
 
 def test_actions_of_the_printed_role_are_enough(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The role that `gpuinfra permissions` prints has all actions. Without one of them, the row names it, in any case of letters."""
-    actions = list(permissions(PLAN).documents[0]["Actions"])
+    """The roles that `gpuinfra permissions` prints for the subscription have all actions. Without one of them, the row names it, in any case of letters."""
+    printed = [one for one in permissions(PLAN).documents if one["AssignableScopes"] == ["/subscriptions/SUBSCRIPTION"]]
+    actions = [action for one in printed for action in one["Actions"]]
     arm.answers[PATHS["permissions"]] = roles({"actions": [one.upper() for one in actions], "notActions": []})
     assert of(ask(arm, monkeypatch), "permissions").state is RowState.OK
     gone = actions.pop(3)
     arm.answers[PATHS["permissions"]] = roles({"actions": actions, "notActions": []})
     row = of(ask(arm, monkeypatch), "permissions")
     assert (row.state, row.found) == (RowState.ERROR, f"1 of {len(actions) + 1} missing: {gone}")
+
+
+def test_grants_can_be_on_the_resource_groups(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles for grants and account keys are sufficient on each resource group of the stack. A group without them is missing them."""
+    first, *others = (
+        one["Actions"] for one in permissions(PLAN).documents if "TOKEN" not in one["AssignableScopes"][0]
+    )
+    arm.answers[PATHS["permissions"]] = roles({"actions": first, "notActions": []})
+    assert of(ask(arm, monkeypatch), "permissions").state is RowState.ERROR
+    own = [action for group in others for action in group]
+    for layer in ("foundation", "site", "nodes"):
+        group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{PLAN.name}-{layer}-{TOKEN}"
+        arm.answers[f"{group}/providers/Microsoft.Authorization/permissions"] = roles(
+            {"actions": own, "notActions": []}
+        )
+    assert of(ask(arm, monkeypatch), "permissions").state is RowState.OK
+    arm.answers[f"{group}/providers/Microsoft.Authorization/permissions"] = roles(
+        {"actions": own[1:], "notActions": []}
+    )
+    assert of(ask(arm, monkeypatch), "permissions").found.endswith(f"missing: {own[0]}")
 
 
 def test_exclusions_apply_to_their_own_role(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:

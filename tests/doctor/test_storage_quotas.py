@@ -15,6 +15,7 @@ import pytest
 
 from gpuinfra.clouds.aws import quotas as aws
 from gpuinfra.clouds.azure import quotas as azure
+from gpuinfra.clouds.azure.permissions import PREFLIGHT
 from gpuinfra.clouds.gcp import quotas as gcp
 from gpuinfra.clouds.gcp.api_errors import NotFound
 from gpuinfra.clouds.preflight import PreflightRow, RowState, answers
@@ -131,7 +132,7 @@ def on_azure(*entries: FileSystemPlan, lustre_in_use: int = 0) -> list[Preflight
     caches = [CACHES[0], {**CACHES[1], "currentValue": lustre_in_use}]
 
     def every(action: str, path: str, api: str) -> list[dict[str, Any]]:
-        assert action in azure.ACTIONS
+        assert action in PREFLIGHT["quota"]
         namespace = action.partition("/")[0]
         assert path == f"/subscriptions/sub/providers/{namespace}/locations/eastus/usages"
         return {"Microsoft.StorageCache": caches, "Microsoft.NetApp": POOLS}[namespace]

@@ -141,7 +141,7 @@ def test_the_first_attempt_can_succeed(no_go: Path, monkeypatch: pytest.MonkeyPa
 def test_without_a_network_the_search_for_an_engine_ends_before_the_retries_of_an_installer(tmp_path: Path) -> None:
     """On a machine without a network and programs, the search ends with exit code 3 in less time than pip's own retries take."""
     if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine has no network namespaces")
+        pytest.skip("this system does not allow namespaces: network")
     environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
     words = [str(shutil.which("unshare")), *ALONE[1:], sys.executable, "-m", "gpuinfra.engine"]
     began = time.monotonic()

@@ -20,7 +20,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import StateLocked
-from gpuinfra.engine.up import EngineFailure, UpFailed, destroy, remove, up
+from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed, check_last, destroy, remove, up
 
 if TYPE_CHECKING:
     from .conftest import Stack
@@ -266,6 +266,33 @@ def test_engine_continues_if_the_command_is_killed(tmp_path: Path) -> None:
     while not saved.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert saved.exists()
+
+
+def test_real_engine_records_whose_update_was_the_last(
+    stack: Stack, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an update of another operator, also one that failed, nothing may be deleted."""
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    folder = stack.folder
+
+    def check(agent: str) -> None:
+        check_last(engine, "dev", folder, agent)
+
+    with pytest.raises(OtherRun, match="the updates of dev are not of this command"):
+        check("gpuinfra-up/1")
+    with (folder / "output").open("w") as output:
+        up(engine, "dev", folder, output=output, agent="gpuinfra-up/1")
+        check("gpuinfra-up/1")
+        stack.program("raise SystemExit('broken')")
+        with pytest.raises(UpFailed):
+            up(engine, "dev", folder, output=output, agent="gpuinfra-up/1")
+        check("gpuinfra-up/1")
+        assert stack.up()[0] != 0
+        with pytest.raises(OtherRun, match=r"the last update of dev, which ended at \d{4}-\S+, is not of this command"):
+            check("gpuinfra-up/1")
+        remove(engine, "dev", folder, ["**"], output=output, agent="gpuinfra-up/1")
+        check("gpuinfra-up/1")
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpuinfra.handover.ports import (
     PoolExpected,
     Ports,
     PortUnavailable,
+    StoredProof,
     folder_of,
 )
 from gpuinfra.node.cause import Cause
@@ -35,6 +36,11 @@ ROLE, OWNER = "train-node", "AROA00000000000000001"
 def instance(number: int) -> str:
     """A well-formed synthetic instance id."""
     return f"i-{number:017x}"
+
+
+def gpu_uuid(number: int, index: int) -> str:
+    """The UUID of a GPU of a node, in the form of the driver."""
+    return f"GPU-{number:08x}-0000-0000-0000-{index:012x}"
 
 
 def pool(count: int = 2, **more: Any) -> PoolExpected:
@@ -107,9 +113,10 @@ class Fleet:
             "schema": "gpuinfra.evidence/1",
             "instance_id": instance(number),
             "boot_id": boot,
+            "seq": seq,
             "bundle_sha256": BUNDLE,
             "probes": {"gpus": gpus},
-            "gpus": [{"index": i, "uuid": f"GPU-{number}-{i}"} for i in range(gpus)],
+            "gpus": [{"index": i, "uuid": gpu_uuid(number, i)} for i in range(gpus)],
             "state": {"steps": [{"id": "10-prepare", "status": "done"}]},
             **more.pop("document", {}),
         }
@@ -156,15 +163,22 @@ class Fleet:
 
     def list(self, folder: str) -> list[EvidenceRef]:
         self.requests["list"] += 1
-        return [ref for ref in self.refs if ref.key.split("/")[2] == folder]
+        return [self._proven(ref) for ref in self.refs if ref.key.split("/")[2] == folder]
+
+    def _proven(self, ref: EvidenceRef) -> EvidenceRef:
+        """Evidence with the proof that is stored for it."""
+        if ref.key not in self.proofs:
+            return ref
+        etag = hashlib.sha256(self.proofs[ref.key]).hexdigest()
+        return replace(ref, proofs=(StoredProof(key=f"{ref.key}.proof", etag=etag, modified=ref.modified),))
 
     def read(self, ref: EvidenceRef) -> bytes:
         self.requests["read"] += 1
         return self.bodies[ref.key]
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
+    def proof(self, proof: StoredProof) -> bytes | None:
         self.requests["proof"] += 1
-        return self.proofs.get(ref.key)
+        return self.proofs.get(proof.key.removesuffix(".proof"))
 
     def verify(self, proof: dict[str, object]) -> Identity:
         self.verified.append(str(proof["sha256"]))

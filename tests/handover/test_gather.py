@@ -12,9 +12,11 @@ import pytest
 
 from gpuinfra.handover import gather, workers
 from gpuinfra.handover.documents import Documents
-from gpuinfra.handover.gather import LISTED_AGAIN, MAX_EVIDENCE_SEARCHED, READS_AT_ONCE, Gatherer
+from gpuinfra.handover.gather import LISTED_AGAIN, READS_AT_ONCE, Gatherer
+from gpuinfra.handover.listing import MOST_KEPT
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.handover.workers import Workers, workers_for
+from gpuinfra.node import evidence
 from gpuinfra.node.outcome import CheckResult
 
 from .fleet import LAUNCHED, Fleet, instance, judge, pool
@@ -106,7 +108,7 @@ def test_a_poll_continues_after_an_error() -> None:
     with pytest.raises(PortUnavailable):
         polls.poll()
     polls.poll()
-    assert requests(fleet) == {"folders": 1, "list": NODES, "read": NODES + 1, "proof": NODES}
+    assert requests(fleet) == {"folders": 1, "list": NODES, "read": NODES + 1, "proof": NODES + 1}
 
 
 class Counted(bytes):
@@ -155,23 +157,13 @@ def test_a_document_is_read_again_for_a_report(monkeypatch: pytest.MonkeyPatch) 
     assert polls.data_of(node) is None
 
 
-def test_evidence_that_changes_while_it_is_read_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judged bytes are those whose signer was verified, otherwise the node waits for the next poll."""
-
-    class Swapping(Fleet):
-        reads = 0
-
-        def read(self, ref: EvidenceRef) -> bytes:
-            self.reads += 1
-            return super().read(ref) + (b" " if self.reads == 2 else b"")
-
-    monkeypatch.setattr(gather, "Documents", partial(Documents, kept_bytes=0))
-    fleet = reported(1, fleet=Swapping())
-    polls = gatherer(fleet, 1)
-    node = polls.poll().nodes[0]
-    assert (node.outcome, node.settled) == ("waiting", False)
-    assert "changed while it was read" in node.reason
-    assert polls.poll().complete
+def test_a_proof_is_read_where_the_node_writes_it() -> None:
+    """The key of a proof follows from the key of its evidence, as in the node program."""
+    fleet = Fleet()
+    fleet.launch(1)
+    ref = fleet.report(1, seq=7)
+    place = ("evidence/train", f"{ref.owner}:{ref.instance_id}", ref.boot_id, ref.seq)
+    assert (ref.key, ref.proof_key) == (evidence.key(*place), evidence.key(*place, ".proof.json"))
 
 
 def test_history_has_all_documents_of_the_boot() -> None:
@@ -179,11 +171,11 @@ def test_history_has_all_documents_of_the_boot() -> None:
     fleet = Fleet()
     fleet.launch(1)
     previous = "null"
-    for seq in range(1, MAX_EVIDENCE_SEARCHED + 6):
+    for seq in range(1, MOST_KEPT + 6):
         previous = fleet.report(1, seq=seq, document={"previous": previous}).etag
     polls = gatherer(fleet, 1)
     node = polls.poll().nodes[0]
-    assert [ref.seq for ref, _ in polls.history(node)] == list(range(MAX_EVIDENCE_SEARCHED + 5, 0, -1))
+    assert [ref.seq for ref, _ in polls.history(node)] == list(range(MOST_KEPT + 5, 0, -1))
 
 
 def judge_with_process(

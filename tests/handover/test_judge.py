@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -139,10 +140,11 @@ def test_dead_instances_do_not_count() -> None:
         ({"document": {"bundle_sha256": "c" * 64}}, "set up by bundle cccccccccccc"),
         ({"document": {"instance_id": instance(9)}}, f"is from instance {instance(9)}"),
         ({"document": {"boot_id": "another"}}, "boot another"),
+        ({"document": {"seq": 2}}, "number 2"),
         ({"document": {"schema": "gpuinfra.evidence/9"}}, "does not have the schema"),
         ({"document": {"probes": None}}, "no raw probe output"),
         ({"data": b"\xff\x00 not json"}, "not JSON"),
-        ({"data": b"[" * 100_000}, "not JSON"),
+        ({"data": b"[" * 100_000}, "nested more than 40 levels"),
         ({"signer": instance(9)}, f"signed by {instance(9)}"),
         ({"signer": "nobody"}, "SignatureDoesNotMatch"),
     ],
@@ -158,12 +160,14 @@ def test_invalid_evidence_is_refused(change: dict[str, object], words: str) -> N
 
 
 def test_proof_over_other_evidence() -> None:
-    """A genuine proof that signs other evidence is refused."""
+    """A genuine proof that signs other evidence is refused, and does not hide evidence that the node signed."""
     fleet = Fleet()
     fleet.launch(1)
     first = fleet.report(1)
     second = fleet.report(1, seq=2, gpus=6)
     fleet.proofs[second.key] = fleet.proofs[first.key]
+    assert poll(fleet, pool(1)).nodes[0].evidence_key == first.key
+    fleet.refs.remove(first)
     assert "signs different evidence" in poll(fleet, pool(1)).nodes[0].reason
 
 
@@ -533,32 +537,39 @@ def test_throttling_is_retried() -> None:
     assert any("Throttling" in line for line in lines)
 
 
-@pytest.mark.parametrize("signer", ["i-00000000000000009", "nobody"])
+@pytest.mark.parametrize("signer", ["i-00000000000000009", "nobody", "copied"])
 def test_newer_evidence_of_another_signer_is_skipped_where_folders_have_no_owner(signer: str) -> None:
-    """Newer evidence that the node did not sign is skipped for its own; if it has none of its own, it is refused."""
+    """Newer evidence that the node did not sign is skipped for its own, also with a copy of its proof; if it has none of its own, it is refused."""
     fleet = Fleet()
     fleet.launch(1)
     unowned = pool(1, evidence_owner="")
     planted = fleet.report(
         1, owner="", gpus=7, boot="boot-9999", seq=999999, signer=signer, modified=LAUNCHED + timedelta(days=1)
     )
+    if signer == "copied":
+        fleet.proofs[planted.key] = json.dumps({"signer": instance(1), "sha256": "0" * 64}).encode()
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
-    assert [node.outcome for node in looked.nodes] == ["refused"]
+    assert [(node.outcome, node.settled) for node in looked.nodes] == [("waiting", False)]
     own = fleet.report(1, owner="")
+    if signer == "copied":
+        fleet.proofs[planted.key] = fleet.proofs[own.key]
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
     assert [(node.outcome, node.evidence_key) for node in looked.nodes] == [("verified", own.key)]
     fleet.refs.remove(planted)
 
 
-def test_older_evidence_does_not_replace_newer_evidence_without_proof() -> None:
-    """After a reboot the node must be verified again: its earlier evidence does not count meanwhile."""
+def test_newer_evidence_counts_from_its_proof_on() -> None:
+    """After a reboot, the evidence of the new boot counts as soon as the node has signed it. Until then, it can be that of any writer."""
     fleet = Fleet()
     fleet.launch(1)
     fleet.report(1, owner="")
-    second = fleet.report(1, owner="", boot="boot-0002", modified=LAUNCHED + timedelta(hours=1))
-    del fleet.proofs[second.key]
-    looked = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge).poll()
-    assert [node.outcome for node in looked.nodes] == ["waiting"]
+    second = fleet.report(1, owner="", boot="boot-0002", gpus=7, modified=LAUNCHED + timedelta(hours=1))
+    proof = fleet.proofs.pop(second.key)
+    polls = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge)
+    assert [(node.outcome, node.unsigned) for node in polls.poll().nodes] == [("verified", 1)]
+    fleet.proofs[second.key] = proof
+    polls.poll()
+    assert [(node.outcome, node.unsigned) for node in polls.poll().nodes] == [("failed", 0)]
 
 
 def test_node_that_its_group_upgrades_is_waited_for() -> None:

@@ -105,12 +105,13 @@ def failure(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
 
 
 def test_create_waits_and_reports_progress(stub: Any, log: EngineLog) -> None:
-    """A healthy fleet is ready, its nodes are in the state, and the engine received progress."""
+    """A healthy fleet is ready, its nodes are in the state beside the inputs, and the engine received progress."""
     state = create(stub)
     assert state["ready"] is True
     assert (state["nodesVerified"], state["gpusVerified"]) == (2, 16)
     assert [n["label"] for n in state["nodes"]] == ["gpu-1", "gpu-2"]
     assert state["nodes"][0]["evidenceSha256"]
+    assert wire.inputs_of(state) == inputs()
     assert log.lines == ["2 of 2 nodes verified"]
 
 

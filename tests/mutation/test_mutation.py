@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import mutant, mutants, sample, source_of
-from tests.mutation.run import TARGETS, outcome, sampled, survivors
+from tests.mutation import draw, shell
+from tests.mutation.mutants import mutant, mutants, mutants_of_all_lines, sample, source_of
+from tests.mutation.run import ROOT, TARGETS, chosen, every, sampled
 
 LISTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "survivors.json").read_text(encoding="utf-8"))
 """Module -> name of a mutant that survives -> why it changes nothing, or which test is missing."""
@@ -17,19 +20,70 @@ LISTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "survivo
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("module", TARGETS)
+@pytest.mark.parametrize("module", every())
 def test_only_listed_mutants_survive(module: str) -> None:
-    """The tests pass without a change, and of the sample of mutants only those of survivors.json pass them too."""
-    assert outcome(module, None) == 0, f"the tests of {module} fail without a mutant"
-    assert set(survivors(module)) == set(LISTED.get(module, {}))
+    """The tests pass without a change, and of the chosen mutants only those of survivors.json pass them too."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.mutation.run", module], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(done.stdout.splitlines()) == {f"{module}|{name}" for name in LISTED.get(module, {})}
 
 
-def test_each_survivor_has_a_reason_and_is_in_the_sample() -> None:
+def test_each_survivor_has_a_reason_and_is_chosen() -> None:
     """The list has no entry of code that no longer exists."""
     for module, listed in LISTED.items():
-        names = sampled(module)
+        names = chosen(module)
         assert set(listed) <= set(names), f"{module}: {sorted(set(listed) - set(names))}"
         assert all(len(reason) > 20 for reason in listed.values())
+
+
+def test_a_draw_covers_all_lines_and_depends_on_its_seed_only() -> None:
+    """The drawn mutants are of Python and of shell code, and a change of other code does not change them."""
+    mutants_of = {module for module, _ in draw.population()}
+    assert mutants_of == set(draw.modules())
+    assert {Path(module).suffix for module in mutants_of if "/" in module} == {".py", ".sh"}
+    assert len(set(draw.drawn())) == draw.COUNT
+    assert draw.drawn("another", 5) != draw.drawn()[:5]
+    assert all(draw.tests_of(module) for module in draw.modules())
+
+
+def test_changes_of_all_lines() -> None:
+    """Also constants, options, elements and statements are changed, in and outside of functions; texts for readers, annotations and imports are not."""
+    text = (
+        'import a\nX: dict[str, int] = {\'k\': 1, \'l\': 2}\n@once\ndef f(a: list[int]) -> None:\n    """Text."""\n'
+        "    a.b = g(a, follow=False)\n    h(a)\n    raise E('two words', f'one{a}')\n"
+    )
+    assert set(mutants_of_all_lines(text)) - set(mutants(text)) == {
+        "module: 1 -> 2",
+        "module: 2 -> 3",
+        "module: {'k': 1, 'l': 2} -> {'l': 2}",
+        "module: {'k': 1, 'l': 2} -> {'k': 1}",
+        "module: 'k' -> 'k~'",
+        "module: 'l' -> 'l~'",
+        "f: @once def -> def",
+        "f: a.b = g(a, follow=False) -> pass",
+        "f: g(a, follow=False) -> g(a)",
+        "f: h(a) -> pass",
+    }
+
+
+def test_changes_of_a_script() -> None:
+    """Tests, options, connections and whole commands are changed; comments, here-documents and the frame of functions are not."""
+    text = "set -e\n# a || b\nf() {\n  [[ -f $1 && $2 == a ]] || return 1\n  cat <<END\na || b\nEND\n  rm -f x\n}\n"
+    names = shell.mutants(text)
+    assert {name.partition(" -> ")[2] for name in names if name.startswith("f: rm")} == {"rm x", ":"}
+    assert {name.partition(" -> ")[2] for name in names if name.startswith("script: set")} == {"set", ":"}
+    assert {name.partition(" -> ")[2] for name in names if name.startswith("f: [[")} == {
+        "[[ -f $1 && $2 == a ]] && return 1",
+        "[[ -f $1 || $2 == a ]] || return 1",
+        "[[ -f $1 && $2 != a ]] || return 1",
+        "[[ -d $1 && $2 == a ]] || return 1",
+        "! [[ -f $1 && $2 == a ]] || return 1",
+        ":",
+    }
+    assert all(shell.is_valid(text, name) for name in names)
+    assert "\na || b\n" in shell.mutant(text, names[-1])
 
 
 def test_a_mutant_has_one_change_and_a_name_without_lines() -> None:
@@ -61,15 +115,12 @@ def test_each_target_has_mutants_of_its_functions() -> None:
         assert not target.functions or {name.partition(":")[0] for name in names} <= set(target.functions)
 
 
-def test_a_mutant_that_is_not_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_is_not_loaded_is_an_error() -> None:
     """Tests that never import the module do not count as tests of it."""
-    module = "gpuinfra.cost.price"
-    monkeypatch.setitem(
-        TARGETS,
-        module,
-        type(TARGETS[module])(
-            ("tests/mutation/test_mutation.py::test_a_mutant_has_one_change_and_a_name_without_lines",)
-        ),
+    program = (
+        "from tests.mutation import run; module = 'gpuinfra.cost.price'; "
+        "run.TARGETS[module] = run.Target(('tests/mutation/test_mutation.py::test_changes_of_a_script',)); "
+        "run.outcome(module, run.sampled(module)[0])"
     )
-    with pytest.raises(AssertionError, match="no test of gpuinfra"):
-        outcome(module, sample(source_of(module).read_text(encoding="utf-8"), 1)[0])
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "AssertionError: no test of gpuinfra.cost.price imports it" in done.stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,6 +146,30 @@ def test_renewal_signs_again_without_changing_the_evidence(cloud: Cloud, tmp_pat
     assert f"{FOLDER}/000001.proof.json" in cloud.objects
     assert [line for line in cloud.requests[before:] if line.endswith("000001.json")] == []
     assert "earlier boot" in (upload.renew(NODE, kept, of(NODE), "another") or "")
+
+
+def test_a_proof_in_a_shared_folder_replaces_nothing(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nodes share a folder, each proof has a new name, and the timer renews it only after a while. So no node needs to replace an object."""
+    shared = {**NODE, "evidence": {**NODE["evidence"], "owner": ""}}
+    kept = evidence.EvidenceFolder(tmp_path)
+    upload.deliver(shared, made(), kept, of(NODE))
+    assert upload.renew(shared, kept, of(NODE), BOOT) is None
+    assert len([key for key in cloud.objects if key.endswith(".proof.json")]) == 1
+    monkeypatch.setattr(upload, "RENEW_S", -1.0)
+    assert upload.renew(shared, kept, of(NODE), BOOT) is None
+    proofs = [key.rpartition("/")[2] for key in cloud.objects if key.endswith(".proof.json")]
+    assert [re.fullmatch(r"000001\.[0-9a-f]{8}\.proof\.json", name) is not None for name in proofs] == [True, True]
+
+
+def test_numbers_that_another_node_used_are_skipped(cloud: Cloud, tmp_path: Path) -> None:
+    """A node that finds many numbers in use skips some, so that another node cannot use them all in advance."""
+    for seq in range(1, 200):
+        cloud.objects[f"{FOLDER}/{seq:06d}.json"] = b"{}"
+    document = made()
+    upload.deliver(NODE, document, evidence.EvidenceFolder(tmp_path), of(NODE))
+    assert document["seq"] >= 200
 
 
 def test_missing_evidence_is_uploaded_by_the_timer(cloud: Cloud, tmp_path: Path) -> None:

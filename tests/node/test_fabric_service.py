@@ -152,6 +152,19 @@ def together(*services: FabricService) -> None:
         assert not one.is_alive()
 
 
+def states_after(pool: list[Node], attempts: int) -> list[str]:
+    """The state of each node after its service has run until it has a result, at most a number of times."""
+    services = {node.name: node.service() for node in pool}
+    for _ in range(attempts):
+        open_ones = [
+            node
+            for node in pool
+            if not (node.folder / f"{node.name}.json").exists() or node.result["state"] == "waiting"
+        ]
+        together(*(services[node.name] for node in open_ones))
+    return [node.result["state"] for node in pool]
+
+
 def joins(node: Node, number: int = 1) -> list[str]:
     """The processes with which a node joined a test."""
     folder = f"evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/{number:04d}/member/00/AROA1:{node.name}/"
@@ -479,22 +492,67 @@ def test_a_wait_that_is_no_time_is_reported(tmp_path: Path, monkeypatch: pytest.
         node.service()
 
 
-@pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x"])
+@pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x", "0005", "99999999"])
 def test_a_folder_that_is_no_test_is_ignored(tmp_path: Path, name: str) -> None:
-    """A node can write a folder with any name. Only a number that a test can have is the newest test."""
+    """A node can write a folder with any name. Only the number that follows the other tests is the newest test."""
     (node,) = nodes(tmp_path, 1)
     tests = Sessions(NODE, node)
-    tests.store(3).put("member/00/i-9/1", b"{}")
-    node.store.objects[f"evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/{name}/member/00/AROA1:i-9/1"] = b"{}"
+    for number in (1, 2, 3):
+        tests.store(number).put("member/00/i-9/1", b"{}")
+    node.store.objects[f"{FOLDER}{name}/member/00/AROA1:i-9/1"] = b"{}"
     assert tests.newest() == 3
 
 
-def test_the_last_number_of_a_test_is_reported(tmp_path: Path) -> None:
-    """After a test with the highest number, nodes do not measure under a number that `node.pyz pair` refuses. The reason states the folder."""
-    (node,) = nodes(tmp_path, 1)
-    Sessions(NODE, node).store(99_999_999).put("plan/00/i-9/verdict", b"{}")
-    assert node.service().once() == fabric_service.BUSY_S
-    assert "has no number left; delete the folder evidence/train/fabric/rendezvous/gpu-" in node.result["reason"]
+FOLDER = "evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        ["99999999/plan/00/AROA1:i-9/verdict"],
+        ["0001/plan/00/AROA1:i-9/verdict", "0001/member/00/AROA1:i-9/1"],
+        ["0001/plan/05/AROA1:i-9/verdict"],
+        ["0001/plan/63/AROA1:i-9/plan", "0001/result/63/AROA1:i-9/pass/i-1"],
+        ["0001/member/00/AROA1:i-9/9999999999-000000"],
+        [f"{number:04d}/plan/01/AROA1:i-9/verdict" for number in range(1, 40)],
+    ],
+    ids=[
+        "highest number",
+        "verdict before a round",
+        "verdict of a stranger",
+        "late plan",
+        "members of the future",
+        "closed tests",
+    ],
+)
+@pytest.mark.parametrize("data", [b"{}", b"[" * 100_000, b"\xff\xfe", b'{"schema": "gpuinfra.fabric-plan/1", "members": 1}'], ids=range(4))  # fmt: skip
+def test_objects_of_a_hostile_node_do_not_stop_the_test_of_others(
+    tmp_path: Path, planted: list[str], data: bytes
+) -> None:
+    """Whatever a node wrote under its own name, the other nodes of the pool measure with each other and are good."""
+    three = nodes(tmp_path, 3)
+    for key in planted:
+        three[0].store.objects[FOLDER + key] = data
+    assert states_after(three, 6) == ["good"] * 3
+
+
+def test_a_node_that_ends_each_test_is_ignored(tmp_path: Path) -> None:
+    """A node that ends test after test with a verdict without the others is ignored after a few tests, and the others measure with each other."""
+    three = nodes(tmp_path, 3)
+    store = three[0].store
+
+    def hostile() -> None:
+        numbers = {key[len(FOLDER) :][:4] for key in list(store.objects) if key.startswith(FOLDER)}
+        for number in numbers:
+            store.objects.setdefault(f"{FOLDER}{number}/member/00/AROA1:i-0/1", b"{}")
+            verdict = {"good": ["i-0"], "slow": {}, "slow_paths": [], "unknown": [], "expected": 1}
+            plan = fabric.RoundPlan(9, "i-0", {"i-0": "1"}, verdict=verdict)
+            store.objects.setdefault(f"{FOLDER}{number}/plan/09/AROA1:i-0/verdict", plan.dumped())
+
+    for node in three:
+        waited = node._wait
+        node._wait = lambda seconds, waited=waited: (hostile(), waited(seconds))[1]  # type: ignore[method-assign]
+    assert states_after(three, 15) == ["good"] * 3
 
 
 def test_a_node_that_shuts_down_leaves_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

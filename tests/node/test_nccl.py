@@ -29,7 +29,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """libnccl and libcudart as one small library that verifies every call, and the zipapp that calls it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler on this machine")
+        pytest.skip("a C compiler is not installed")
     folder = tmp_path_factory.mktemp("nccl")
     built = folder / "libfake.so"
     flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(built), str(HERE / "fake_nccl.c")]

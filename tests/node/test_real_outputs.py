@@ -78,4 +78,5 @@ def test_all_recorded_evidence_is_in_the_table() -> None:
 def test_sockets_are_found_in_the_log_of_a_real_run() -> None:
     """NCCL 2.28.9 on a machine without a fabric names its socket network, and B4 reports the lines that explain it."""
     reason = measured("h100-idle")["B4"]["reason"]
+    assert reason
     assert reason.startswith("NCCL uses Socket; NET/Plugin: Could not find: libnccl-net.so; NET/IB : No device found.")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.clouds.aws.profile import USER
+from gpuinfra.clouds.aws.requests import Purpose
 from gpuinfra.clouds.permissions import Permissions
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
@@ -21,112 +21,12 @@ from gpuinfra_rehearsal.cloud.aws.policy import decide
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import Operator
-from gpuinfra_rehearsal.cloud.core.store import Resource
 from gpuinfra_rehearsal.least_privilege import compare
-from tests.clouds.recorder import Recording
-from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
+from tests.clouds.stacks import TODAY, plan_of, recording_of_spec, shipped_aws_stacks, spec_of
+from tests.permissions.lives import denied
 from tests.permissions.needed import permissions_of
 
 STACKS = shipped_aws_stacks()
-
-
-GENERATED = (
-    "aws:iam/role:Role",
-    "aws:iam/instanceProfile:InstanceProfile",
-    "aws:autoscaling/group:Group",
-    "aws:sns/topic:Topic",
-    "aws:cloudwatch/metricAlarm:MetricAlarm",
-)
-_NAME = re.compile(r'(?<=["/:])[\w-]+(?=\\?")')
-
-
-def _named(name: str, generated: set[str]) -> str:
-    """The name as Pulumi's provider generates it from a logical name: with seven hexadecimal digits."""
-    return f"{name}-0a1b2c3" if name in generated else name
-
-
-class Held:
-    """The part of a stand-in cloud that the policy evaluation reads: resources by type and id."""
-
-    def __init__(self, recording: Recording) -> None:
-        self.store = self
-        generated = {one.id for one in recording.custom if one.type in GENERATED and "name" not in one.inputs}
-        self._held = {
-            (one.type, _named(one.id, generated)): Resource(
-                one.type,
-                str(one.inputs.get("region", "")),
-                _named(one.id, generated),
-                json.loads(_NAME.sub(lambda found: _named(found[0], generated), json.dumps(one.inputs, default=str))),
-                {},
-            )
-            for one in recording.custom
-        }
-
-    def find(self, token: str, id: str, region: str | None = None) -> Resource | None:
-        """One resource."""
-        return self._held.get((token, id))
-
-    def every(self) -> list[Resource]:
-        """All resources."""
-        return [one for one in self._held.values() if one.type.startswith("aws:")]
-
-
-def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
-    """Create, read, update and delete all resources of a stack as the operator; yields denied requests."""
-    recording = recording_of(stack) if isinstance(stack, str) else stack
-    cloud: Any = Held(recording)
-    kept = {(one.type, one.id) for one in recording.custom if one.retained and one.type not in GENERATED}
-    for one in cloud.every():
-        named = {"name": one.id, **one.inputs} if "name" not in one.inputs else one.inputs
-        changed = {**named, **_changes(named)}
-        for operation, inputs, old in (
-            ("create", named, None),
-            ("read", named, one),
-            ("update", changed, one),
-            ("delete", {}, one),
-        ):
-            if operation == "delete" and (one.type, one.id) in kept:
-                continue
-            before = Resource(one.type, one.region, one.id, named, {}) if old else None
-            try:
-                operator.check_resource(cloud.store, operation, one.type, inputs, one.region, before)
-            except ApiRejected as error:
-                yield error.message
-
-
-def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Changed values of all inputs that need a permission."""
-    found: dict[str, Any] = {
-        key: "changed"
-        for key in inputs
-        if key
-        not in (
-            "name",
-            "tags",
-            "bucket",
-            "key",
-            "role",
-            "region",
-            "launchTemplate",
-            "mixedInstancesPolicy",
-            "iamRoleArn",
-            "cloudWatchLogsRoleArn",
-            "autoscalingGroupName",
-            "dataRepositoryPath",
-            "routeTableId",
-            "permissionsBoundary",
-        )
-    }
-    tags = inputs.get("tags")
-    if isinstance(tags, Mapping):
-        found["tags"] = {key: value for key, value in tags.items() if key != "Name"} | {"new": "one"}
-    if isinstance(tags, list):
-        found["tags"] = tags[1:]
-    if isinstance(groups := inputs.get("securityGroups"), list):
-        found["securityGroups"] = [*groups, *groups]
-    if "launchTemplate" in inputs:
-        found["launchTemplate"] = {**inputs["launchTemplate"], "version": "9"}
-    return found
 
 
 def _permissions(stack: str) -> Permissions:
@@ -136,7 +36,7 @@ def _permissions(stack: str) -> Permissions:
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_stack_deploys_under_its_policies(stack: str) -> None:
     """Every request for every resource of a stack is allowed."""
-    assert list(_life(stack, Operator(_permissions(stack).documents))) == []
+    assert list(denied(stack, Operator(_permissions(stack).documents))) == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -145,7 +45,7 @@ def test_every_action_is_used(stack: str) -> None:
     permissions = _permissions(stack)
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
     operator = Operator(permissions.documents)
-    assert list(_life(stack, operator)) == []
+    assert list(denied(stack, operator)) == []
     assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
 
 
@@ -157,7 +57,7 @@ def test_every_action_is_used(stack: str) -> None:
 def test_without_one_action_the_request_is_denied(action: str) -> None:
     """Without one action, only requests that need it are denied, with the message of AWS."""
     without = [_without(document, action) for document in _permissions("aws-p4d").documents]
-    refused = list(_life("aws-p4d", Operator(without)))
+    refused = list(denied("aws-p4d", Operator(without)))
     assert refused
     for text in refused:
         assert f"is not authorized to perform: {action} on resource: arn:aws:" in text
@@ -173,7 +73,7 @@ def _without(document: Mapping[str, Any], action: str) -> dict[str, Any]:
 
 def test_resources_of_another_cluster_are_denied() -> None:
     """The policies of one stack allow no change of resources of another stack, and no resources in another region."""
-    refused = "\n".join(_life("aws-p5-block", Operator(_permissions("aws-p4d").documents)))
+    refused = "\n".join(denied("aws-p5-block", Operator(_permissions("aws-p4d").documents)))
     for action in ("ec2:DeleteVpc", "s3:PutBucketPolicy", "iam:CreateRole", "ec2:CreateVpc", "autoscaling:UpdateAutoScalingGroup"):  # fmt: skip
         assert f"perform: {action} on" in refused
 
@@ -197,14 +97,14 @@ def test_long_and_short_names_deploy_under_their_policies(name: str, mount: str,
     """The patterns in the policies match the names that the program creates, also where they are shortened."""
     spec = _cluster(name, mount, pool)
     recording = recording_of_spec(spec, stack="prod")
-    assert list(_life(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
+    assert list(denied(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
 
 
 @pytest.mark.parametrize("other", ["training", "train-b", "trainers-org", "trai"])
 def test_similar_names_are_denied(other: str) -> None:
     """The policies of `train` allow no change of the named resources of a cluster whose name starts like it."""
     operator = Operator(permissions_of(build_plan(_cluster("train"), TODAY)).documents)
-    refused = "\n".join(_life(recording_of_spec(_cluster(other), stack="prod"), operator))
+    refused = "\n".join(denied(recording_of_spec(_cluster(other), stack="prod"), operator))
     for action in ("iam:PassRole", "iam:CreateRole", "cloudtrail:DeleteTrail", "s3:PutBucketPolicy", "s3:PutObject", "ssm:PutParameter",
                    "autoscaling:UpdateAutoScalingGroup", "budgets:ModifyBudget", "logs:PutRetentionPolicy", "ec2:DeleteSecurityGroup"):  # fmt: skip
         assert f"perform: {action} on" in refused, action
@@ -229,7 +129,7 @@ def test_a_role_with_boundary_and_policies_deploys_under_its_policies() -> None:
     recording = recording_of_spec(spec, stack="prod")
     assert {one.inputs.get("permissionsBoundary") for one in recording.of("aws:iam/role:Role")} == {BOUNDARY}
     assert [one.inputs["policyArn"] for one in recording.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")] == [ECR]  # fmt: skip
-    assert list(_life(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
+    assert list(denied(recording, Operator(permissions_of(build_plan(spec, TODAY)).documents))) == []
 
 
 def test_a_boundary_cannot_be_avoided() -> None:
@@ -298,7 +198,7 @@ def test_home_directories_deploy_under_their_policies() -> None:
     """Every request for a file system for homes and its mount targets is allowed, and each of their permissions is used."""
     permissions = permissions_of(build_plan(_with_homes(), TODAY))
     operator = Operator(permissions.documents)
-    assert list(_life(recording_of_spec(_with_homes(), stack="prod"), operator)) == []
+    assert list(denied(recording_of_spec(_with_homes(), stack="prod"), operator)) == []
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
     assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
 
@@ -318,7 +218,7 @@ def test_image_copies_deploy_under_their_policies() -> None:
     """Every request for the copy of an image is allowed, each permission is used, and the copy is not deleted."""
     permissions = permissions_of(build_plan(_with_image_copies(), TODAY))
     operator = Operator(permissions.documents)
-    assert list(_life(recording_of_spec(_with_image_copies(), stack="prod"), operator)) == []
+    assert list(denied(recording_of_spec(_with_image_copies(), stack="prod"), operator)) == []
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
     assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
     assert not {"ec2:DeregisterImage", "ec2:DeleteSnapshot"} & {need.action for need in permissions.needs}
@@ -471,15 +371,15 @@ def test_requests_of_the_handover_are_checked() -> None:
 
 
 def test_an_ami_is_looked_up_by_name_only_for_a_release_date() -> None:
-    """`ec2:DescribeImages` is granted for the release of a date, and the lookup is allowed."""
+    """A release of a date is looked up, and the lookup is allowed."""
     base = spec_of("aws-p4d")
     dated = base.model_copy(update={"software": base.software.model_copy(update={"image": "2026-09-29"})})
     permissions = permissions_of(build_plan(dated, TODAY))
-    assert "ec2:DescribeImages" in {need.action for need in permissions.needs}
-    assert "ec2:DescribeImages" not in {need.action for need in _permissions("aws-p4d").needs}
+    uses = {use for need in permissions.needs if need.action == "ec2:DescribeImages" for use in need.uses}
+    assert (Purpose.BY_NAME, "") in uses
+    assert not any((Purpose.BY_NAME, "") in need.uses for need in _permissions("aws-p4d").needs)
     (request,) = judge.required_by_function("aws:ec2/getAmi:getAmi", {}, "us-east-1")
     assert judge.allows(_texts(permissions), request)[0]
-    assert not judge.allows(_texts(_permissions("aws-p4d")), request)[0]
 
 
 def _texts(permissions: Permissions) -> tuple[str, ...]:

@@ -17,10 +17,12 @@ from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
+from gpuinfra_rehearsal.cloud.azure.ids import new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
+from gpuinfra_rehearsal.cloud.gcp import conditions
 from gpuinfra_rehearsal.cloud.gcp import operator as operator_gcp
 from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
 from tests.permissions.needed import permissions_of
@@ -40,11 +42,13 @@ def _denied(stack: str, operator: Operator) -> Iterator[str]:
     for one in recording.custom:
         if not one.type.startswith(OURS):
             continue
-        changed = {key: "changed" for key in one.inputs} | {"tags": {"new": "one"}}
+        named = {key: value for key, value in one.inputs.items() if key in ("bucket", "name", "role")}
+        changed = {key: "changed" for key in one.inputs} | {"tags": {"new": "one"}} | named
         for operation, inputs in (("create", one.inputs), ("read", one.inputs), ("update", changed), ("delete", {})):
             if operation == "delete" and one.retained:
                 continue
-            held = Resource(one.type, "", one.id, one.inputs, {}) if operation != "create" else None
+            id = new_id(one.type, one.name, one.inputs) if one.type.startswith("azure-native:") else one.id
+            held = Resource(one.type, "", id, one.inputs, {}) if operation != "create" else None
             try:
                 operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these models do not use the cloud
             except ApiRejected as error:
@@ -126,6 +130,157 @@ def test_without_one_action_its_requests_are_denied(stack: str, action: str, wor
     assert refused
     assert all(action in one for one in refused)
     assert words in refused[0]
+
+
+GROUP = "/subscriptions/s/resourceGroups/{}-{}-0a1b2c3d"
+LOSSES_ON_AZURE: dict[str, tuple[str, str]] = {
+    "a resource group with retained data": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("train", "foundation")),
+    "a resource group with a retained file system": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("train", "site")),
+    "the nodes of another stack": ("Microsoft.Resources/subscriptions/resourceGroups/delete", GROUP.format("other", "nodes")),
+    "a storage account": ("Microsoft.Storage/storageAccounts/delete", GROUP.format("train", "foundation")),
+    "a container": ("Microsoft.Storage/storageAccounts/blobServices/containers/delete", GROUP.format("train", "foundation")),
+    "a file share": ("Microsoft.Storage/storageAccounts/fileServices/shares/delete", GROUP.format("train", "site")),
+    "an immutability policy": ("Microsoft.Storage/storageAccounts/blobServices/containers/immutabilityPolicies/delete", GROUP.format("train", "foundation")),
+    "a vault": ("Microsoft.KeyVault/vaults/delete", GROUP.format("train", "foundation")),
+    "a deleted vault for good": ("Microsoft.KeyVault/locations/deletedVaults/purge/action", "/subscriptions/s"),
+    "the audit records in the workspace": ("Microsoft.OperationalInsights/workspaces/delete", GROUP.format("train", "foundation")),
+    "a retained file system": ("Microsoft.StorageCache/amlFilesystems/delete", GROUP.format("train", "site")),
+    "a lock": ("Microsoft.Authorization/locks/delete", GROUP.format("train", "foundation")),
+    "a scale set of another stack": ("Microsoft.Compute/virtualMachineScaleSets/delete", GROUP.format("other", "nodes")),
+    "a network of another stack": ("Microsoft.Network/networkSecurityGroups/delete", GROUP.format("other", "site")),
+    "the identity of another stack": ("Microsoft.ManagedIdentity/userAssignedIdentities/delete", GROUP.format("other", "nodes")),
+    "blobs": ("Microsoft.Storage/storageAccounts/blobServices/containers/blobs/delete", GROUP.format("train", "foundation")),
+}  # fmt: skip
+"""Operation and scope. `docs/reference/retained-data.md` lists the ways that Azure cannot deny."""
+
+
+def _on_azure(documents: Any, action: str, place: str) -> bool:
+    request = AccessRequest("operator", action, place)
+    return operator_azure.allows(tuple(json.dumps(one) for one in documents), request)[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES_ON_AZURE)
+def test_a_loss_of_retained_data_is_denied_on_azure(loss: str) -> None:
+    """No role allows the deletion of retained resources, and deletions apply to the resource groups of the stack only."""
+    assert not _on_azure(_permissions("azure-ndv4").documents, *LOSSES_ON_AZURE[loss])
+
+
+def test_the_own_nodes_are_deleted_on_azure() -> None:
+    """The role for the nodes deletes their resource group, and another one their scale sets."""
+    documents = _permissions("azure-ndv4").documents
+    for kind in ("Resources/subscriptions/resourceGroups", "Compute/virtualMachineScaleSets"):
+        assert _on_azure(documents, f"Microsoft.{kind}/delete", GROUP.format("train", "nodes")), kind
+
+
+def test_roles_at_the_subscription_are_found() -> None:
+    """With all roles at the subscription, a loss is allowed."""
+    wide = [
+        {**one, "AssignableScopes": ["/subscriptions/SUBSCRIPTION"]} for one in _permissions("azure-ndv4").documents
+    ]
+    assert any(_on_azure(wide, *loss) for loss in LOSSES_ON_AZURE.values())
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("azure"))
+def test_the_condition_lists_the_roles_that_the_stack_assigns(stack: str) -> None:
+    """The condition contains the GUID of each built-in role that the stack assigns, and the name of each of its custom roles, and no other role."""
+    recording, plan = recording_of(stack), plan_of(stack)
+    own = {
+        str(one.inputs["roleDefinitionId"]): one.name
+        for one in recording.of("azure-native:authorization:RoleDefinition")
+    }
+    assigned = {
+        str(one.inputs["roleDefinitionId"]).rpartition("/")[2]
+        for one in recording.of("azure-native:authorization:RoleAssignment")
+    }
+    wanted = {f"GUID of {own[guid]}" if guid in own else guid for guid in assigned}
+    listed = re.findall(r"GuidEquals {([^}]*)}", azure.grant_condition(plan))
+    assert [set(one.split(", ")) for one in listed] == [wanted, wanted]
+
+
+OBJECT = "projects/_/buckets/{}-3a5c0ddf0e833f33/objects/{}"
+LOSSES_ON_GOOGLE: dict[str, tuple[str, str]] = {
+    **{
+        f"{verb} in the {purpose} bucket: {path}": (f"storage.objects.{verb}", OBJECT.format(purpose, path))
+        for verb in ("delete", "update", "create")
+        for purpose, path in (
+            ("train-audit", "x"),
+            ("train-evidence", "evidence/train/1/boot/000001.json"),
+            ("train-evidence", "evidence/other/1/boot/000001.json"),
+            ("train-evidence", "bootstrap/other/gpu/0.tar.gz"),
+            ("train-evidence", "bootstrap/trainers/gpu/0.tar.gz"),
+            ("train-scratch-0", "checkpoint"),
+            ("other-evidence", "bootstrap/train/gpu/0.tar.gz"),
+            ("payroll", "bootstrap/train/gpu/0.tar.gz"),
+        )
+    },
+    **{
+        f"{verb} of another bucket": (f"storage.buckets.{verb}", "projects/_/buckets/other-audit-3a5c0ddf0e833f33")
+        for verb in ("update", "setIamPolicy", "delete")
+    },
+    "a bucket": ("storage.buckets.delete", "projects/_/buckets/train-audit-3a5c0ddf0e833f33"),
+    "a key version": ("cloudkms.cryptoKeyVersions.destroy", "projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"),
+    "a log bucket": ("logging.buckets.delete", "projects/p/locations/l/buckets/train-audit-0a1b2c3d"),
+    "log entries": ("logging.logs.delete", "projects/p"),
+    "a retained file system": ("lustre.instances.delete", "projects/p/locations/l/instances/train-scratch-0"),
+}  # fmt: skip
+"""Permission and resource name. `docs/reference/retained-data.md` lists the ways that Google Cloud cannot deny."""
+
+
+def _on_google(documents: Any, permission: str, place: str, **context: str) -> bool:
+    request = AccessRequest("operator", permission, place, context)
+    return operator_gcp.allows(tuple(json.dumps(one) for one in documents), request)[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES_ON_GOOGLE)
+def test_a_loss_of_retained_data_is_denied_on_google(loss: str) -> None:
+    """The bindings allow changes of the bundles of the cluster only, and no permission deletes retained resources."""
+    assert not _on_google(_permissions("gcp-a3mega").documents, *LOSSES_ON_GOOGLE[loss])
+
+
+def test_bundles_are_deleted_and_evidence_is_read_on_google() -> None:
+    """The operator deletes the bundles of the cluster, and reads and lists its evidence."""
+    documents = _permissions("gcp-a3mega").documents
+    assert _on_google(
+        documents, "storage.objects.delete", OBJECT.format("train-evidence", "bootstrap/train/gpu/0.tar.gz")
+    )
+    assert _on_google(
+        documents, "storage.objects.get", OBJECT.format("train-evidence", "evidence/train/1/boot/000001.json")
+    )
+    assert not _on_google(documents, "storage.objects.get", OBJECT.format("train-audit", "x"))
+    assert _on_google(documents, "storage.objects.list", "projects/_/buckets/train-evidence-3a5c0ddf0e833f33")
+    assert not _on_google(documents, "storage.objects.list", "projects/_/buckets/payroll")
+
+
+def test_a_binding_without_its_condition_is_found() -> None:
+    """Without the conditions, a loss is allowed."""
+    wide = json.loads(json.dumps(list(_permissions("gcp-a3mega").documents)))
+    for binding in wide[-1]["bindings"]:
+        binding.pop("condition", None)
+    assert any(_on_google(wide, *loss) for loss in LOSSES_ON_GOOGLE.values())
+
+
+@pytest.mark.parametrize(
+    ("stack", "role", "allowed"),
+    [
+        ("gcp-a3mega", "roles/owner", False),
+        ("gcp-recovery", "roles/storage.admin", False),
+        ("gcp-recovery", "projects/my-project/roles/train_replication_events_c4382387", True),
+    ],
+)
+def test_only_the_roles_of_the_stack_are_granted_on_the_project(stack: str, role: str, allowed: bool) -> None:
+    """The operator changes the IAM policy of the project only for the roles that the stack grants there."""
+    context = {"iam.googleapis.com/modifiedGrantsByRole": role}
+    documents = _permissions(stack).documents
+    assert _on_google(documents, "resourcemanager.projects.setIamPolicy", "projects/my-project", **context) is allowed
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("gcp"))
+def test_conditions_are_within_the_limits(stack: str) -> None:
+    """A condition has at most 12 logical operators (https://docs.cloud.google.com/iam/quotas, retrieved 2026-11-28), and the stand-in can parse it."""
+    for binding in _permissions(stack).documents[-1]["bindings"]:
+        if condition := binding.get("condition"):
+            conditions.check(condition["expression"])
+            assert len(re.findall(r"&&|\|\||!(?!=)", condition["expression"])) <= 12
 
 
 @pytest.mark.parametrize("stack", STACKS)

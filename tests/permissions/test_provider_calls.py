@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.clouds.permissions import OPERATIONS
+from gpuinfra_rehearsal.cloud.aws import calls
 from gpuinfra_rehearsal.cloud.aws.operator import required
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
-CALLS: dict[str, dict[str, list[str]]] = YAML(typ="safe").load(
-    (Path(__file__).parents[1] / "providers" / "calls.yaml").read_text(encoding="utf-8")
-)
+CALLS = calls.table()
 
 CREATING = ("ec2:Create", "ec2:Allocate", "ec2:Run", "ec2:Request", "ec2:Import")
 """Calls that take tags for the resource that they create."""
@@ -36,14 +33,16 @@ def test_each_type_has_calls() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_call_of_the_provider_is_allowed(token: str, operation: str) -> None:
     """The provider makes no call for a type that the permissions of that operation lack."""
-    assert set(CALLS[token].get(operation, ())) - _ours(token, operation) == set()
+    asked = (*CALLS[token].get(operation, ()), *CALLS[token].get("caller", {}).get(operation, ()))
+    assert {action.partition("?")[0] for action in asked} - _ours(token, operation) == set()
 
 
 @pytest.mark.parametrize("token", CALLS)
 def test_no_action_is_allowed_that_the_provider_never_calls(token: str) -> None:
     """Each action in the table is a call of the provider, a call for tags, or one that a service asks of the caller."""
     fact = CALLS[token]
-    known = {action for key in (*OPERATIONS, "tags", "caller") for action in fact.get(key, ())}
+    asked = [action for key in (*OPERATIONS, "tags") for action in fact.get(key, ())]
+    known = {action.partition("?")[0] for group in (asked, *fact.get("caller", {}).values()) for action in group}
     assert {action for one in OPERATIONS for action in _ours(token, one)} - known == set()
 
 
@@ -57,12 +56,12 @@ def test_unused_calls_are_not_allowed(token: str) -> None:
 def test_the_stand_in_names_the_creating_action_only_if_the_provider_calls_one(token: str) -> None:
     """EC2 sends `ec2:CreateAction` with the tags of a call that creates a resource.
     A resource that the provider adopts, and rules, are tagged in a call of its own."""
-    creating = {action.removeprefix("ec2:") for action in CALLS[token]["create"] if action.startswith(CREATING)}
+    creates = {action.removeprefix("ec2:") for action in CALLS[token]["create"] if action.startswith(CREATING)}
     store: Any = SimpleNamespace(find=lambda *_: None, where=lambda *_, **__: [], all=lambda *_: [])
     inputs = {"tags": {"gpuinfra:cluster": "train"}}
-    calls = required(store, "create", token, inputs, "us-east-1", None)
-    contexts = [one.context for one in calls if one.action == "ec2:CreateTags"]
-    assert {context["ec2:CreateAction"] for context in contexts if "ec2:CreateAction" in context} == creating
+    requests = required(store, "create", token, inputs, "us-east-1", None)
+    contexts = [one.context for one in requests if one.action == "ec2:CreateTags"]
+    assert {context["ec2:CreateAction"] for context in contexts if "ec2:CreateAction" in context} == creates
 
 
 @pytest.mark.parametrize("stack", shipped_aws_stacks())

@@ -169,7 +169,7 @@ def test_tcpx_nodes_need_no_library_on_the_host() -> None:
     ("cloud", "machine", "addresses"),
     [
         ("aws", "p5.48xlarge", ""),
-        ("azure", "Standard_ND96isr_H100_v5", "169.254.169.254"),
+        ("azure", "Standard_ND96isr_H100_v5", "169.254.169.254 168.63.129.16"),
         ("gcp", "a3-megagpu-8g", "169.254.169.254 fd20:ce::254"),
     ],
 )

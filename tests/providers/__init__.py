@@ -31,7 +31,7 @@ An exchange:
 `stables` is the provider's own list of the inputs whose change replaces the resource, as far as none of them changed.
 Account numbers are replaced by 123456789012. Calls of equal shape (same call, type, and kinds of values) are kept once.
 
-`answers/aws.json` holds recorded answers of AWS's own services, `replacements.yaml` and `calls.yaml` hold facts from the
+`answers/aws.json` holds recorded answers of AWS's own services, `replacements.yaml` holds facts from the
 source of the AWS provider.
 
 To add a recording of another provider, add its JSON file to `recordings/<package>/` and run `python -m tests.providers`.

@@ -23,10 +23,20 @@ def sshd() -> str | None:
     return shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
 
 
+def installed() -> bool:
+    """Whether the programs of OpenSSH are installed."""
+    return all((sshd(), shutil.which("ssh-keygen"), shutil.which("ssh")))
+
+
 def needed() -> pytest.MarkDecorator:
     """Skip the test if OpenSSH is not installed."""
-    have = sshd() and shutil.which("ssh-keygen") and shutil.which("ssh")
-    return pytest.mark.skipif(not have, reason="OpenSSH's sshd is not installed (apt-get install openssh-server)")
+    return pytest.mark.skipif(not installed(), reason="OpenSSH's sshd is not installed")
+
+
+def needed_from_here() -> None:
+    """Skip the rest of the test if OpenSSH is not installed."""
+    if not installed():
+        pytest.skip("OpenSSH's sshd is not installed, so this test ended early")
 
 
 @dataclass

@@ -26,7 +26,7 @@ JOB = 'name={name}; sh -c "sleep 1000; : $name-supervisor" & {id}=$!; '
 def alone(command: str) -> str:
     """Run a command in a process namespace, so that it sees only its own processes. Return its output."""
     if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not allow process namespaces")
+        pytest.skip("this system does not allow namespaces: process")
     done = subprocess.run([*ALONE, command], input=SCRIPT, capture_output=True, text=True, timeout=300, check=False)
     return done.stdout
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuinfra.base.errors import UsageError
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import KnownHosts
+from gpuinfra.remote.known import HostTrust, KnownHosts, KnownKey
 from gpuinfra.remote.problem import HostProblem, ProblemKind
 
 
@@ -63,13 +64,33 @@ def test_host_names_match_as_in_openssh(tmp_path: Path, names: str, host: Host, 
     assert (len(KnownHosts([file]).trust(host).keys) == 1) is known
 
 
-def test_revoked_key_is_refused(tmp_path: Path) -> None:
-    """A key that is both listed and revoked is refused."""
+@pytest.mark.parametrize("own", [(), (line(b"a"),)], ids=["known_hosts", "handover"])
+def test_revoked_key_is_refused(tmp_path: Path, own: tuple[str, ...]) -> None:
+    """A key that is both trusted and revoked is refused, also if the handover contains it."""
     file = tmp_path / "known_hosts"
     file.write_text(f"gpu-1 {line(b'a')}\n@revoked * {line(b'a')}\n")
     with pytest.raises(HostProblem) as error:
-        KnownHosts([file]).trust(HOST).check(blob(b"a"))
+        KnownHosts([file]).trust(replace(HOST, host_keys=own)).check(blob(b"a"))
     assert error.value.kind is ProblemKind.HOST_KEY_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("known", "first"),
+    [
+        ([], ["ssh-ed25519", "ecdsa-sha2-nistp256"]),
+        (["ssh-rsa"], ["rsa-sha2-512", "rsa-sha2-256", "ssh-ed25519"]),
+        (["ecdsa-sha2-nistp384"], ["ecdsa-sha2-nistp384", "ssh-ed25519"]),
+        (["ssh-rsa", "ssh-ed25519"], ["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256", "ecdsa-sha2-nistp256"]),
+    ],
+)
+def test_algorithms_of_known_keys_come_first(known: list[str], first: list[str]) -> None:
+    """A server with several host keys presents one that is known; certificates are requested only if there is an authority."""
+    keys = tuple(KnownKey(blob=b"", type=kind, where="file") for kind in known)
+    trust = HostTrust(name="gpu-1", keys=keys, authorities=(), revoked=frozenset(), files="")
+    assert list(trust.algorithms)[: len(first)] == first
+    assert (len(trust.algorithms), "ssh-rsa" in trust.algorithms) == (6, False)
+    certified = list(replace(trust, authorities=(KnownKey(blob=b"", type="ssh-rsa", where="file"),)).algorithms)
+    assert set(certified) - set(trust.algorithms) == {f"{name}-cert-v01@openssh.com" for name in trust.algorithms}
 
 
 def test_invalid_lines_are_reported_and_ignored(tmp_path: Path) -> None:

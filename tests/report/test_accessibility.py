@@ -52,7 +52,7 @@ def examine(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Examine pages and return what tests/report/axe.py prints. Skips the test without a browser."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("there is no Chromium on this machine")
+        pytest.skip("Chromium is not installed")
     prepared = subprocess.run(
         [sys.executable, ROOT / "tools" / "environment.py", "pages"], capture_output=True, text=True, timeout=600
     )

@@ -608,6 +608,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["8.8.0.0/16", "2600::/32", "10.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
     ],
+    "text_contains_no_key": [
+        ("aws", {"tags": {"team": "research", "contact": "token-service@example.com"}}),
+        ("gcp", {"software.environment": {"HF_HOME": "/opt/cache"}}),
+    ],
     "ingress_is_private": [
         ("aws", {"access.ingress": [_INGRESS]}),
         ("gcp", {"access.ingress": [_INGRESS, {**_INGRESS, "protocol": "udp"}]}),
@@ -1653,7 +1657,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "mount_is_not_a_system_path": [
         ("aws", {"storage": lustre(mount="/usr/local")}),
-        ("aws", {"storage": lustre(mount="/data/../etc")}),
+        ("aws", {"storage": lustre(mount="/etc/data")}),
     ],
     "cluster_layer_has_pools": [
         ("aws", {"pools": None, "layers": ["site", "cluster"], "use": {"foundation": "org/gpuinfra/base"}}),
@@ -1829,10 +1833,18 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["8.8.0.0/15"]}),
         ("aws", {"access.ssh_from": ["0.0.0.0/0"]}),
         ("aws", {"access.ssh_from": ["::/0"]}),
+        ("aws", {"access.ssh_from": ["0.0.0.0/1", "128.0.0.0/1"]}),
+        ("gcp", {"access.ssh_from": ["128.0.0.0/2", "192.0.0.0/2"]}),
+        ("gcp", {"access.ssh_from": ["2000::/4", "3000::/4"]}),
         ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["300.0.0.0/8"]}),
         ("gcp", {"access.ssh_from": ["203.0.113.77/24"]}),
         ("gcp", {"access.ssh_from": ["8.8.8.8/12"]}),
+    ],
+    "text_contains_no_key": [
+        ("aws", {"tags": {"key": "AKIA" + "IOSFODNN7EXAMPLE"}}),
+        ("gcp", {"pools.0.tags": {"token": "ghp_" + 36 * "a"}}),
+        ("azure", {"tags": {"AKIA" + "IOSFODNN7EXAMPLE": "key"}}),
     ],
     "ingress_is_private": [
         ("aws", {"access.ingress": [{**_INGRESS, "sources": ["0.0.0.0/0"]}]}),
@@ -2382,6 +2394,19 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "evidence_ranges_are_public": [
         ("azure", {"access.evidence_from": ["0.0.0.0/0"]}),
+        (
+            "azure",
+            {
+                "access.evidence_from": [
+                    "11.0.0.0/8",
+                    "12.0.0.0/6",
+                    "16.0.0.0/4",
+                    "32.0.0.0/3",
+                    "64.0.0.0/2",
+                    "128.0.0.0/2",
+                ]
+            },
+        ),
         ("azure", {"access.evidence_from": ["10.1.0.0/16"]}),
         ("azure", {"access.evidence_from": ["2001:db8::/32"]}),
         ("azure", {"access.evidence_from": ["300.0.0.0/8"]}),

@@ -30,7 +30,8 @@ def test_pools_without_groups_cost_nothing(tmp_path: Path, empty: tuple[str, ...
     path = tmp_path / "Pulumi.find.yaml"
     path.write_text(TEXT)
     failed = Failed(
-        declared=read_stack(path), had_nodes=False, empty=empty, price=nodes, deploy=lambda: None, destroy=lambda: None, say=print
+        declared=read_stack(path), had_nodes=False, empty=empty, price=nodes, check_last=lambda: None,
+        deploy=lambda: None, destroy=lambda: None, say=print
     )  # fmt: skip
     assert failed.prices()[KEEP] == kept
     assert path.read_text() == TEXT
@@ -42,7 +43,8 @@ def test_counts_are_printed_before_they_are_replaced(tmp_path: Path) -> None:
     mixed = "[{kind: reserved, id: cr-0123456789abcdef0, count: 4}, {kind: spot, count: 2}]"
     path.write_text(TEXT.replace("{kind: on_demand, count: 1}", mixed))
     failed = Failed(
-        declared=stack_with(path, "scale_to_zero"), had_nodes=False, price=nodes, deploy=lambda: None, destroy=lambda: None, say=lines.append
+        declared=stack_with(path, "scale_to_zero"), had_nodes=False, price=nodes, check_last=lambda: None,
+        deploy=lambda: None, destroy=lambda: None, say=lines.append
     )  # fmt: skip
     failed.act()
     assert lines[1:] == ["pool gpu: count was 2 (spot)", "pool small: count was 4 (reserved) and 2 (spot)"]

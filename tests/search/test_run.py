@@ -11,6 +11,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.base.naming import logical
+from gpuinfra.base.people_files import FileVersion, replace_file
 from gpuinfra.engine.locked import StateLocked
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.node.journal import write_whole
@@ -274,8 +275,14 @@ def test_search_can_be_killed_at_any_moment(
                 write_whole(path, content)
                 one.tick()
 
+            def replace(read: FileVersion, content: str, fix: str, one: World = one) -> FileVersion:
+                one.tick()
+                written = replace_file(read, content, fix)
+                one.tick()
+                return written
+
             patched.setattr(stack_journal, "write_whole", write)
-            patched.setattr("gpuinfra.search.placements.write_whole", write)
+            patched.setattr("gpuinfra.search.placements.replace_file", replace)
             try:
                 search(one)
                 break
@@ -287,6 +294,17 @@ def test_search_can_be_killed_at_any_moment(
         search(one, again=resumed)
         assert (one.path.read_text(), one.groups) == (text, groups), moment
     assert moment > 25
+
+
+def test_a_resumed_search_keeps_the_groups_of_its_attempt(world: World) -> None:
+    """After a kill while the groups of an alternative start, `--resume` deploys again, and removes no group."""
+    world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 6
+    with pytest.raises(Killed):
+        go(world)
+    before = list(world.calls)
+    assert before[-1] == "up use1-az4 use1-az6"
+    go(world, again=True)
+    assert world.calls == [*before, "up use1-az4 use1-az6 again"]
 
 
 def test_edited_file_is_not_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
@@ -12,9 +13,6 @@ from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
 
-jsonschema = pytest.importorskip(
-    "jsonschema", reason="the package jsonschema validates against the schema independently"
-)
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(FILE.read_text())
 

@@ -17,8 +17,11 @@ EACH_VERSION = {
     "gcp:compute/instanceTemplate:InstanceTemplate": "Google Cloud has no update of instance templates",
 }
 """Type -> why each version that changes the bundle replaces it. None of them holds data or runs."""
-CHANGELOG: dict[str, str] = {"train-node-fabric": "creates the grant `NAME-node-fabric`"}
-"""Logical name -> the words of CHANGELOG.md that announce its creation or replacement."""
+CHANGELOG: dict[str, str] = {
+    "train-node-fabric": "creates the grant `NAME-node-fabric`",
+    "train-node-proof": "deletes the grant `NAME-node-proof`",
+}
+"""Logical name -> the words of CHANGELOG.md that announce its creation, replacement or deletion."""
 
 
 COMPONENT = re.compile(r"gpuinfra:(aws|azure|gcp):\w+")

@@ -25,13 +25,13 @@ from gpuinfra.remote.hosts import Hosts
 from gpuinfra.verification import replacement, store
 from gpuinfra.verification.replacement import targets
 from gpuinfra.verification.store import Poll
-from tests.handover.fleet import LAUNCHED, Fleet, instance
+from tests.handover.fleet import LAUNCHED, Fleet, gpu_uuid, instance
 from tests.handover.test_fabric_test import WAITING, expected, fleet_of
 from tests.handover.test_fabric_test import report as report_test
 from tests.node.healthy import fabric_result
 from tests.verification.test_nodes import polled
 
-SAME = {"gpus": [{"index": i, "uuid": f"GPU-1-{i}"} for i in range(8)]}
+SAME = {"gpus": [{"index": i, "uuid": gpu_uuid(1, i)} for i in range(8)]}
 """The GPUs of node 1 in the evidence of another node."""
 
 
@@ -85,7 +85,7 @@ def test_replacement_on_a_different_host_succeeds(fleet: Fleet) -> None:
     assert json.loads((folder / "evidence.json").read_text())["instance_id"] == instance(1)
     assert (folder / "console.log").read_text() == "the last line\n"
     assert [one["id"] for one in json.loads((folder / "checks.json").read_text())] == ["G1"]
-    assert "GPU-1-0" in (folder / "aws-support.txt").read_text()
+    assert gpu_uuid(1, 0) in (folder / "aws-support.txt").read_text()
     assert "use1-az4" in (folder / "aws-support.txt").read_text()
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -172,7 +172,7 @@ def test_moved_node_is_judged_after_its_new_boot(fleet: Fleet) -> None:
                     1,
                     boot="boot-0002",
                     modified=LAUNCHED + timedelta(hours=1),
-                    document={"gpus": [{"index": 0, "uuid": "GPU-9"}]},
+                    document={"gpus": [{"index": 0, "uuid": gpu_uuid(9, 0)}]},
                 ),
             )
         )

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +16,7 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import UsageError
 from gpuinfra.cli.verify import command
 from gpuinfra.node import evidence
-from gpuinfra.verification.read import read_folder
+from gpuinfra.verification.read import MAX_BYTES, read_folder
 from tests.node.healthy import JOURNAL, P4D, probes, state
 from tests.node.test_evidence import BOOT, NODE
 
@@ -214,3 +217,50 @@ def test_the_reason_of_a_change_appears_once(tmp_path: Path, write: Write) -> No
     assert text.count("limited to 300 W of 400 W") == 1
     (node,) = json.loads(verify(tmp_path, *words, "--json").output)["nodes"]
     assert [change.endswith("limited to 300 W of 400 W)") for change in node["worse"]] == [True]
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _unreadable(path: Path) -> None:
+    path.write_text("{}")
+    path.chmod(0)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(path.parent):
+        listener.bind(path.name)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_pipe, "x.json is not a regular file"),
+        (Path.mkdir, "x.json is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "x.json is not a regular file"),
+        (lambda path: path.symlink_to("/dev/tty"), "x.json "),
+        (lambda path: path.symlink_to(path.name), "x.json cannot be read: Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("missing"), "x.json cannot be read: No such file or directory"),
+        (_socket, "x.json cannot be read: No such device or address"),
+        pytest.param(_unreadable, "x.json cannot be read: Permission denied", marks=pytest.mark.skipif(os.getuid() == 0, reason="root reads each file")),
+        (lambda path: path.write_bytes(b" " * (MAX_BYTES + 1)), f"x.json is larger than {MAX_BYTES} bytes"),
+    ],
+)  # fmt: skip
+def test_anything_but_a_file_of_evidence_is_one_finding(
+    tmp_path: Path, write: Write, make: Callable[[Path], object], words: str
+) -> None:
+    """A named pipe, a device, a link to one, a folder or an unreadable file is a note, and the other evidence is judged."""
+    write(documented("i-00000000000000001"))
+    make(tmp_path / "now" / "x.json")
+    (found,) = read_folder(tmp_path / "now").problems
+    assert words in found
+    assert verify(tmp_path).return_value == 0
+
+
+def test_a_file_that_never_ends_is_refused(tmp_path: Path) -> None:
+    """A device in place of the folder is not read."""
+    (tmp_path / "expectation.json").write_text(json.dumps(P4D))
+    (tmp_path / "now").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="now is not a regular file"):
+        read_folder(tmp_path / "now")

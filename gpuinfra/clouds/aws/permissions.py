@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, unique_name
+from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, evidence_prefix, unique_name
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, SSH, Purpose, asked
+from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
@@ -63,6 +63,7 @@ _INTERFACES = frozenset(
     {"ec2:CreateNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute", "ec2:DeleteNetworkInterface"}
 )
 
+_OBJECT = "s3/bucketObjectv2:BucketObjectv2"
 IMAGE_COPY = "ec2/amiCopy:AmiCopy"
 _IMAGE_KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:CreateGrant"})  # fmt: skip
 """Actions on keys that EC2 performs with the permissions of a caller that copies an image."""
@@ -118,15 +119,22 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         ),
         "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     ]
-    if any(one.retained for one in resources(plan)):
+    kept = list(denials(plan))
+    if any(one.retained for one in resources(plan)) or kept:
         notes.append(
-            "the policies do not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
+            "the policies deny the deletion of what `destroy` retains, also if other policies of the identity allow it; to delete it later, "
+            "use a different identity"
         )
-    return _permissions(plan, uses, notes)
+        notes.append(
+            "docs/reference/retained-data.md lists the ways to lose retained data that AWS cannot deny to an operator"
+        )
+    return _permissions(plan, uses, notes, kept)
 
 
-def _permissions(plan: Plan, uses: Mapping[str, list[tuple[str, str]]], notes: list[str]) -> Permissions:
-    documents = documents_of(_statements(plan, uses))
+def _permissions(
+    plan: Plan, uses: Mapping[str, list[tuple[str, str]]], notes: list[str], kept: Iterable[Mapping[str, Any]] = ()
+) -> Permissions:
+    documents = documents_of((*_statements(plan, uses), *kept))
     if len(documents) > POLICIES_OF_A_ROLE:
         notes.append(
             f"there are {len(documents)} documents, but a role accepts at most {POLICIES_OF_A_ROLE} managed policies"
@@ -135,7 +143,7 @@ def _permissions(plan: Plan, uses: Mapping[str, list[tuple[str, str]]], notes: l
 
 
 def statements(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Return the statements of the policies for a plan."""
+    """Return the statements of the policies for a plan that allow actions."""
     return _statements(plan, _uses(plan))
 
 
@@ -195,6 +203,18 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         types = types - {IMAGE_COPY}
         if not types:
             return
+    if action == "kms:DescribeKey" and _OBJECT in types:
+        default = {"kms:RequestAlias": "alias/aws/s3"}
+        yield _scope("FindDefaultKeyOfS3", _regional(action, [plan.region]), StringEquals=default)
+        types = types - {_OBJECT}
+        if not types:
+            return
+    if OWN_PERMISSIONS in types:
+        own_identity = [f"arn:{partition(plan.region)}:iam::*:{kind}/*" for kind in ("role", "user")]
+        yield _scope("ReadOwnPermissions", own_identity if action != "iam:GetRole" else own_identity[:1])
+        types = types - {OWN_PERMISSIONS}
+        if not types:
+            return
     service, _, call = action.partition(":")
     arn = f"arn:{partition(plan.region)}:"
     own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
@@ -228,7 +248,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         elif roles or profiles:
             yield _scope("Roles", [*roles, *profiles])
     elif service == "s3":
-        yield _scope(*_in_buckets(plan, action))
+        yield from _in_buckets(plan, action, types)
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
         for region in regions if Purpose.COPY in types else [plan.region]:
             via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
@@ -418,29 +438,112 @@ def _generated(planned: _Planned, type_: str) -> list[str]:
     return [f"{one.name}-{'?' * 7}" for one in planned if one.type == type_]
 
 
-def _buckets(plan: Plan) -> list[str]:
-    """Return the names of the buckets of the stack. `?` stands for the account and the stack token."""
+def _buckets(plan: Plan, *purposes: str) -> list[str]:
+    """Return the ARNs of the buckets of the stack, or of those with these purposes. `?` stands for the account and the stack token."""
     return [
-        bucket_name(plan.name, one.values["purpose"], _ACCOUNT, one.values.get("region", plan.region), _TOKEN)
+        f"arn:{partition(plan.region)}:s3:::"
+        + bucket_name(plan.name, one.values["purpose"], _ACCOUNT, one.values.get("region", plan.region), _TOKEN)
         for one in instances.buckets(plan)
+        if not purposes or one.values["purpose"] in purposes
     ]
 
 
-def _in_buckets(plan: Plan, action: str) -> tuple[str, list[str]]:
-    """Return the buckets of the stack and, if the stack creates no evidence bucket, the evidence buckets of other stacks."""
-    arn = f"arn:{partition(plan.region)}:s3:::"
-    buckets = [arn + name for name in _buckets(plan)]
-    others = [] if "foundation" in plan.layers else [f"{arn}*-evidence-{_ACCOUNT}-{plan.region}-{_TOKEN}"]
-    if "Object" in action.replace("ObjectLock", "") or action == "s3:ListBucketVersions":
-        if action == "s3:ListBucketVersions":
-            return "FindOldVersions", [*buckets, *others]
-        return "Objects", [f"{bucket}/*" for bucket in (*buckets, *others)]
-    if action == "s3:ListBucket":
+def _evidence_buckets(plan: Plan) -> list[str]:
+    """Return the evidence buckets of the stack or, if it creates none, those of all stacks in the Region, because a plan has no name of another stack."""
+    others = f"arn:{partition(plan.region)}:s3:::*-evidence-{_ACCOUNT}-{plan.region}-{_TOKEN}"
+    return _buckets(plan, "evidence") if "foundation" in plan.layers else [others]
+
+
+def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
+    """Return the scopes of an action of S3. Objects are the bundles and the evidence of this cluster and, for a failover, the replicated objects."""
+    evidence, call = _evidence_buckets(plan), action.partition(":")[2]
+    bundles = f"bootstrap/{plan.name}/*"
+    replicated = _buckets(plan, *(one.name for one in plan.recovery.replicas)) if plan.recovery else []
+    if call == "ListBucketVersions":
+        if _OBJECT in types:
+            yield _scope("FindOldBundles", evidence, StringLike={"s3:prefix": bundles})
+        if types & {Purpose.COMPARE, Purpose.COPY}:
+            yield _scope("CompareReplicas", replicated)
+    elif "Object" in call.replace("ObjectLock", ""):
+        if types & {_OBJECT, Purpose.REPLICAS}:
+            yield _scope("Bundles", [f"{bucket}/{bundles}" for bucket in evidence])
+        if Purpose.EVIDENCE in types:
+            yield _scope("ReadEvidence", [f"{bucket}/{evidence_prefix(plan.name)}/*" for bucket in evidence])
+        if Purpose.COPY in types:
+            yield _scope("CopyReplicas", [f"{bucket}/*" for bucket in replicated])
+    elif call == "ListBucket":
+        arn = f"arn:{partition(plan.region)}:s3:::"
         given = [
             arn + one.bucket for one in plan.file_systems if one.kind == "lustre" and one.bucket not in (None, "auto")
         ]
-        return "ListBuckets", [*buckets, *others, *given]
-    return "Buckets", buckets
+        yield _scope("ListBuckets", dict.fromkeys((*_buckets(plan), *evidence, *given)))
+    elif buckets := _buckets(plan):
+        yield _scope("Buckets", buckets)
+
+
+_LOSES_OBJECTS = (
+    "s3:BypassGovernanceRetention",
+    "s3:DeleteObject",
+    "s3:DeleteObjectVersion",
+    "s3:PutObjectLegalHold",
+    "s3:PutObjectRetention",
+)
+_FILE_SYSTEMS = {
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "fsx",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "fsx",
+    "aws:efs/fileSystem:FileSystem": "elasticfilesystem",
+}
+
+
+def denials(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Return statements that deny the loss of what `destroy` retains, also if a policy of a bucket, of a key or of the identity allows it.
+
+    An explicit deny overrides each allow (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html, retrieved 2026-11-28).
+    """
+
+    def deny(sid: str, actions: Iterable[str], where: Iterable[str], **conditions: Mapping[str, Any]) -> dict[str, Any]:
+        found = {"Sid": sid, "Effect": "Deny", "Action": sorted(actions), "Resource": _one(where)}
+        return {**found, "Condition": conditions} if conditions else found
+
+    planned = [one for one in resources(plan) if one.retained]
+    evidence = _evidence_buckets(plan) if plan.pools or "foundation" in plan.layers else []
+    evidence_objects = [f"{bucket}/evidence/*" for bucket in evidence]
+    others = [bucket for bucket in _buckets(plan) if bucket not in evidence]
+    if objects := [*(f"{bucket}/*" for bucket in others), *evidence_objects]:
+        yield deny("KeepObjects", _LOSES_OBJECTS, objects)
+    records = [f"{bucket}/*" for bucket in _buckets(plan, "access", "audit")]
+    if written := [*records, *([] if plan.recovery else evidence_objects)]:
+        yield deny("KeepRecordsAsTheyAre", ("s3:PutObject",), written)
+    if buckets := dict.fromkeys((*_buckets(plan), *evidence)):
+        yield deny("KeepBuckets", ("s3:DeleteBucket",), buckets)
+    if any(one.type == "aws:kms/key:Key" for one in planned):
+        regions = _regions(plan, planned, {"kms/key:Key"})
+        keys = [f"arn:{partition(region)}:kms:{region}:*:key/*" for region in regions]
+        yield deny("KeepKeys", ("kms:DeleteImportedKeyMaterial", "kms:DisableKey", "kms:ScheduleKeyDeletion"), keys)
+        lockout = {"Bool": {"kms:BypassPolicyLockoutSafetyCheck": "true"}}
+        yield deny("KeepAccessToKeys", ("kms:PutKeyPolicy",), keys, **lockout)
+    folders = {"log-group": "gpuinfra", "file-system-log-group": "aws/fsx"}
+    groups = [
+        f"arn:{partition(plan.region)}:logs:{plan.region}:*:log-group:/{folders[one.lookup.kind]}/{unique_name(plan.name, one.lookup.purpose, _TOKEN)}"
+        for one in planned
+        if one.lookup is not None and one.lookup.kind in folders
+    ]
+    if groups:
+        streams = [f"{group}:log-stream:*" for group in groups]
+        yield deny("KeepLogs", ("logs:DeleteLogGroup", "logs:DeleteLogStream"), [*groups, *streams])
+    names: dict[str, list[str]] = {}
+    for one in planned:
+        if one.type in _FILE_SYSTEMS:
+            names.setdefault(_FILE_SYSTEMS[one.type], []).append(one.name)
+    for service, kept in sorted(names.items()):
+        where = [f"arn:{partition(plan.region)}:{service}:{plan.region}:*:file-system/*"]
+        ours = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
+        sid = "KeepFileSystems" if service == "fsx" else "KeepHomes"
+        yield deny(sid, (f"{service}:DeleteFileSystem",), where, StringEquals={**ours, "aws:ResourceTag/Name": kept})
+        # Without this statement, a different name would make the file system deletable.
+        tags = {"ForAnyValue:StringEquals": {"aws:TagKeys": ["Name", _CLUSTER]}}
+        actions = (f"{service}:TagResource", f"{service}:UntagResource")
+        yield deny(f"{sid}Named", actions, where, StringEquals={**ours, "aws:ResourceTag/Name": kept}, **tags)
 
 
 def _named(plan: Plan, planned: _Planned, action: str, regions: Iterable[str]) -> list[str]:

@@ -12,11 +12,12 @@ from typing import Any
 
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.aws import adopt, quotas
+from gpuinfra.clouds.aws import adopt
 from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.permissions import statements
 from gpuinfra.clouds.aws.quotas import Quotas
+from gpuinfra.clouds.aws.requests import PREFLIGHT
 from gpuinfra.clouds.aws.reservations import capacity, mismatches, moment
 from gpuinfra.clouds.aws.simulation import concrete, context, denial
 from gpuinfra.clouds.preflight import (
@@ -49,16 +50,7 @@ SHOWN = 12
 TOPICS = ("permissions", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
-READS: dict[str, tuple[str, ...]] = {
-    "identity": ("sts:GetCallerIdentity",),
-    "permissions": ("iam:GetRole", "iam:SimulatePrincipalPolicy"),
-    "quota": quotas.ACTIONS,
-    "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
-    "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
-    "image": ("ssm:GetParameter", "ec2:DescribeImages"),
-    "names": ("s3:ListBucket",),
-}  # fmt: skip
-"""Maps a topic to the permissions that its requests require. `docs/guides/doctor.md` contains them as a policy."""
+READS = PREFLIGHT
 
 
 class Preflight:

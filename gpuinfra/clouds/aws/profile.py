@@ -30,7 +30,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.profile import BilledCapacity, CloudProfile, TagForm
 from gpuinfra.plan.share import shares
-from gpuinfra.plan.storage import existing_of
+from gpuinfra.plan.storage import existing_of, mounted_bucket
 from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
@@ -236,7 +236,6 @@ class AwsProfile(CloudProfile):
                 mount=entry.mount,
                 capacity_gib=entry.capacity_gib,
                 deployment=OPENZFS if openzfs else "elastic",
-                throughput_mb_s_per_tib=None,
                 throughput_mb_s=(entry.throughput_mb_s or OPENZFS_MB_S) if openzfs else None,
                 subnet=self.subnet(zone),
                 holds_subnet=openzfs,
@@ -245,23 +244,7 @@ class AwsProfile(CloudProfile):
                 lifetime=Lifetime.KEPT,
                 lifetime_reason="home directories contain the only copy of their files",
             )
-        return FileSystemPlan(
-            name=name,
-            kind="object",
-            mount=entry.mount,
-            capacity_gib=0,
-            deployment="mountpoint",
-            throughput_mb_s_per_tib=None,
-            subnet=self.subnet(zone),
-            bucket=entry.bucket,
-            key_arn=entry.key_arn,
-            read_only=entry.read_only,
-            cache_gib=entry.cache_gib,
-            lifetime=Lifetime.KEPT if entry.bucket == "auto" else Lifetime.ENDS,
-            lifetime_reason="contains the only copy of its data"
-            if entry.bucket == "auto"
-            else "the bucket exists outside the stack",
-        )
+        return mounted_bucket(entry, name, "mountpoint", self.subnet(zone))
 
     def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:
         kind = entry.deployment or "persistent_2"

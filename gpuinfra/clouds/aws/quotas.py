@@ -17,14 +17,6 @@ from gpuinfra.clouds.aws.region.recovery import quota_request
 from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, Unanswered, failed, quota_row
 from gpuinfra.plan.model import FileSystemPlan, Plan
 
-ACTIONS = (
-    "servicequotas:GetServiceQuota",
-    "servicequotas:GetAWSDefaultServiceQuota",
-    "cloudwatch:GetMetricStatistics",
-    "fsx:DescribeFileSystems",
-    "elasticfilesystem:DescribeFileSystems",
-)
-"""Permissions that the requests require."""
 SYSTEMS, GIB, MB_S = "file systems", "GiB", "MB/s"
 _PERSISTENT_1, _PERSISTENT_2, _SCRATCH = (
     {"L-9AFA1F09": SYSTEMS, "L-C8640C82": GIB},

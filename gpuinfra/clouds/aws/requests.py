@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gpuinfra.clouds.permissions import preflight_purpose, preflight_requests
 from gpuinfra.plan.model import Plan
 
 
@@ -11,8 +12,11 @@ class Purpose(StrEnum):
     """Purposes of requests on which permissions depend."""
 
     BY_NAME = "find an image by its name"
+    EVIDENCE = "handover: read the evidence"
     REFRESH = "handover: replace the other nodes after a verified canary"
     STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+    REPLICAS = "gpuinfra ready: read the replication and the replicas"
+    COMPARE = "gpuinfra failover: compare the buckets with their replicas"
     COPY = "gpuinfra failback: copy newer objects from the replicas"
     READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
     READ_NAMES = "gpuinfra ready and names: read the DNS names"
@@ -31,13 +35,32 @@ ASKED: dict[str, tuple[str, ...]] = {
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:StartInstanceRefresh",
     ),
-    "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
+    Purpose.EVIDENCE: ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
     "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
 }
 """Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
 
+PREFLIGHT: dict[str, tuple[str, ...]] = {
+    "identity": ("sts:GetCallerIdentity",),
+    "permissions": ("iam:GetRole", "iam:SimulatePrincipalPolicy"),
+    "quota": (
+        "servicequotas:GetServiceQuota",
+        "servicequotas:GetAWSDefaultServiceQuota",
+        "cloudwatch:GetMetricStatistics",
+        "fsx:DescribeFileSystems",
+        "elasticfilesystem:DescribeFileSystems",
+    ),
+    "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
+    "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
+    "image": ("ssm:GetParameter", "ec2:DescribeImages"),
+    "names": ("s3:ListBucket",),
+}
+"""Maps a topic of the preflight to the permissions that its requests require. `docs/guides/doctor.md` contains them as a policy."""
+
+OWN_PERMISSIONS = preflight_purpose("permissions")
+
 READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: read the replication and the replicas": (
+    Purpose.REPLICAS: (
         "s3:GetReplicationConfiguration",
         "s3:ListBucket",
         "s3:GetObject",
@@ -50,12 +73,9 @@ READY: dict[str, tuple[str, ...]] = {
         "fsx:DescribeFileSystems",
         "elasticfilesystem:DescribeFileSystems",
     ),
-    "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
-    "gpuinfra ready: read the reservations": (
-        "ec2:DescribeCapacityReservations",
-        "resource-groups:ListGroupResources",
-    ),
-    "gpuinfra ready: find the images": ("ssm:GetParameter", "ec2:DescribeImages"),
+    "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
+    "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
+    "gpuinfra ready: find the images": PREFLIGHT["image"],
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`."""
 FAILOVER: dict[str, tuple[str, ...]] = {
@@ -64,7 +84,7 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "autoscaling:SuspendProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
-    "gpuinfra failover: compare the buckets with their replicas": ("s3:ListBucketVersions",),
+    Purpose.COMPARE: ("s3:ListBucketVersions",),
     "gpuinfra failover: stop the replication": (
         "s3:GetReplicationConfiguration",
         "s3:PutReplicationConfiguration",
@@ -136,6 +156,10 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
         moves |= NAMES
     if any(one.restore_from for one in plan.file_systems):
         moves |= RESTORE
+    moves |= {
+        topic: tuple(one for one in actions if one != "sts:GetCallerIdentity")
+        for topic, actions in preflight_requests(plan, PREFLIGHT).items()
+    }
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)

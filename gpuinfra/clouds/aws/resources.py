@@ -178,7 +178,8 @@ IMAGE_COPY = ResourceKind("aws:ec2/amiCopy:AmiCopy", "{component}-{image}", inst
     "ec2:DeregisterImage ec2:DeleteSnapshot",
 ))
 ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_REQUEST, Actions(
-    "sns:CreateTopic sns:TagResource?tags",
+    # The provider sends five sample rates with a request of their own, because integers without a value are zero.
+    "sns:CreateTopic sns:SetTopicAttributes sns:TagResource?tags",
     "sns:GetTopicAttributes sns:ListTagsForResource",
     "sns:TagResource?tags sns:UntagResource?-tags",
     "sns:DeleteTopic",
@@ -361,7 +362,8 @@ NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{compone
 ))
 BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions(
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
-    "s3:GetObject s3:GetObjectTagging",
+    # Versions of the provider before 5.73 compare the key of an object with the default key of S3 (hashicorp/terraform-provider-aws, pull request 39782).
+    "s3:GetObject s3:GetObjectTagging kms:DescribeKey",
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
     # Buckets are versioned, and the provider deletes all versions of an object.
     "s3:DeleteObject s3:DeleteObjectVersion s3:ListBucketVersions",

@@ -14,14 +14,12 @@ from gpuinfra.base import naming
 from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.instances import Lookup
-from gpuinfra.clouds.azure.resources import resources
+from gpuinfra.clouds.azure.resources import CRYPTO_USER, resources
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import RetainedResource, find_retained
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """Environment variable that selects the subscription. The Azure provider also reads it."""
-KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Role of retained role assignments. The value is the same as `grants.CRYPTO_USER`, which cannot be used here because its module imports the SDK."""
 
 Ask = Callable[[str, str], Mapping[str, Any] | None]
 """Reads a resource by ID and API version. Returns `None` if the resource does not exist."""
@@ -106,7 +104,7 @@ class Subscription:
         if identity is None:
             return None
         scope = self.path(replace(lookup, kind="key"))
-        name = names.role_assignment(scope, str(identity["properties"]["principalId"]), KEY_USER)
+        name = names.role_assignment(scope, str(identity["properties"]["principalId"]), CRYPTO_USER)
         return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
 
     def _unique(self, purpose: str, limit: int) -> str:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuinfra.clouds.azure import adopt, quotas
+from gpuinfra.clouds.azure import adopt
+from gpuinfra.clouds.azure.permissions import PREFLIGHT, SUBSCRIPTION_SCOPE, groups_of
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
 from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
 from gpuinfra.clouds.azure.rest import AzureRefused, NoToken, Rest, subscription_of
@@ -21,6 +22,7 @@ from gpuinfra.clouds.preflight import (
     Owner,
     PreflightQuestion,
     PreflightRow,
+    Unanswered,
     denied,
     failed,
     names_rows,
@@ -55,25 +57,7 @@ SHOWN = 12
 TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
-READS: dict[str, tuple[str, ...]] = {
-    "identity": ("Microsoft.Resources/subscriptions/read",),
-    "permissions": ("Microsoft.Authorization/permissions/read",),
-    "registration": ("Microsoft.Resources/subscriptions/providers/read", "Microsoft.Features/providers/features/read"),
-    "quota": quotas.ACTIONS,
-    "machine": ("Microsoft.Compute/skus/read",),
-    "reservation": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
-    "image": (
-        "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
-        "Microsoft.Compute/images/read",
-    ),
-    "names": (
-        "Microsoft.Storage/storageAccounts/read",
-        "Microsoft.KeyVault/vaults/read",
-        "Microsoft.Storage/checknameavailability/read",
-        "Microsoft.KeyVault/checkNameAvailability/read",
-    ),
-}
-"""Maps a topic to the permissions that its requests require. The built-in role Reader (`*/read`) contains them."""
+READS = PREFLIGHT
 
 
 class Preflight:
@@ -95,7 +79,7 @@ class Preflight:
             # A generator sends its requests when the question's thread iterates over it.
             return PreflightQuestion(topic=topic, where=where, ask=lambda: rows)
 
-        yield question("permissions", subscription, self.permissions(plan))
+        yield question("permissions", subscription, self.permissions(plan, token))
         yield question("registration", subscription, self.providers(plan))
         yield from Quotas(self.every, self.subscription, self.region).questions(plan)
         where = "storage accounts and key vaults"
@@ -154,16 +138,20 @@ class Preflight:
 
     # Permissions and registrations
 
-    def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
-        """The identity has the actions that `gpuinfra permissions` prints, at subscription scope.
+    def permissions(self, plan: Plan, token: Callable[[], str]) -> Iterator[PreflightRow]:
+        """The identity has the actions of the roles for the subscription that `gpuinfra permissions` prints.
 
-        The request lists the actions of all role assignments of the caller; it does not include deny assignments.
+        Those of the roles for grants and account keys can also be on the resource groups of the stack. The other roles exist only after the first
+        deployment. The request lists the actions of all role assignments of the caller; it does not include deny assignments.
         """
         scope = f"/subscriptions/{self.subscription}"
-        path = f"{scope}/providers/Microsoft.Authorization/permissions"
-        granted = self.every("Microsoft.Authorization/permissions/read", path, "2022-04-01")
-        wanted = [need.action for need in needed_permissions(plan).needs]
-        missing = [one for one in wanted if not any(_allows(entry, one) for entry in granted)]
+        documents = [
+            one for one in needed_permissions(plan).documents if one["AssignableScopes"] == list(SUBSCRIPTION_SCOPE)
+        ]
+        wanted = [action for document in documents for action in document["Actions"]]
+        missing = self._missing(scope, wanted)
+        if missing and not set(missing) & set(documents[0]["Actions"]):
+            missing = self._missing_on_groups(plan, token, missing)
         where = f"subscription {self.subscription}"
         if not missing:
             yield ok("permissions", where, f"all {len(wanted)} actions are allowed")
@@ -171,10 +159,30 @@ class Preflight:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
         fix = (
-            "run `gpuinfra permissions STACK`, create the role that it prints, "
-            f"and assign the role to the identity with the scope {scope} (docs/reference/permissions.md)"
+            "run `gpuinfra permissions STACK`, create the roles that it prints, "
+            f"and assign them to the identity with the scope {scope} (docs/reference/permissions.md)"
         )
-        yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
+        yield problem("permissions", where, what, "the roles that `gpuinfra permissions` prints", fix)
+
+    def _missing(self, scope: str, wanted: list[str]) -> list[str]:
+        """Return the actions that no role assignment at a scope or above it allows. A resource group that does not exist has none."""
+        action, path, api = (
+            READS["permissions"][0],
+            f"{scope}/providers/Microsoft.Authorization/permissions",
+            "2022-04-01",
+        )
+        known = "/resourceGroups/" not in scope or self.get(action, path, api) is not None
+        granted = self.every(action, path, api) if known else []
+        return [one for one in wanted if not any(_allows(entry, one) for entry in granted)]
+
+    def _missing_on_groups(self, plan: Plan, token: Callable[[], str], wanted: list[str]) -> list[str]:
+        """Return the actions that are missing on a resource group of the stack, or all of them if the names of the groups are not known."""
+        try:
+            known = token()
+        except Unanswered:
+            return wanted
+        groups = [one.replace("SUBSCRIPTION", self.subscription).replace("TOKEN", known) for one in groups_of(plan)]
+        return sorted({action for group in groups for action in self._missing(group, wanted)})
 
     def providers(self, plan: Plan) -> Iterator[PreflightRow]:
         """The resource providers of the stack are registered. The Pulumi provider does not register them."""

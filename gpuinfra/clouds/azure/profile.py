@@ -33,7 +33,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.profile import BilledCapacity, CloudProfile, TagForm
 from gpuinfra.plan.share import shares
-from gpuinfra.plan.storage import created
+from gpuinfra.plan.storage import created, mounted_bucket
 from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
@@ -92,8 +92,10 @@ class AzureProfile(CloudProfile):
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("files", "netapp")
-    metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
-    """Address of the metadata service. Azure has no hop limit."""
+    metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "168.63.129.16")
+    """Addresses of the metadata service and of the agent's service. Azure has no hop limit. The second address also returns the settings of the node's
+    extensions. Only the agent, which runs as root on the node itself, requires it (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16,
+    retrieved 2026-11-28): the guard drops only forwarded packets, and keeps port 53, at which the address resolves names."""
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbers."""
@@ -240,24 +242,7 @@ class AzureProfile(CloudProfile):
                 else "the only copy of changes that were not exported to its container, because exports are manual",
             )
         if isinstance(entry, ObjectMount):
-            own = entry.bucket == "auto"
-            return FileSystemPlan(
-                name=name,
-                kind=entry.kind,
-                mount=entry.mount,
-                capacity_gib=0,
-                deployment="blobfuse2",
-                throughput_mb_s_per_tib=None,
-                subnet=self.subnet(zone),
-                bucket=entry.bucket,
-                private_endpoint=entry.private_endpoint,
-                read_only=entry.read_only,
-                cache_gib=entry.cache_gib,
-                lifetime=Lifetime.KEPT if own else Lifetime.ENDS,
-                lifetime_reason="contains the only copy of its data"
-                if own
-                else "the container exists outside the stack",
-            )
+            return mounted_bucket(entry, name, "blobfuse2", self.subnet(zone), word="container")
         on_netapp = self._service(entry) == "netapp"
         return FileSystemPlan(
             name=name,
@@ -266,7 +251,6 @@ class AzureProfile(CloudProfile):
             mount=entry.mount,
             capacity_gib=netapp(entry).billed if on_netapp else entry.capacity_gib,
             deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if on_netapp else "Premium_LRS",
-            throughput_mb_s_per_tib=None,
             subnet=NETAPP_SUBNET if on_netapp else self.subnet(zone),
             holds_subnet=on_netapp,
             snapshot_days=entry.snapshot_days,

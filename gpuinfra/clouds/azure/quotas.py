@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
+from gpuinfra.clouds.azure.permissions import PREFLIGHT
 from gpuinfra.clouds.azure.region.second_region import SECOND_REGION
 from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, failed, quota_needs, quota_row
 from gpuinfra.clouds.region.second_region import Quota
@@ -21,12 +22,6 @@ from gpuinfra.plan.model import Plan, PoolPlan
 
 COMPUTE, STORAGE_CACHE, NETAPP = "2024-07-01", "2026-01-01", "2025-06-01"
 """Versions of the APIs."""
-ACTIONS = (
-    "Microsoft.Compute/locations/usages/read",
-    "Microsoft.StorageCache/locations/usages/read",
-    "Microsoft.NetApp/locations/usages/read",
-)
-"""Permissions that the requests require."""
 REGIONAL_QUOTA = "cores"
 """The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to the quota of the family."""
 LUSTRE_QUOTA, NETAPP_QUOTA = "AmlFilesystem", "totalTibsPerSubscription"
@@ -57,7 +52,7 @@ class Quotas:
 
         A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, retrieved 2026-11-20.
         """
-        listed = self.every(ACTIONS[0], self._path("Microsoft.Compute"), COMPUTE)
+        listed = self.every(PREFLIGHT["quota"][0], self._path("Microsoft.Compute"), COMPUTE)
         usages = {_plain((one.get("name") or {}).get("value")): one for one in listed}
         for name, kinds in sorted(quota_needs(plan, of_node).items()):
             found, total = usages.get(_plain(name), {}), sum(kinds.values())
@@ -74,13 +69,13 @@ class Quotas:
 
     def lustre(self, count: int) -> Iterator[PreflightRow]:
         """The quota covers the file systems of Azure Managed Lustre."""
-        listed = self.every(ACTIONS[1], self._path("Microsoft.StorageCache"), STORAGE_CACHE)
+        listed = self.every(PREFLIGHT["quota"][1], self._path("Microsoft.StorageCache"), STORAGE_CACHE)
         found = _named(listed, LUSTRE_QUOTA, "Microsoft.StorageCache")
         yield self._row(LUSTRE_QUOTA, found, count, "file systems", "Azure Managed Lustre")
 
     def netapp(self, tib: int) -> Iterator[PreflightRow]:
         """The regional capacity quota covers the capacity pools of Azure NetApp Files."""
-        listed = self.every(ACTIONS[2], self._path("Microsoft.NetApp"), NETAPP)
+        listed = self.every(PREFLIGHT["quota"][2], self._path("Microsoft.NetApp"), NETAPP)
         found = _named(listed, NETAPP_QUOTA, "Microsoft.NetApp").get("properties") or {}
         yield self._row(NETAPP_QUOTA, found, tib, "TiB", "Azure NetApp Files")
 

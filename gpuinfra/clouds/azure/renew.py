@@ -22,7 +22,8 @@ main() {
     echo "gpuinfra: this node is up to date"
     return 0
   fi
-  user_data | bash
+  user_data >/run/gpuinfra-user-data
+  bash /run/gpuinfra-user-data renew
 }
 
 user_data() {

@@ -38,6 +38,15 @@ HOLDS = "deleting a resource group deletes the retained resources in it"
 CONTAINS = "a retained file system is in it"
 SNAPSHOTS = "a retained file system uses it"
 
+CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
+"""Key Vault Crypto Service Encryption User: reads key metadata, and wraps and unwraps keys."""
+BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+"""Storage Blob Data Contributor: reads, writes and deletes blobs and containers. For services only."""
+ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
+"""Storage Account Contributor: manages an account, without data access through roles."""
+WATCHER_GROUP = "NetworkWatcherRG"
+"""The resource group in which Azure creates the Network Watcher for each region of a subscription."""
+
 _JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _JOIN_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"
 _JOIN_ADDRESS = "Microsoft.Network/publicIPAddresses/join/action"
@@ -256,6 +265,12 @@ NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}", p
     Actions("", ""))
 
 # fmt: on
+ASSIGNED = {
+    CRYPTO_USER: (KEY_GRANT,),
+    BLOB_CONTRIBUTOR: (FLOW_GRANT, IMPORTER_GRANT),
+    ACCOUNT_CONTRIBUTOR: (IMPORTER_GRANT,),
+}
+"""Maps a built-in role to the assignments with this role."""
 RESOURCES = planned.rows(globals())
 """The table."""
 

@@ -7,6 +7,7 @@ Azure's own tools do. Tokens are sent only to Azure hosts or the configured endp
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import threading
@@ -251,7 +252,7 @@ class Rest:
                 return RestAnswer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
         except urllib.error.HTTPError as error:
             return RestAnswer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise NotReached(f"{parts.netloc} cannot be reached: {reason_of(error)}") from None
 
 

@@ -124,7 +124,7 @@ def _get(session: Any, url: str) -> dict[str, Any] | None:
     from requests import RequestException
 
     try:
-        response = session.get(url, timeout=TIMEOUT_S)
+        response = session.get(url, timeout=TIMEOUT_S, allow_redirects=False)
     except (GoogleAuthError, RequestException) as problem:
         raise EnvironmentMissing(f"request to Google Cloud failed: {problem}") from None
     if response.status_code == 404:

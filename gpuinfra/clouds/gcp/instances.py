@@ -28,7 +28,7 @@ PROJECT_ACCESS = ("events", "notifications")
 BUCKET_ACCESS = ("source", "replica")
 """Roles of Storage Transfer Service on the buckets."""
 
-NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
+NODE_GRANTS = ("bundle", "evidence", "rendezvous")
 """Grants for the nodes on the evidence bucket."""
 FABRIC_GRANT = "fabric"
 """Grant for nodes that take part in the fabric test."""

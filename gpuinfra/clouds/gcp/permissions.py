@@ -1,16 +1,22 @@
 """Least-privilege custom roles for operators of a plan on Google Cloud. Pure.
 
-A custom role lists permissions. Each permission covers all resources of a project, because only a few services support conditions on a binding. The
-role contains only the permissions for requests that the plan requires, and no permissions to delete retained resources.
+A custom role lists permissions, and a binding with a condition restricts it. Only Cloud Storage and the IAM policies of projects support the conditions that
+a stack needs, so the other permissions apply to all resources of the project. The roles contain only the permissions for requests that the plan requires,
+and no permissions to delete retained resources.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds.gcp.instances import data_networks, node_health
-from gpuinfra.clouds.gcp.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
+from gpuinfra.base.naming import evidence_prefix
+from gpuinfra.clouds.gcp.instances import PROJECT_ACCESS, buckets, data_networks, node_health
+from gpuinfra.clouds.gcp.names import bucket, role_id
+from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
+from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
@@ -21,12 +27,17 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its permissions by operation."""
 
 PROJECT = "read the project"
+EVIDENCE = "handover: read the evidence"
+REGIONS = "provider: check the region"
+IMPORTED = "provider: read the project of an imported bucket"
 IMPORT = "import files from a bucket"
 ASKED: dict[str, tuple[str, ...]] = {
     PROJECT: ("resourcemanager.projects.get",),
+    REGIONS: ("compute.regions.list",),
+    IMPORTED: ("compute.projects.get",),
     "find an image": ("compute.images.get", "compute.images.getFromFamily"),
     "handover: list the nodes": ("compute.instanceGroupManagers.get", "compute.instances.list"),
-    "handover: read the evidence": ("storage.objects.list", "storage.objects.get"),
+    EVIDENCE: ("storage.objects.list", "storage.objects.get"),
     "handover: read the console output of a node without evidence": ("compute.instances.getSerialPortOutput",),
     IMPORT: ("lustre.instances.importData", "lustre.operations.get"),
 }
@@ -37,13 +48,24 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover."""
 
+PREFLIGHT: dict[str, tuple[str, ...]] = {
+    "permissions": (),
+    "api": ("serviceusage.services.get",),
+    "quota": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
+    "reservation": ("compute.reservations.get",),
+    "image": ("compute.images.get", "compute.images.getFromFamily"),
+    "names": ("storage.buckets.get",),
+}
+"""Maps a topic of the preflight to the permissions that its requests require. Testing your own permissions requires none."""
+
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
-    "gpuinfra ready: read the quotas": ("compute.regions.get", "cloudquotas.quotas.get"),
-    "gpuinfra ready: find the machine types": ("compute.machineTypes.get", "compute.machineTypes.list"),
-    "gpuinfra ready: read the reservations": ("compute.reservations.get",),
-    "gpuinfra ready: find the images": ("compute.images.get", "compute.images.getFromFamily"),
+    "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
+    "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
+    "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
+    "gpuinfra ready: find the images": PREFLIGHT["image"],
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
@@ -105,7 +127,8 @@ FUNCTIONS = {
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the roles for operators of a plan, with the uses of each permission. With `read_only`, they allow no changes."""
-    requests = {**ASKED, **REPLACE} if plan.pools else {PROJECT: ASKED[PROJECT]}
+    requests = {**ASKED, **REPLACE} if plan.pools else {one: ASKED[one] for one in (PROJECT, REGIONS, IMPORTED)}
+    requests |= preflight_requests(plan, PREFLIGHT)
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:
@@ -118,33 +141,139 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
         uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, MOVE_NAMES}))
-    project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")
+    scoped = list(_scoped(plan, uses))
+    apart = {one for part in scoped for one in part.permissions}
+    project = [one for one in sorted(uses) if one not in (*apart, *billing)]
     documents = [_role(plan, of, to, project)] + ([_role(plan, f"{of} billing", to, billing)] if billing else [])
+    documents += [_role(plan, f"{of} {part.purpose}", f"{to} {part.what} of", part.permissions) for part in scoped]
+    bindings = [{"role": _id(documents[0]), "members": ["OPERATOR"]}]
+    for part, document in zip(scoped, documents[-len(scoped) :], strict=True) if scoped else ():
+        for number, expression in enumerate(part.expressions):
+            condition = {"title": f"{document['title']} {number}", "expression": expression}
+            bindings.append({"role": _id(document), "members": ["OPERATOR"], "condition": condition})
+    documents.append({"bindings": bindings})
     notes = [
-        "create the role in the project and grant it there: gcloud iam roles create ROLE --project PROJECT --file FILE"
+        (
+            "the last document contains the bindings: create each role in the project with the ID in its binding, and grant it there with the condition: "
+            "gcloud iam roles create ID --project PROJECT --file FILE. Replace PROJECT and OPERATOR, and TOKEN with the token in the names of the stack"
+        )
     ]
     if billing:
         notes.append(
-            "budgets belong to the billing account: create the second role in the organization and grant it on that account"
+            "budgets belong to the billing account: create the billing role in the organization and grant it on that account"
         )
     if plan.recovery and plan.recovery.names:
         zone = plan.recovery.names.zone
         notes.append(f"for the DNS names, grant the dns permissions in the project of the zone {zone}, or on the zone")
+    if plan.recovery and not read_only:
+        notes.append(
+            f"grant the role `{_id(next(one for one in documents if 'replicas' in one.get('title', ''))).rpartition('/')[2]}` only for the time of a "
+            "failover or a failback, because it can delete replicated objects"
+        )
     if read_only:
         return Permissions(
             cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE
         )
     if any(one.retained for one in resources(plan)):
         notes.append(
-            "the role does not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
+            "the roles do not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
         )
     notes.append(
-        "a principal that can set the IAM policy of a project or a bucket can grant itself more permissions; "
-        "Google has no narrower permission for creating a grant"
+        "a principal that can set the IAM policy of a bucket or a key can grant itself more permissions on it; "
+        "docs/reference/retained-data.md lists the ways to lose retained data that Google Cloud cannot deny to an operator"
     )
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Permissions that a binding with a condition grants."""
+
+    purpose: str
+    what: str
+    permissions: list[str]
+    expressions: list[str]
+    """Conditions. Each is a binding of its own, because a condition has at most 12 operators
+    (https://docs.cloud.google.com/iam/quotas, retrieved 2026-11-28)."""
+
+
+_NAMES_IN_CONDITION = 6
+_SET_PROJECT_POLICY = "resourcemanager.projects.setIamPolicy"
+_BUCKETS = tuple(f"storage.buckets.{verb}" for verb in ("get", "getIamPolicy", "setIamPolicy", "update"))
+
+
+def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_Part]:
+    """Yield the permissions that a condition restricts: on objects, on buckets, and to change the IAM policy of the project.
+
+    Resource names of conditions: https://docs.cloud.google.com/iam/docs/conditions-resource-attributes; `modifiedGrantsByRole`:
+    https://docs.cloud.google.com/iam/docs/setting-limits-on-granting-roles (both retrieved 2026-11-28).
+    """
+    bundles, moves = {BUNDLE.type}, {one for group in (READY, FAILOVER, FAILBACK) for one in group}
+
+    def objects(of: Collection[str]) -> list[str]:
+        return sorted(
+            one for one in uses if one.startswith("storage.objects.") and any(use in of for use, _ in uses[one])
+        )
+
+    evidence = _prefixes(plan, "evidence") if "foundation" in plan.layers else []
+    named = [f'resource.name.startsWith("{one}")' for one in evidence]
+    # A plan does not contain the name of another stack's bucket.
+    place = "(" + " || ".join(named or ['resource.name.extract("projects/_/buckets/{name}-evidence-") != ""']) + ")"
+    if found := objects(bundles):
+        path = f'resource.name.extract("/objects/bootstrap/{plan.name}/{{name}}") != ""'
+        yield _Part(purpose="bundles", what="the bundles", permissions=found, expressions=[f"{place} && {path}"])
+    if found := objects({EVIDENCE}):
+        path = f'resource.name.extract("/objects/{evidence_prefix(plan.name)}/{{name}}") != ""'
+        listing = 'resource.type == "storage.googleapis.com/Bucket"'
+        yield _Part(
+            purpose="evidence",
+            what="the evidence",
+            permissions=found,
+            expressions=[f"{place} && ({path} || {listing})"],
+        )
+    if plan.recovery and (found := objects(moves)):
+        names = _prefixes(plan, *(one.name for one in plan.recovery.replicas))
+        yield _Part(purpose="replicas", what="the replicas", permissions=found, expressions=_any(names))
+    if found := [one for one in _BUCKETS if one in uses]:
+        given = [f"projects/_/buckets/{one.bucket}" for one in plan.file_systems if one.bucket not in (None, "auto")]
+        given += [f"projects/_/buckets/{one.bucket}" for one in plan.mounted_buckets if one.bucket != "auto"]
+        names = [*_prefixes(plan), *dict.fromkeys(given)]
+        yield _Part(
+            purpose="buckets",
+            what="the buckets",
+            permissions=found,
+            expressions=[*_any(names), *([] if named else [place])],
+        )
+    if _SET_PROJECT_POLICY in uses:
+        roles = [one.role for one in plan.roles.node_roles if one.scope is None]
+        if plan.recovery:
+            ids = (role_id(plan.name, f"replication-{access}", "TOKEN") for access in PROJECT_ACCESS)
+            roles += [f"projects/PROJECT/roles/{one}" for one in ids]
+        listed = ", ".join(f'"{one}"' for one in dict.fromkeys(roles))
+        expression = f'api.getAttribute("iam.googleapis.com/modifiedGrantsByRole", []).hasOnly([{listed}])'
+        yield _Part(purpose="grants", what="the grants", permissions=[_SET_PROJECT_POLICY], expressions=[expression])
+
+
+def _prefixes(plan: Plan, *purposes: str) -> list[str]:
+    """Return the beginnings of the names of the stack's buckets, or of those with these purposes, without the hash at their end."""
+    found = [one.values["purpose"] for one in buckets(plan)]
+    if purposes:
+        found = [one for one in found if one.startswith(purposes)]
+    names = [bucket(plan.name, purpose, "", "").rpartition("-")[0] for purpose in found]
+    return [f"projects/_/buckets/{name}-" for name in dict.fromkeys(names)]
+
+
+def _any(names: list[str]) -> list[str]:
+    tests = [f'resource.name.startsWith("{one}")' for one in names]
+    return [
+        " || ".join(tests[start : start + _NAMES_IN_CONDITION]) for start in range(0, len(tests), _NAMES_IN_CONDITION)
+    ]
+
+
+def _id(document: Mapping[str, Any]) -> str:
+    return f"projects/PROJECT/roles/{re.sub('[^a-zA-Z0-9_.]', '_', document['title'])}"
 
 
 def _role(plan: Plan, purpose: str, to: str, included: list[str]) -> dict[str, Any]:

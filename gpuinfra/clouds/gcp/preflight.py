@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.gcp import adopt, instances, quotas
+from gpuinfra.clouds.gcp import adopt, instances
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.api_errors import Invalid, NotFound
-from gpuinfra.clouds.gcp.permissions import BILLING
+from gpuinfra.clouds.gcp.permissions import PREFLIGHT
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
 from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
@@ -61,16 +61,7 @@ of Compute Engine, retrieved 2026-11-23)."""
 TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image", "names")
 """Topics of the questions about a plan."""
 
-READS: dict[str, tuple[str, ...]] = {
-    "permissions": (),
-    "api": ("serviceusage.services.get",),
-    "quota": quotas.ACTIONS,
-    "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
-    "reservation": ("compute.reservations.get",),
-    "image": ("compute.images.get", "compute.images.getFromFamily"),
-    "names": ("storage.buckets.get",),
-}
-"""Maps a topic to the permissions that its requests require. Testing your own permissions requires none."""
+READS = PREFLIGHT
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
 """APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/reference/gcp.md)."""
@@ -209,9 +200,11 @@ class Preflight:
     # Permissions and APIs
 
     def permissions(self, plan: Plan) -> Iterator[PreflightRow]:
-        """The identity has the permissions on the project that `gpuinfra permissions` prints."""
-        names = [need.action for need in needed_permissions(plan).needs]
-        wanted = [one for one in names if not one.startswith(BILLING)]
+        """The identity has the permissions on the project that `gpuinfra permissions` prints. A binding with a condition cannot be tested on a project,
+        because the condition does not hold there."""
+        needed = needed_permissions(plan)
+        names = [need.action for need in needed.needs]
+        wanted = list(needed.documents[0]["includedPermissions"])
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
         found = together([functools.partial(self._granted, part) for part in parts])
         if None in found:
@@ -227,9 +220,9 @@ class Preflight:
             yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
         else:
             yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")
-        skip = [*sorted(untested), *(one for one in names if one.startswith(BILLING))]
+        skip = [*sorted(untested), *(one for one in names if one not in wanted)]
         if skip:
-            why = "cannot be tested on a project; budgets belong to the billing account"
+            why = "cannot be tested on a project; budgets belong to the billing account, and other bindings have conditions"
             yield skipped("permissions", where, f"{', '.join(skip)} {why}")
 
     def _granted(self, names: list[str]) -> tuple[list[str], list[str]]:

@@ -37,7 +37,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.profile import BilledCapacity, CloudProfile
 from gpuinfra.plan.share import shares
-from gpuinfra.plan.storage import existing_of
+from gpuinfra.plan.storage import existing_of, mounted_bucket
 from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Flex, Reserved
@@ -256,32 +256,24 @@ class GcpProfile(CloudProfile):
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
+        if isinstance(entry, ObjectMount):
+            return mounted_bucket(entry, name, "gcsfuse", self.subnet(zone), zone=zone)
         lustre = isinstance(entry, Lustre)
-        reason = "contains the only copy of its data"
-        if entry.kind == "object" and entry.bucket != "auto":
-            reason = "the bucket exists outside the stack"
-        elif lustre and entry.bucket is not None:
-            reason = (
-                "contains the only copy of changes that were not exported to its bucket, because exports are manual"
-            )
+        changes = "changes that were not exported to its bucket, because exports are manual"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
-            service=self.home_services[0] if entry.kind == "home" else "",
+            service="" if lustre else self.home_services[0],
             mount=entry.mount,
-            capacity_gib=self.lustre(entry).billed if isinstance(entry, Lustre) else getattr(entry, "capacity_gib", 0),
-            deployment="MANAGED" if lustre else "ZONAL" if entry.kind == "home" else "gcsfuse",
-            throughput_mb_s_per_tib=(entry.throughput_mb_s_per_tib or DEFAULT_TIER)
-            if isinstance(entry, Lustre)
-            else None,
+            capacity_gib=self.lustre(entry).billed if lustre else entry.capacity_gib,
+            deployment="MANAGED" if lustre else "ZONAL",
+            throughput_mb_s_per_tib=(entry.throughput_mb_s_per_tib or DEFAULT_TIER) if lustre else None,
             subnet=self.subnet(zone),
             zone=zone,
-            bucket=getattr(entry, "bucket", None),
-            bucket_prefix=getattr(entry, "bucket_prefix", ""),
-            read_only=isinstance(entry, ObjectMount) and entry.read_only,
-            cache_gib=entry.cache_gib if isinstance(entry, ObjectMount) else None,
-            lifetime=Lifetime.ENDS if isinstance(entry, ObjectMount) and entry.bucket != "auto" else Lifetime.KEPT,
-            lifetime_reason=reason,
+            bucket=entry.bucket if lustre else None,
+            bucket_prefix=entry.bucket_prefix if lustre else "",
+            lifetime=Lifetime.KEPT,
+            lifetime_reason=f"contains the only copy of {changes if lustre and entry.bucket else 'its data'}",
         )
 
     def existing_file_system(

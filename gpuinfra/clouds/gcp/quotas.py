@@ -22,8 +22,6 @@ from gpuinfra.clouds.gcp.region.recovery import quota_preference, quota_request
 from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, failed, quota_needs, quota_row, skipped
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
-ACTIONS = ("compute.regions.get", "cloudquotas.quotas.get")
-"""Permissions that the requests require."""
 FILESTORE, LUSTRE = "EnterpriseStorageGibPerRegion", "Capacity"
 LARGE_ZONAL_GIB = 10240
 """Smallest capacity of the upper range of the zonal tier, which replaces high scale SSD

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.clouds.region.readiness import FAIL, OK, WARN, ReadinessLine, ReadinessQuestion, Unread, asked
+from gpuinfra.clouds.region.readiness import (
+    ReadinessLine,
+    ReadinessQuestion,
+    Unread,
+    asked,
+    fails,
+    passes,
+    warns,
+)
 from gpuinfra.plan.recovery_model import NamesPlan
 
 if TYPE_CHECKING:
@@ -203,27 +211,24 @@ def _lines(question: ReadinessQuestion, dns: Dns, names: NamesPlan) -> Iterator[
     except (Unreachable, DeploymentError) as problem:
         raise Unread(str(problem)) from None
     if zone is None:
-        yield ReadinessLine(
-            topic="names", name=names.domain, state=FAIL, reason=f"the zone {names.zone} does not exist", fix=EDIT
-        )
+        yield fails("names", names.domain, f"the zone {names.zone} does not exist", EDIT)
         return
     if not _contains(zone, names.domain):
-        reason = f"is not in the zone {names.zone}, whose domain is {zone}"
-        yield ReadinessLine(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
+        yield fails("names", names.domain, f"is not in the zone {names.zone}, whose domain is {zone}", EDIT)
         return
     if home == question.region:
         reason = f"is in {home}, so the records cannot be changed while {home} does not respond"
-        yield ReadinessLine(topic="names", name=names.zone, state=WARN, reason=reason, fix=MOVE)
+        yield warns("names", names.zone, reason, MOVE)
     if missing:
         reason = f"no node in {question.region} is verified, so the name cannot point to a node"
-        yield ReadinessLine(topic="names", name=names.login, state=WARN, reason=reason, fix=NAMES_FIX)
+        yield warns("names", names.login, reason, NAMES_FIX)
     for record in wanted:
         values = current.get(record.key)
         if values == record.values:
-            yield ReadinessLine(topic="names", name=record.name, state=OK, reason=f"points to {question.region}")
+            yield passes("names", record.name, f"points to {question.region}")
             continue
         reason = f"points to {' '.join(values)}, not to {' '.join(record.values)}" if values else "does not exist"
-        yield ReadinessLine(topic="names", name=record.name, state=WARN, reason=reason, fix=NAMES_FIX)
+        yield warns("names", record.name, reason, NAMES_FIX)
 
 
 def _contains(zone: str, domain: str) -> bool:

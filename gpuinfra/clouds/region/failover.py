@@ -5,7 +5,7 @@ Each request can be repeated: the interrupted step runs again after an interrupt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ Resource = Mapping[str, Any]
 
 
 class Unreachable(Exception):
-    """A region did not respond. The message contains the reason. A refused request is a `DeploymentError`."""
+    """No connection to a service succeeded. The message contains the reason. A response with an error is a `DeploymentError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,10 @@ class Failover(Protocol):
 
     def answers(self, pair: BucketPair) -> None:
         """Raise `Unreachable` if the second region does not respond."""
+        ...
+
+    def services(self, resources: Iterable[Resource]) -> Mapping[str, Callable[[], object]]:
+        """Return a request to each service of the first region, keyed by service name. It is sent once, and raises `Unreachable` without a connection."""
         ...
 
     def stop_group(self, group: str) -> None:

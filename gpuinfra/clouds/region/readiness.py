@@ -49,6 +49,31 @@ class ReadinessLine:
     """Command that fixes the problem. Empty on a line that is not `ok` if redeploying the stack fixes the problem."""
 
 
+def passes(topic: str, name: str, reason: str) -> ReadinessLine:
+    """Return a line without a problem."""
+    return ReadinessLine(topic=topic, name=name, state=OK, reason=reason)
+
+
+def fails(topic: str, name: str, reason: str, fix: str = "") -> ReadinessLine:
+    """Return a line with a problem that prevents a failover."""
+    return ReadinessLine(topic=topic, name=name, state=FAIL, reason=reason, fix=fix)
+
+
+def warns(topic: str, name: str, reason: str, fix: str = "") -> ReadinessLine:
+    """Return a line with a risk."""
+    return ReadinessLine(topic=topic, name=name, state=WARN, reason=reason, fix=fix)
+
+
+def skips(topic: str, name: str, reason: str, fix: str = "") -> ReadinessLine:
+    """Return a line for what is not checked."""
+    return ReadinessLine(topic=topic, name=name, state=SKIPPED, reason=reason, fix=fix)
+
+
+def unread(topic: str, name: str, reason: str, fix: str = "") -> ReadinessLine:
+    """Return a line for a question that the cloud did not answer."""
+    return ReadinessLine(topic=topic, name=name, state=UNREAD, reason=reason, fix=fix)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadinessQuestion:
     """The second region of a deployed stack."""
@@ -80,7 +105,7 @@ def of_preflight(rows: Iterable[PreflightRow]) -> Iterator[ReadinessLine]:
     for row in rows:
         reason = f"{row.found}; needed: {row.needed}" if row.needed else row.found
         if row.topic == "identity" and row.state is not RowState.OK:
-            yield ReadinessLine(topic="login", name=row.where, state=UNREAD, reason=reason, fix=row.fix)
+            yield unread("login", row.where, reason, row.fix)
         elif row.topic in PREFLIGHT:
             state = _STATES[row.state] if row.answered else UNREAD
             yield ReadinessLine(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
@@ -94,13 +119,7 @@ def asked(topic: str, name: str, answers: Callable[[], Iterable[ReadinessLine]])
     try:
         yield from list(answers())
     except Unread as problem:
-        yield ReadinessLine(
-            topic=topic,
-            name=name,
-            state=UNREAD,
-            reason=str(problem),
-            fix="log in to the cloud, and run the command again",
-        )
+        yield unread(topic, name, str(problem), "log in to the cloud, and run the command again")
 
 
 class ReplicatedStore(Protocol):
@@ -123,15 +142,15 @@ def of_pair(source: str, replica: str, pair: ReplicatedStore) -> Iterator[Readin
 def lag(question: ReadinessQuestion, name: str, seconds: float | None, fix: str, shown: str = "") -> ReadinessLine:
     """Evaluate the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the cloud's terms."""
     if seconds is None:
-        return ReadinessLine(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
+        return passes("lag", name, "no objects were waiting in the last hour")
     shown = shown or (f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s")
     if seconds > question.rpo_minutes * 60:
         reason = f"the replica is {shown} behind, but recovery.rpo_minutes is {question.rpo_minutes}"
-        return ReadinessLine(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)
+        return fails("lag", name, reason, fix)
     if seconds > question.recovery.alert_after_s:
         reason = f"the replica is {shown} behind, more than the {question.recovery.alert_after_s / 60:.0f} minutes in the plan"
-        return ReadinessLine(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
-    return ReadinessLine(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
+        return warns("lag", name, reason, fix)
+    return passes("lag", name, f"the replica is {shown} behind")
 
 
 def state(question: ReadinessQuestion, location: str | None) -> ReadinessLine:
@@ -141,18 +160,16 @@ def state(question: ReadinessQuestion, location: str | None) -> ReadinessLine:
         raise Unread(f"the bucket of the state backend {url} was not found")
     if location == question.region:
         reason = f"is in {location}, so a failover cannot read the state when this region fails"
-        return ReadinessLine(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE)
-    return ReadinessLine(topic="state", name=name, state=OK, reason=f"is in {location}")
+        return fails("state", name, reason, MOVE)
+    return passes("state", name, f"is in {location}")
 
 
 def secrets(question: ReadinessQuestion, name: str, location: str) -> ReadinessLine:
     """Evaluate the location of a key that encrypts the secrets of a stack. `name` ends with the name of the stack: `secretsprovider of train`."""
     if location == question.region:
         reason = f"is in {location}, so a failover cannot decrypt the secrets when this region fails"
-        return ReadinessLine(
-            topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE.replace("STACK", name.rpartition(" of ")[2])
-        )
-    return ReadinessLine(topic="state", name=name, state=OK, reason=f"is in {location}")
+        return fails("state", name, reason, CHANGE.replace("STACK", name.rpartition(" of ")[2]))
+    return passes("state", name, f"is in {location}")
 
 
 CHANGE = "with a key in another region as URL: pulumi stack change-secrets-provider --stack STACK URL"
@@ -171,17 +188,26 @@ def deployed(question: ReadinessQuestion, replicated: int, keys: int) -> Iterato
     wanted, second = len(question.recovery.replicas), question.recovery.region
     if replicated < wanted:
         reason = f"the state contains replication to {second} for {replicated} of {wanted} buckets"
-        yield ReadinessLine(topic="replication", name="stack", state=FAIL, reason=reason)
+        yield fails("replication", "stack", reason)
     if not keys:
-        yield ReadinessLine(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")
+        yield fails("key", "stack", f"the state contains no key in {second}")
+
+
+def located(name: str, location: str | None, second: str, missing: str = "the replica does not exist") -> ReadinessLine:
+    """Evaluate the location of a replica. The location is None if the replica does not exist."""
+    if location is None:
+        return fails("replica", name, missing)
+    if location != second:
+        return fails("replica", name, f"the replica is in {location}, not in {second}")
+    return passes("replica", name, f"exists in {second}")
 
 
 def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> ReadinessLine:
     """Evaluate whether the replica contains a bundle."""
     if exists:
-        return ReadinessLine(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+        return passes("bundle", key, f"is in {replica}")
     reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
-    return ReadinessLine(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
+    return fails("bundle", key, reason, fix)
 
 
 def role(name: str, reason: str, *, exists: bool) -> ReadinessLine:
@@ -192,9 +218,7 @@ def role(name: str, reason: str, *, exists: bool) -> ReadinessLine:
 def key(name: str, state: str | None, fix: str) -> ReadinessLine:
     """Evaluate the state of a key, given in the cloud's terms. The state is None if the key does not exist."""
     if state is None:
-        return ReadinessLine(topic="key", name=name, state=FAIL, reason="the key does not exist")
+        return fails("key", name, "the key does not exist")
     if state.upper() == "ENABLED":
-        return ReadinessLine(topic="key", name=name, state=OK, reason="is enabled")
-    return ReadinessLine(
-        topic="key", name=name, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
-    )
+        return passes("key", name, "is enabled")
+    return fails("key", name, f"the key is {state}, so the replicas cannot be read", fix)

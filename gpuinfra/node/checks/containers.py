@@ -62,11 +62,11 @@ class ContainerRuntime(Check):
             if not re.search(r"(?m)^version = \d|^\[", text):
                 raise Unreadable("containerd config dump printed no configuration")
             disabled = re.search(
-                r"(?ms)^\s*disabled_plugins = \[[^\]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text
+                r"(?m)^[ \t]*disabled_plugins = \[[^\[\]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text
             )
             if not (disabled and "docker" in found):
-                ways = ["runtime nvidia"] if re.search(r"(?m)^\s*\[.*runtimes\.[\"']?nvidia[\"']?\]", text) else []
-                ways += ["CDI"] if re.search(r"(?m)^\s*enable_cdi = true", text) else []
+                ways = ["runtime nvidia"] if re.search(r"(?m)^[ \t]*\[.*runtimes\.[\"']?nvidia[\"']?\]", text) else []
+                ways += ["CDI"] if re.search(r"(?m)^[ \t]*enable_cdi = true", text) else []
                 found["containerd"] = " and ".join(ways)
         return found
 

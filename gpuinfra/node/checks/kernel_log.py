@@ -26,7 +26,7 @@ def kernel_log(answers: Answers) -> list[str]:
     return lines
 
 
-_TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
+_TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[[^\]]*\d\])")
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def _judge_xids(found: list[tuple[int, str, str]], replacing: list[Any]) -> Chec
         entry = xid_of(number, replacing)
         severity, do, action = entry.severity, entry.do, entry.action
         if entry.bucket is Bucket.XID_154:
-            wanted = re.search(r"\bto [^()]*\(([^()]*)\)", text)
-            requested = ACTIONS_OF_154.get(wanted.group(1)) if wanted else None
+            parts = (re.match(r"[^()]*\(([^()]*)\)", part) for part in re.split(r"\bto ", text)[1:])
+            requested = next((ACTIONS_OF_154.get(part.group(1)) for part in parts if part), None)
             if requested is Action.NOTHING:
                 continue
             if requested:

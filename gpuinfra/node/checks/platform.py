@@ -78,7 +78,7 @@ class KernelHeaders(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         lines = answers.lines("uname")
-        if len(lines) != 1 or not re.match(r"^\d+\.\d+[\w.+~-]*$", lines[0]):
+        if len(lines) != 1 or not re.match(r"^\d+\.\d[\w.+~-]*$", lines[0]):
             raise Unreadable("uname -r printed no kernel release")
         folders = answers.raw("kernel-headers").stdout.splitlines()
         return lines[0], "/lib/modules/%s/build" % lines[0] in folders

@@ -171,7 +171,7 @@ class LustreOverEfa(Check):
         for line in lines[1:]:
             found = re.match(r"^\s*(?:- )?(net type|nid|status|recv_count): (\S+)\s*$", line)
             if found is None:
-                if not re.match(r"^\s*(?:- )?[\w() .\[\],-]+:(?: .*)?$", line):
+                if not re.match(r"^[\w() \t.\[\],-]+:(?: .*)?$", line):
                     raise Unreadable("cannot parse a line of lnetctl: %s" % shortened(line, 80))
                 continue
             field, value = found.groups()

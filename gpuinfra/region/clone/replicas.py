@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shlex import join
 from typing import Any
 
-from gpuinfra.clouds.region.readiness import FAIL, OK, ReadinessLine
+from gpuinfra.clouds.region.readiness import ReadinessLine, fails, passes
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack
@@ -72,8 +72,7 @@ def image_lines(
     copied = [one.ref for one in recovery.images if one.copied]
     for ref in copied:
         if ref not in replicas.images:
-            reason = f"the state contains no copy of {ref} in {recovery.region}"
-            yield ReadinessLine(topic="image", name=ref, state=FAIL, reason=reason)
+            yield fails("image", ref, f"the state contains no copy of {ref} in {recovery.region}")
     nodes = [one for one in files if one.spec.pools]
     for file in nodes[-1:]:
         used = dict(declared_images(file))
@@ -83,13 +82,11 @@ def image_lines(
                 continue
             found = used[path].ref if path in used else "not set"
             if found == copy:
-                yield ReadinessLine(
-                    topic="image", name=f"{path}.ref", state=OK, reason=f"is {copy}, the copy of {image.ref}"
-                )
+                yield passes("image", f"{path}.ref", f"is {copy}, the copy of {image.ref}")
                 continue
             reason = f"is {found} in {file.path.name}, but the copy of {image.ref} is {copy}"
             fix = join(with_values(rewrite, {f"{path}.ref": copy}))
-            yield ReadinessLine(topic="image", name=f"{path}.ref", state=FAIL, reason=reason, fix=fix)
+            yield fails("image", f"{path}.ref", reason, fix)
 
 
 def with_values(command: Sequence[str], values: Mapping[str, object]) -> list[str]:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
-from gpuinfra.base.file_errors import cannot_write
+from gpuinfra.base.people_files import FileVersion, absent, replace_files, replaceable
 from gpuinfra.region.clone.draft import put
 from gpuinfra.region.clone.model import CloneChange
 from gpuinfra.spec.document import Route, parse
@@ -60,17 +58,16 @@ def render(
     raise DeploymentError("the text of the clone does not match its values; report this bug")
 
 
-def check_target(path: Path, *, force: bool) -> None:
-    """Raise `UsageError` if the file cannot be written, so that a clone with two files writes either both or neither."""
+def target(path: Path, *, force: bool) -> FileVersion:
+    """Return what the file of a clone replaces: nothing, or with `force` an existing file. Raises `UsageError` if the file cannot be written."""
     check_path(path)
-    if not force and (path.exists() or path.is_symlink()):
-        raise _exists(path)
-
-
-def _exists(path: Path) -> UsageError:
-    return UsageError(
-        f"{path} already exists; use --output to specify a different path, or --force to replace the file"
-    )
+    if force:
+        return replaceable(path)
+    if path.exists() or path.is_symlink():
+        raise UsageError(
+            f"{path} already exists; use --output to specify a different path, or --force to replace the file"
+        )
+    return absent(path)
 
 
 def check_path(path: Path) -> None:
@@ -86,29 +83,9 @@ def check_path(path: Path) -> None:
         raise UsageError(f"{path} is a folder; specify the path of a file with --output")
 
 
-def write_atomic(path: Path, text: str, *, force: bool) -> None:
-    """Write a file atomically. Without `force`, an existing file is an error, even if another process creates it during the write."""
-    check_target(path, force=force)
-    temporary = ""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", encoding="utf-8", delete=False
-        ) as file:
-            temporary = file.name
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        if force:
-            Path(temporary).replace(path)
-        else:
-            os.link(temporary, path)
-    except FileExistsError:
-        raise _exists(path) from None
-    except OSError as problem:
-        raise cannot_write(path, problem, "use a different path with --output") from None
-    finally:
-        if temporary:
-            with contextlib.suppress(FileNotFoundError):
-                Path(temporary).unlink()
+def write_all(files: Iterable[tuple[FileVersion, str]]) -> None:
+    """Write all of these files or none. See `gpuinfra.base.people_files.replace_files`."""
+    replace_files(list(files), "use a different path with --output")
 
 
 def _clean(text: str) -> str:

@@ -5,16 +5,17 @@ It is written before and after each step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuinfra.base.errors import UsageError
+from gpuinfra.clouds.region.reach import ConnectionFailure
 from gpuinfra.remote.stack_journal import StackJournal, now
 
 SCHEMA = "gpuinfra.failover-journal/1"
 FAILBACK_SCHEMA = "gpuinfra.failback-journal/1"
-DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
-"""States of a step. A step without an entry has not started."""
+DONE, STARTED, FAILED, UNREACHABLE, IGNORED = "done", "started", "failed", "unreachable", "ignored"
+"""States of a step. A step without an entry has not started. `ignored` is a failed step that `--ignore` skips."""
 
 
 class FailoverJournal(StackJournal):
@@ -49,10 +50,19 @@ class FailoverJournal(StackJournal):
         """Time at which the first step started, or an empty string."""
         return str(self._body.get("began") or "")
 
+    def steps_in(self, *states: str) -> tuple[str, ...]:
+        """Return the steps with one of these states."""
+        return tuple(name for name in self._body.get("steps") or {} if self.state(name) in states)
+
     @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Steps for which the first region did not respond."""
-        return tuple(name for name in self._body.get("steps") or {} if self.state(name) == UNREACHABLE)
+    def evidence(self) -> tuple[Mapping[str, str], ...]:
+        """The failed connections that prove that the first region is unreachable: `service`, `at`, `error`."""
+        return tuple(self._body.get("evidence") or ())
+
+    def prove(self, evidence: Iterable[ConnectionFailure]) -> None:
+        """Record the evidence that the first region is unreachable. It replaces earlier evidence."""
+        self._body["evidence"] = [one.as_dict() for one in evidence]
+        self._write()
 
     def begin(self, stack: str, region: str, files: Mapping[str, str]) -> None:
         """Start a journal. `files` contains the checksum of each declaration, keyed by stack name."""

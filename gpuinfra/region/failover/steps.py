@@ -28,7 +28,9 @@ Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
-DRAIN = "drain"
+FENCE, DRAIN, REPLICATION = "fence", "drain", "replication"
+IGNORABLE = (FENCE, DRAIN, REPLICATION)
+"""Steps that `--ignore` accepts."""
 NAMES = "names"
 SHOWN = 5
 
@@ -47,7 +49,7 @@ class FailoverStep:
     where: str = "the second region"
     """The region to which the step sends requests, for the message if it does not respond."""
     first: bool = False
-    """Whether the step requires the first region. If that region does not respond, the failover continues without this step."""
+    """Whether the step requires the first region. A failover can continue without this step (`gpuinfra.region.failover.run`)."""
     outside: bool = False
     """Whether the step sends its requests to a global service, so that it is attempted even if the first region does not respond."""
 
@@ -91,7 +93,7 @@ class Failing:
     names: StackNames | None = None
     """The DNS names that move, or None if the stack has none."""
     ignore: frozenset[str] = frozenset()
-    """Topics of the check that do not stop the failover, and `drain`."""
+    """Topics of the check and steps in the first region that do not stop the failover."""
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -107,7 +109,7 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
     )
     if groups:
         what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
-        yield FailoverStep(name="fence", what=what, run=lambda _: fence(failing, groups), first=True)
+        yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(failing, groups), first=True)
     if pairs:
         names = ", ".join(label(pair.source) for pair in pairs)
         what = f"wait until the replicas in {failing.second} contain every object of {names}"
@@ -115,7 +117,7 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
         what = f"disable the replication of {names}"
         outside = failing.cloud.global_replication
         yield FailoverStep(
-            name="replication", what=what, run=lambda _: _stop_replication(failing), first=True, outside=outside
+            name=REPLICATION, what=what, run=lambda _: _stop_replication(failing), first=True, outside=outside
         )
     if pairs and isinstance(cloud := failing.cloud, ReadOnlyReplicas):
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
@@ -211,12 +213,7 @@ def _drain(failing: Failing) -> str:
     missing: dict[str, list[str]] = {}
     for _ in polls(failing):
         pairs = failing.cloud.pairs(failing.resources)
-        try:
-            missing = {pair.source: keys for pair in pairs if (keys := failing.cloud.not_replicated(pair))}
-        except DeploymentError as problem:
-            if DRAIN not in failing.ignore:
-                raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue anyway") from None
-            return f"the buckets were not compared with their replicas: {problem}"
+        missing = {pair.source: keys for pair in pairs if (keys := failing.cloud.not_replicated(pair))}
         if not missing or DRAIN in failing.ignore:
             break
     total = sum(map(len, missing.values()))
@@ -230,8 +227,7 @@ def _drain(failing: Failing) -> str:
     if DRAIN in failing.ignore:
         return text
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), "
-        f"or add --ignore {DRAIN} to continue without these objects"
+        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command)"
     )
 
 

@@ -10,7 +10,7 @@ in this file. `standin.json` is replaced atomically (`tools/state.py`), so reade
 | `image` | operating system, and whether it includes driver and fabric (`tools/images.json`) |
 | `kernel` | the running kernel; `kernels` lists the installed kernels |
 | `boot_id`, `boots`, `booted` | ID and number of this boot |
-| `faults` | requested faults; checks do not read them |
+| `faults`, `passing_s` | requested faults, and how long those last that pass; checks do not read them |
 | `packages` | name -> version, hold, origin |
 | `modules`, `module_files`, `dkms` | loaded modules; kernel -> module -> facts; DKMS builds |
 | `driver` | `userspace` and `loaded` version, `open`; None without a driver |
@@ -52,6 +52,8 @@ NODE_FAULTS: dict[str, str] = {
     "enroot-corrupt": "one byte of each package file of enroot is corrupt",
     "packages-missing": "Ubuntu's repository does not contain the declared packages",
     "packages-unreachable": "Ubuntu's repository returns status 503 for the files of the declared packages",
+    "package-lock": "another process holds the lock of apt and dpkg for two minutes, as an unattended upgrade does",
+    "clock-off": "the clock is ten minutes ahead for two minutes, until a time service corrects it",
     "repository-503": "vendors' repositories and download servers return status 503",
 }
 """Node faults other than device faults. Device faults are in `gpuinfra_rehearsal.devices`."""
@@ -73,6 +75,8 @@ class Instance:
     region: str = "us-east-1"
     zone: str = ""
     faults: tuple[str, ...] = ()
+    passing_s: float = 120.0
+    """How long each fault that passes lasts."""
 
 
 def image_cloud(cloud: str) -> str:
@@ -102,6 +106,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
         "boots": 0,
         "booted": "",
         "faults": list(instance.faults),
+        "passing_s": instance.passing_s,
         "packages": {},
         "modules": [],
         "module_files": {},

@@ -11,6 +11,7 @@ import sys
 
 from .arguments import Arguments
 from .packages import install, remove
+from .passing import package_lock
 from .state import State, change_state, exists, fail, read_state, read_text, walk, write_file
 from .universe import Universe, declared_packages, matches, newer
 
@@ -25,16 +26,23 @@ def apt_get(argv: list[str]) -> int:
     words, options = arguments.words, arguments.flags
     action, names = (words[0], words[1:]) if words else ("", [])
     if action == "update":
-        return _update()
+        return package_lock("update") or _update()
     if action == "download":
         return _download(names)
     if action in ("install", "remove", "purge", "autoremove"):
+        if locked := package_lock("apt-get", _lock_timeout(arguments.all("setting"))):
+            return locked
         return _install(names, options) if action == "install" else _remove(names)
     if action in ("upgrade", "dist-upgrade", "full-upgrade"):
         return _upgrade()
     if action in ("clean", "autoclean", "check", "autopurge", ""):
         return 0
     return fail(f"E: Invalid operation {action}", 100)
+
+
+def _lock_timeout(settings: list[str]) -> float:
+    """Return the value of `-o DPkg::Lock::Timeout=SECONDS`."""
+    return max([0.0, *(float(text.partition("=")[2]) for text in settings if text.startswith("DPkg::Lock::Timeout="))])
 
 
 def apt_cache(argv: list[str]) -> int:
@@ -94,6 +102,8 @@ def apt_mark(argv: list[str]) -> int:
     unknown = [name for name in names if name not in packages]
     if unknown:
         return fail(f"E: Unable to locate package {unknown[0]}", 100)
+    if locked := package_lock("apt-mark"):
+        return locked
 
     def change(state: State) -> None:
         for name in names:

@@ -1,4 +1,4 @@
-"""cloud-init: host keys, user data once per instance, and `cloud-init status`.
+"""cloud-init: host keys, boot hooks at every boot, user scripts once per instance, and `cloud-init status`.
 
 It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user
 scripts). `datasource.py` reads the instance ID and the user data of each cloud.
@@ -19,6 +19,7 @@ from .datasource import NAMES, identity
 from .state import read_state, write_atomically
 
 LIB, RUN = "/var/lib/cloud", "/run/cloud-init"
+HOOK = b"#cloud-boothook"
 KEYS = ("ed25519", "ecdsa", "rsa")
 
 
@@ -67,9 +68,23 @@ def _init() -> int:
     with open(f"{folder}/user-data.txt", "wb") as file:
         file.write(user_data)
     os.chmod(f"{folder}/user-data.txt", 0o600)
+    _boot_hook(folder, user_data)
     _host_keys(folder)
     _record(stage="init", status="running")
     return 0
+
+
+def _boot_hook(folder: str, user_data: bytes) -> None:
+    """Run a boot hook, at every boot. A failure is only logged (cloudinit/handlers/boot_hook.py)."""
+    if not user_data.startswith(HOOK):
+        return
+    os.makedirs(f"{folder}/boothooks", exist_ok=True)
+    script = f"{folder}/boothooks/part-001"
+    with open(script, "wb") as file:
+        file.write(user_data.removeprefix(HOOK).lstrip())
+    os.chmod(script, 0o700)
+    if _run_script(script):
+        _print(f"boot_hook.py[WARNING]: Boothooks script {script} execution error")
 
 
 def _final() -> int:
@@ -78,10 +93,9 @@ def _final() -> int:
     code = 0
     _record(stage="modules-final", status="running")
     if not os.path.exists(mark):
+        # Runs once for each instance, even after an error or a power cut: FileSemaphores in cloudinit/helpers.py (22.4.2) writes the mark first.
+        write_atomically(mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n")
         code = _run_user_data(folder)
-        write_atomically(
-            mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n"
-        )  # Runs once for each instance, even after an error.
     failure = "('scripts_user', RuntimeError('Runparts: 1 failures (part-001) in 1 attempted commands'))"  # Kong/kong-terraform-aws#44
     _record(stage="done", status="error" if code else "done", errors=[failure] if code else [])
     os.makedirs(folder, exist_ok=True)
@@ -96,12 +110,18 @@ def _run_user_data(folder: str) -> int:
         return 0
     with open(path, "rb") as file:
         start = file.read(64)
+    if start.startswith(HOOK):
+        return 0
     if not start.startswith(b"#!"):
         _print(f"__init__.py[WARNING]: Unhandled non-multipart (text/x-not-multipart) userdata: '{start[:24]!r}...'")
         return 0
     script = f"{folder}/scripts/part-001"
     shutil.copyfile(path, script)
     os.chmod(script, 0o700)
+    return _run_script(script)
+
+
+def _run_script(script: str) -> int:
     with open("/var/log/cloud-init-output.log", "ab") as log:
         process = subprocess.Popen(
             [script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/"

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "containerd": ("vendor", "dockerd"),
     "ctr": ("vendor", "container"),
     "curl": ("web", "curl"),
+    "date": ("passing", "date"),
     "dcgm-exporter": ("exporter", "daemon"),
     "dcgmi": ("vendor_clouds", "dcgmi"),
     "depmod": ("kernel", "nothing"),

@@ -6,6 +6,7 @@ import sys
 
 from .arguments import Arguments
 from .packages import configure_all, file_list, install, remove
+from .passing import package_lock
 from .state import State, fail, read_state, read_text
 from .universe import Universe, matches, newer
 
@@ -19,6 +20,10 @@ def dpkg(argv: list[str]) -> int:
     """The actions that bootstrap steps use."""
     words = [word for word in argv if not word.startswith("--force")]
     action, rest = (words[0], words[1:]) if words else ("", [])
+    if action in ("-i", "--install", "--unpack", "--configure", "-r", "--remove", "-P", "--purge") and (
+        locked := package_lock("dpkg")
+    ):
+        return locked
     if action in ("-i", "--install", "--unpack"):
         return _install(rest, configure=action != "--unpack")
     if action == "--print-architecture":

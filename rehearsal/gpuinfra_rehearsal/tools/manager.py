@@ -222,7 +222,9 @@ class Manager:
             self._set(unit.name, active="failed", sub="failed", result="resources", ended=time.time())
         finally:
             ended = job.result == "failed" and unit.type in ("oneshot", "forking") and unit.kind == "service"
-            again = ended and _restarts(unit, False, self.state(unit.name).get("result", ""))
+            again = ended and _restarts(
+                unit, False, self.state(unit.name).get("result", ""), self.state(unit.name).get("status", 0)
+            )
             with self.lock:
                 self.jobs.pop(job.name, None)
                 self.last_job = time.monotonic()
@@ -327,7 +329,9 @@ class Manager:
         if state.get("stopping") or state.get("pid") != pid:
             return
         clean = code == 0 or str(code) in unit.words("Service", "SuccessExitStatus")
-        again = _restarts(unit, clean, state.get("result", "") if clean else _result(code if code is not None else 1))
+        again = _restarts(
+            unit, clean, state.get("result", "") if clean else _result(code if code is not None else 1), code or 0
+        )
         if clean:
             self._set(unit.name, active="inactive", sub="dead", ended=time.time(), status=code, pid=0, restarting=again)
         else:
@@ -425,8 +429,10 @@ def _sleeps(pid: int) -> bool:
         return False
 
 
-def _restarts(unit: UnitFile, clean: bool, result: str) -> bool:
+def _restarts(unit: UnitFile, clean: bool, result: str, status: int) -> bool:
     """Return whether `Restart=` applies to a service that exited."""
+    if str(status) in unit.words("Service", "RestartPreventExitStatus"):
+        return False
     policy = unit.one("Service", "Restart", "no")
     abnormal = result in ("signal", "timeout")
     return policy == "always" or (policy == "on-failure" and not clean) or (policy == "on-abnormal" and abnormal)

@@ -341,7 +341,7 @@ def test_the_four_ports_work_together(
     (ref,) = four.store.list(machine["id"])
     assert (ref.instance_id, ref.boot_id, ref.seq) == (machine["id"], BOOT, 1)
     assert four.store.read(ref) == b"{}"
-    proof = four.store.proof(ref)
+    proof = four.store.proof(ref.proofs[0])
     assert proof is not None
     identity = four.identity.verify(json.loads(proof))
     assert (identity.instance_id, identity.evidence_sha256, identity.account) == (

@@ -14,6 +14,7 @@ from gpuinfra.clouds.azure.region import failover as azure_failover
 from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import AzureFailover
 from gpuinfra.clouds.azure.rest import AzureRefused, Rest, raise_for
+from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra_rehearsal import workload
 from gpuinfra_rehearsal.cloud.azure import identity
@@ -150,8 +151,11 @@ def test_an_outage_refuses_changes_that_require_the_region(
         azure.create(token, inputs, name.replace(" ", "-"))
 
 
-def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, rest: Rest, pair: BucketPair) -> None:
+def test_a_failover_sees_an_outage_of_the_first_region(
+    cloud: Cloud, rest: Rest, pair: BucketPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In an outage, the management API refuses requests for the first region, its storage does not respond, and the second region responds."""
+    monkeypatch.setattr(reach, "BUSY_S", 0.0)
     one, group = failing(rest), f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/gpu"  # fmt: skip
     assert one.running(group) == 0
     one.answers(pair)
@@ -162,14 +166,14 @@ def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, re
         lambda: one.not_replicated(pair),
         lambda: one.stop_replication(pair),
     ):
-        with pytest.raises(Unreachable):
+        with pytest.raises(DeploymentError, match="the service responds"):
             request()
     with pytest.raises(Unreachable):
         azure_failover.asked(lambda: rest.blob("GET", rest.blob_base("https://source.blob.core.windows.net/data")))
     one.answers(pair)
     ask(cloud, "outage", region=None)
     ask(cloud, "outage", region=SECOND)
-    with pytest.raises(Unreachable):
+    with pytest.raises(DeploymentError, match="the service responds"):
         one.answers(pair)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,11 @@ from rehearsal.tests.cloud.test_http import BUCKET, server
 
 __all__ = ["server"]
 
+NODES: Any = SimpleNamespace(
+    region="us-east-1",
+    cluster="train",
+    arn=lambda service, resource: f"arn:aws:{service}:us-east-1:000000000000:{resource}",
+)
 FOLDER = "evidence/train/fabric/rendezvous"
 SHA256 = "0123456789ab" + "0" * 52
 
@@ -69,7 +75,7 @@ def aws_nodes(cloud: Cloud, aws: Client, server: Server, monkeypatch: pytest.Mon
     stacks.bucket(aws)
     profile = stacks.role(aws, BUCKET)
     arn = f"arn:aws:s3:::{BUCKET}"
-    own = [*policies.node(arn, "evidence/train", "arn:aws:kms:us-east-1:000000000000:key/k", "us-east-1"), *policies.fabric_test(arn, FOLDER)]  # fmt: skip
+    own = [*policies.node(NODES, arn, "evidence/train", "arn:aws:kms:us-east-1:000000000000:key/k"), *policies.fabric_test(arn, FOLDER)]  # fmt: skip
     aws.create("aws:iam/rolePolicy:RolePolicy", {"role": "node", "name": "own", "policy": json.dumps({"Statement": own})}, "own")  # fmt: skip
     denied = policies.own_evidence_only(arn)
     aws.create("aws:s3/bucketPolicy:BucketPolicy", {"bucket": BUCKET, "policy": json.dumps({"Statement": denied})})

@@ -16,7 +16,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.handover.connect import ports_of
-from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable, parse_key
+from gpuinfra.handover.ports import GroupExpected, IdentityRefused, ListedObject, Ports, PortUnavailable, evidence_in
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
 from gpuinfra.node.evidence import EvidenceFolder
@@ -74,10 +74,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     bucket, account = google.bucket(client), google.account(client)
     folder = f"projects/_/buckets/{bucket.id}/objects/{PREFIX}/"
     google.grant(client, bucket, account, "roles/storage.objectCreator", f'resource.name.startsWith("{folder}")')
-    google.grant(
-        client, bucket, account, "roles/storage.objectUser",
-        f'resource.name.startsWith("{folder}") && resource.name.endsWith(".proof.json")',
-    )  # fmt: skip
     identity = {"email": account.outputs["email"], "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
     group = google.group(client, google.template(client, serviceAccount=identity))
     fleet_module._SETTLE_S, kept = 0, fleet_module._SETTLE_S
@@ -146,24 +142,34 @@ def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, 
     assert number in ports.store.folders()
     refs = list(ports.store.list(number))
     assert [(ref.boot_id, ref.seq, ref.owner) for ref in refs] == [(BOOT, 1, "")]
-    data, raw = ports.store.read(refs[0]), ports.store.proof(refs[0])
+    data, raw = ports.store.read(refs[0]), ports.store.proof(refs[0].proofs[0])
     assert raw is not None
     identity = ports.identity.verify(json.loads(raw))
     assert (identity.instance_id, identity.role) == (number, site.account.outputs["email"])
     assert identity.evidence_sha256 == hashlib.sha256(data).hexdigest()
 
 
-def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports: Ports, tmp_path: Path) -> None:
-    """The grants let a node overwrite its proof, but not overwrite evidence or delete anything."""
+def test_proof_can_be_renewed_but_nothing_can_be_replaced(
+    site: Site, ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewed proof is a new object, newest first, so a node needs no permission to replace an object."""
+    monkeypatch.setattr(upload, "RENEW_S", -1.0)
     number = site.numbers()[1]
     report(site, number, tmp_path)
     node = site.node(number)
-    ref = next(iter(ports.store.list(number)))
-    first = ports.store.proof(ref)
-    node.put("evidence-1", ref.key.replace(".json", ".proof.json"), b"{}", once=False)
-    assert ports.store.proof(ref) != first
-    with pytest.raises(node_cloud.Exists):
-        node.put("evidence-1", ref.key, b"{}", once=True)
+    (ref,) = ports.store.list(number)
+    (first,) = ref.proofs
+    upload.renew(
+        {"cloud": "gcp", "evidence": {"bucket": "evidence-1", "prefix": PREFIX}},
+        EvidenceFolder(tmp_path / number),
+        node,
+        BOOT,
+    )
+    ((newest, oldest),) = (one.proofs for one in ports.store.list(number))
+    assert (oldest, newest.key != first.key) == (first, True)
+    for key in (ref.key, first.key):
+        with pytest.raises(node_cloud.Exists):
+            node.put("evidence-1", key, b"{}", once=True)
 
 
 def test_node_cannot_write_outside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,9 +330,9 @@ def test_failures_before_a_success_are_not_reported(site: Site, ports: Ports) ->
 def test_names_of_other_shapes_are_skipped(name: str) -> None:
     """Only names of the documented shape are evidence."""
     at = datetime.datetime.now(datetime.UTC)
-    assert parse_key(gcp.NODE, f"{PREFIX}/", f"{PREFIX}/{name}", etag="5", modified=at) is None
-    found = parse_key(gcp.NODE, f"{PREFIX}/", f"{PREFIX}/7/{BOOT}/000012.json", etag="5", modified=at)
-    assert found is not None
+    names = (name, f"7/{BOOT}/000012.json")
+    objects = (ListedObject(key=f"{PREFIX}/{one}", etag="5", modified=at) for one in names)
+    (found,) = evidence_in(gcp.NODE, f"{PREFIX}/", objects)
     assert (found.instance_id, found.seq, found.etag) == ("7", 12, "5")
 
 

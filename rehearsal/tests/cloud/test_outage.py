@@ -13,7 +13,9 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failover
 from gpuinfra.clouds.aws.region.failover import GROUP, AwsFailover
+from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
+from gpuinfra.clouds.region.reach import prove
 from gpuinfra_rehearsal import endpoints, workload
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import registry
@@ -105,8 +107,9 @@ def test_an_outage_refuses_changes_that_require_the_region(
 
 
 @pytest.mark.usefixtures("buckets")
-def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, boto: Any) -> None:
-    """In an outage, Auto Scaling does not respond, S3 and IAM of the first region fail, and the second region responds."""
+def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, boto: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """In an outage, no service of the first region responds, and the second region responds."""
+    monkeypatch.setattr(reach, "PROOF_S", 0.0)
     one = AwsFailover(boto, FIRST, SECOND)
     assert one.running("gpu") == 0
     ask(cloud, "outage", region=FIRST)
@@ -118,7 +121,12 @@ def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, bo
     ):
         with pytest.raises(Unreachable):
             request()
+    state = [{"type": GROUP, "id": "gpu"}, {"type": CONFIGURATION, "outputs": {"bucket": PAIR.source, "rules": []}}]
+    assert {each.service for each in prove(FIRST, one.services(state))} == {"Auto Scaling", "S3"}
     one.answers(PAIR)
+    ask(cloud, "outage", region=None)
+    with pytest.raises(DeploymentError, match="Auto Scaling in us-east-1 responds"):
+        prove(FIRST, one.services(state))
 
 
 @pytest.mark.usefixtures("buckets")

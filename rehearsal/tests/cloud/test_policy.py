@@ -57,11 +57,13 @@ def test_statements_match_as_in_iam(statement: dict[str, Any], allowed: bool) ->
         ("ForAllValues:StringEquals", None, True),
         ("ForAllValues:StringLike", ("A", "TXT"), True),
         ("StringEquals", ("A",), False),
-        ("ForAnyValue:StringEquals", ("A",), False),
+        ("ForAnyValue:StringEquals", ("A", "MX"), True),
+        ("ForAnyValue:StringEquals", ("MX",), False),
+        ("ForAnyValue:StringEquals", None, False),
     ],
 )
 def test_each_value_of_a_key_matches(operator: str, given: str | tuple[str, ...] | None, allowed: bool) -> None:
-    """`ForAllValues` compares each value of a key in the request, and matches without the key.
+    """`ForAllValues` compares each value of a key in the request, and matches without the key. `ForAnyValue` needs one value.
     An operator for single values never allows a key with several."""
     context = {} if given is None else {"service:Types": given}
     ask = AccessRequest(NODE, "s3:PutObject", "arn:aws:s3:::b/x", context)

@@ -29,7 +29,7 @@ def namespaces() -> None:
     """Skip on a system without user namespaces."""
     possible, reason = available()
     if not possible:
-        pytest.skip(reason)
+        pytest.skip(f"stand-in nodes cannot run here: {reason}")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import shutil
@@ -69,6 +70,9 @@ class Metadata:
             return b"<EnumerationResults></EnumerationResults>"
         if "?list-type=2" in path:
             return b"<ListBucketResult></ListBucketResult>"
+        if path.endswith("/ovf-env.xml") and self.user_data:
+            text = base64.b64encode(self.user_data).decode()
+            return f'<e xmlns:w="http://w"><w:CustomData>{text}</w:CustomData></e>'.encode()
         return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None
 
 

@@ -168,7 +168,7 @@ def test_tables_describe_themselves() -> None:
 _VERSIONS = st.from_regex(r"\A([0-9]:)?[0-9][0-9a-z.+~]{0,8}(-[0-9a-z.+~]{1,5})?\Z")
 
 
-@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no dpkg on this system to compare with")
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="dpkg is not installed")
 @settings(max_examples=120, deadline=None)
 @given(_VERSIONS, _VERSIONS)
 def test_versions_are_ordered_as_dpkg_orders_them(left: str, right: str) -> None:

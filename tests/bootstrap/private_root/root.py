@@ -31,9 +31,9 @@ def base() -> Path:
     """The common base layer, created once and cached for the user; skips the test if it cannot be created."""
     if os.geteuid() != 0:
         pytest.skip("a private root needs root")
-    for tool in ("debootstrap", "dpkg-deb", "gpg", "unshare"):
+    for tool in ("debootstrap", "dpkg", "gpg", "unshare"):
         if shutil.which(tool) is None:
-            pytest.skip(f"a private root needs {tool}")
+            pytest.skip(f"{tool} is not installed")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuinfra" / "private-root"
     cache.mkdir(parents=True, exist_ok=True)
     # The workers of a test run start at the same time, and one of them creates the layer for all.
@@ -48,7 +48,7 @@ def base() -> Path:
             if made.returncode != 0:
                 shutil.rmtree(draft, ignore_errors=True)
                 what = (made.stdout + made.stderr).strip().splitlines()[-1:]
-                pytest.skip(f"debootstrap could not make a root: {what}")
+                pytest.skip(f"debootstrap reaches no mirror: {what}")
             draft.rename(ready)
     return ready
 

@@ -174,6 +174,8 @@ def _interface(ours: dict[str, Any]) -> dict[str, Any]:
     params = pascal(ours)
     params["Groups"] = params.pop("SecurityGroups")
     params["DeleteOnTermination"] = flag(params["DeleteOnTermination"])
+    if "AssociatePublicIpAddress" in params:
+        params["AssociatePublicIpAddress"] = flag(params["AssociatePublicIpAddress"])
     return params
 
 

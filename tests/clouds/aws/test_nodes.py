@@ -186,3 +186,19 @@ def test_a_future_reservation_is_empty_until_its_schedule() -> None:
         == "capacity-reservations-only"
     )
     assert (action.inputs["startTime"], action.inputs["desiredCapacity"]) == (f"{start}T11:30:00Z", 2)
+
+
+@pytest.mark.parametrize(("machine", "interfaces"), [("g5.xlarge", 1), ("p4d.24xlarge", 5)])
+def test_nodes_get_no_public_address_in_any_subnet(machine: str, interfaces: int) -> None:
+    """Also in a subnet of an existing network with `MapPublicIpOnLaunch`. EC2 accepts the setting only on a template with one interface,
+    and gives no public address to an instance with several (`AssociatePublicIpAddress` in the EC2 API model of botocore)."""
+    network = {"existing": {"id": "vpc-0123456789abcdef0", "subnets": {"use2-az1": "subnet-0123456789abcdef0"}}}
+    spec = parse_spec(
+        {"name": "open", "where": WHERE, "network": network, "pools": [{"name": "gpu", "machine": machine, "capacity": {"kind": "on_demand", "count": 1}}]}
+    )  # fmt: skip
+    (template,) = recording_of_spec(spec).of("aws:ec2/launchTemplate:LaunchTemplate")
+    nics = template.inputs["networkInterfaces"]
+    assert len(nics) == interfaces
+    assert [nic.get("associatePublicIpAddress") for nic in nics] == (
+        ["false"] if interfaces == 1 else [None] * interfaces
+    )

@@ -68,7 +68,9 @@ KNOWN = {_shape(one.method, urlsplit(one.url).path) for one in _REQUESTS}
 class Regions(Rest):
     """Both regions. `arm` contains the response to each path: a body, a status with an error, or an exception."""
 
-    def __init__(self, arm: Mapping[str, Any], blobs: Mapping[str, list[Blob] | int | str] | None = None) -> None:
+    def __init__(
+        self, arm: Mapping[str, Any], blobs: Mapping[str, list[Blob] | int | str | Exception] | None = None
+    ) -> None:
         super().__init__(Credential({"idtyp": "app"}), {})
         self.arm_answers, self.blobs = dict(arm), dict(blobs or {})
         self.changes: list[tuple[str, str, Any]] = []
@@ -114,6 +116,8 @@ class Regions(Rest):
         account = parts.netloc.partition(".")[0]
         assert query["restype"] == "container"
         found = self.blobs.get(f"{account}{parts.path}", 404)
+        if isinstance(found, Exception):
+            raise found
         if isinstance(found, str):
             return RestAnswer(status=200, headers={}, body=found.encode())
         if isinstance(found, int):

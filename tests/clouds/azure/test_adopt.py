@@ -153,10 +153,3 @@ def test_a_profile_is_rejected() -> None:
     """`--profile` is an option for AWS."""
     with pytest.raises(UsageError, match="--profile applies to AWS only"):
         look(PLAN, "0a1b2c3d", {}, "team")
-
-
-def test_role_assignments_have_the_role_of_the_components() -> None:
-    """The pure module and the component name the same role."""
-    from gpuinfra.clouds.azure.components.grants import CRYPTO_USER
-
-    assert adopt.KEY_USER == CRYPTO_USER

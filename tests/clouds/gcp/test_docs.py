@@ -22,7 +22,7 @@ EXPECTED = (
         "gcp:compute/instanceTemplate:InstanceTemplate": 1,
         "gcp:compute/instanceGroupManager:InstanceGroupManager": 1,
         "gcp:serviceaccount/account:Account": 1,
-        "gcp:storage/bucketIAMMember:BucketIAMMember": 4,
+        "gcp:storage/bucketIAMMember:BucketIAMMember": 3,
         "gcp:storage/bucketObject:BucketObject": 1,
         "gpuinfra:index:NodesReady": 1,
     },

@@ -271,7 +271,6 @@ def test_templates_are_created_after_the_resources_that_nodes_need() -> None:
             "gcp:compute/routerNat:RouterNat train-network-nat",
             "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember train-foundation-data-compute",
             "gcp:storage/bucketIAMMember:BucketIAMMember train-node-evidence",
-            "gcp:storage/bucketIAMMember:BucketIAMMember train-node-proof",
             "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember train-node-images",
             "gcp:storage/bucketObject:BucketObject train-gpu-bundle",
             f"{LUSTRE} train-scratch-0-lustre",

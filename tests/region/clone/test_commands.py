@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 
+import botocore.session
+import pulumi_gcp as gcp
 import pytest
 
-botocore_session = pytest.importorskip("botocore.session")
-
-from gpuinfra.catalog.records import CapacityKind  # noqa: E402
-from gpuinfra.clouds.aws.region.second_region import SECOND_REGION as AWS  # noqa: E402
-from gpuinfra.clouds.azure.region.second_region import SECOND_REGION as AZURE  # noqa: E402
-from gpuinfra.clouds.gcp.region.second_region import SECOND_REGION as GCP  # noqa: E402
-from gpuinfra.clouds.region.second_region import SecondRegion  # noqa: E402
-from gpuinfra.plan.profile import profile_of  # noqa: E402
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.aws.region.second_region import SECOND_REGION as AWS
+from gpuinfra.clouds.azure.region.second_region import SECOND_REGION as AZURE
+from gpuinfra.clouds.gcp.region.second_region import SECOND_REGION as GCP
+from gpuinfra.clouds.region.second_region import SecondRegion
+from gpuinfra.plan.profile import profile_of
 
 AWS_SERVICES = {"ec2": "ec2", "service-quotas": "service-quotas", "s3api": "s3"}
 
@@ -35,7 +36,7 @@ def commands(facts: SecondRegion, cloud: str, machine: str, kinds: set[CapacityK
 def _aws_problems(command: str) -> list[str]:
     words = shlex.split(command)
     assert words[0] == "aws"
-    model = botocore_session.get_session().get_service_model(AWS_SERVICES[words[1]])
+    model = botocore.session.get_session().get_service_model(AWS_SERVICES[words[1]])
     operation = "".join(part.title() for part in words[2].split("-"))
     if operation not in model.operation_names:
         return [f"{words[2]} does not exist"]
@@ -72,9 +73,6 @@ def test_a_wrong_aws_command_is_found() -> None:
 
 def test_google_quota_command_uses_the_fields_of_the_api() -> None:
     """The flags of the quota command are arguments of the provider's quota preference, which has the fields of the API."""
-    gcp = pytest.importorskip("pulumi_gcp")
-    import inspect
-
     preference = set(inspect.signature(gcp.cloudquota.SQuotaPreferenceArgs).parameters)
     config = set(inspect.signature(gcp.cloudquota.SQuotaPreferenceQuotaConfigArgs).parameters)
     record = profile_of("gcp").machines["a3-megagpu-8g"]

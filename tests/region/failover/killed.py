@@ -33,6 +33,8 @@ def run(given: dict[str, Any]) -> int:
         patch("gpuinfra.engine.find_engine", lambda *_, **__: engine),
         patch("gpuinfra.verification.store.polled", lambda resources: verified),
         patch("gpuinfra.region.failover.steps.POLL_S", 0.02),
+        patch("gpuinfra.clouds.region.reach.PROOF_S", 0.0),
+        patch("gpuinfra.clouds.region.reach.BUSY_S", 0.0),
     ):
         return main(["failover", given["stack"], "--to", given["region"], "--yes", "--json", *given["words"]])
 

@@ -29,8 +29,19 @@ class Regions:
     """Counts the buckets of the first region that are replicated."""
     stops: tuple[str, ...] = ("replication",)
     """Steps that stop the replication, in order."""
-    unreachable: frozenset[str] = frozenset({"fence", "drain", "replication"})
-    """Steps that a failover records if the first region does not respond."""
+    skipped: frozenset[str] = frozenset({"fence", "drain", "replication"})
+    """Steps that a failover records in an outage of the first region, given the options `outage`."""
+    global_endpoints: bool = True
+    """Whether the services respond with errors in an outage, so that the user ignores the steps instead of confirming an unreachable region."""
+
+    @property
+    def outage(self) -> list[str]:
+        """Options of a failover without the first region."""
+        return (
+            [word for step in sorted(self.skipped) for word in ("--ignore", step)]
+            if self.global_endpoints
+            else ["--unreachable", self.first]
+        )
 
     @property
     def target(self) -> str:
@@ -83,13 +94,13 @@ def _rules(one: Deployed) -> int:
 
 
 REGIONS = {
-    "aws": Regions(stack="aws-recovery", first="us-east-2", second="us-west-2", effect=_aws, replicating=_rules),
+    "aws": Regions(stack="aws-recovery", first="us-east-2", second="us-west-2", effect=_aws, replicating=_rules, global_endpoints=False),
     "azure": Regions(
         stack="azure-recovery", first="southcentralus", second="eastus2", effect=_azure, stops=("replication", "replicas"),
         replicating=lambda one: len(one.cloud.store.list(stores.POLICY)),
     ),
     "gcp": Regions(
-        stack="gcp-recovery", first="us-central1", second="us-east4", effect=_gcp, unreachable=frozenset({"fence", "drain"}),
+        stack="gcp-recovery", first="us-central1", second="us-east4", effect=_gcp, skipped=frozenset({"fence", "drain"}),
         replicating=lambda one: sum(each.plain["status"] == "ENABLED" for each in one.cloud.store.list(JOB)),
     ),
 }  # fmt: skip

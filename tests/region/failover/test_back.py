@@ -30,7 +30,7 @@ def run(world: Returned, folder: Path, ignore: str = "") -> FailoverResult:
     try:
         if not journal.exists:
             journal.begin(one.back.stack, one.back.second, {})
-        return run_steps(journal, steps(one), lambda line: None, lambda: None, unreachable=False)
+        return run_steps(journal, steps(one), lambda line: None)
     finally:
         journal.close()
 

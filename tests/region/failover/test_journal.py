@@ -108,7 +108,7 @@ def test_kill_at_random_moments_resumes(stack: Path) -> None:
 
     def child() -> None:
         journal = opened(stack)
-        run_steps(journal, steps, lambda line: None, lambda: None, unreachable=False)
+        run_steps(journal, steps, lambda line: None)
 
     kills, done = 0, list[str]()
     while kills < 10 or len(done) < len(steps):

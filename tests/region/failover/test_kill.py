@@ -28,7 +28,7 @@ from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.clone.replicas import replicas_of
-from gpuinfra.region.failover.journal import DONE, FAILED, STARTED, UNREACHABLE
+from gpuinfra.region.failover.journal import DONE, FAILED, IGNORED, STARTED, UNREACHABLE
 from gpuinfra.spec.load import read_stack
 from gpuinfra_rehearsal.cloud.core.http import json_response
 from gpuinfra_rehearsal.object_stores import admit
@@ -236,7 +236,7 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
             moments = (requests // 4, requests) if "check" not in done else (1, max(2, requests // 3))
             world.kill_at = chance.randint(*moments) if len(interrupted) < kills else 0
             world.delay_s = chance.uniform(-0.02, 0.04)
-            code, text = world.failover(*(["--resume"] if before else []))
+            code, text = world.failover(*(["--resume"] if before else []), *(regions.outage if outage else []))
             assert not set(done) & set(world.changes), (done, world.changes)
             changed += world.changes
             after = world.journal()
@@ -248,7 +248,7 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
             starts += [one for one in interrupted[-1:] if one]
         assert code == 0, text
         if outage:
-            assert set(steps_in(world.journal(), UNREACHABLE)) == regions.unreachable
+            assert set(steps_in(world.journal(), UNREACHABLE, IGNORED)) == regions.skipped
             code, text = returned(world)
             changed += world.changes
         completed(world, deployed, text)
@@ -270,7 +270,7 @@ def undisturbed(world: World, *, outage: bool) -> tuple[int, Counter[str]]:
     if outage:
         world.deployed.ask("outage", region=world.regions.first)
     world.outage = outage
-    code, text = world.failover()
+    code, text = world.failover(*(world.regions.outage if outage else []))
     assert code == 0, text
     requests, changed = world.received, list(world.changes)
     if outage:
@@ -285,13 +285,13 @@ def returned(world: World) -> tuple[int, str]:
     world.kill_at, world.changes = 0, []
     code, text = world.failover("--resume")
     assert code == 0, text
-    assert set(world.changes) == world.regions.unreachable - {"drain"}
+    assert set(world.changes) == world.regions.skipped - {"drain"}
     return code, text
 
 
-def steps_in(journal: dict[str, Any] | None, state: str) -> list[str]:
-    """The steps of a journal with a state."""
-    return [name for name, one in (journal or {"steps": {}})["steps"].items() if one["state"] == state]
+def steps_in(journal: dict[str, Any] | None, *states: str) -> list[str]:
+    """The steps of a journal with one of these states."""
+    return [name for name, one in (journal or {"steps": {}})["steps"].items() if one["state"] in states]
 
 
 def consistent(regions: Regions, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
@@ -302,9 +302,9 @@ def consistent(regions: Regions, before: dict[str, Any] | None, after: dict[str,
     names = list(after["steps"])
     assert names == regions.steps[: len(names)]
     states = [one["state"] for one in after["steps"].values()]
-    assert set(states) <= {DONE, STARTED, UNREACHABLE}
+    assert set(states) <= {DONE, STARTED, UNREACHABLE, IGNORED}
     # A resumed run tries the steps in the first region again, before the step that was interrupted.
-    assert states.count(STARTED) <= (2 if UNREACHABLE in states else 1)
+    assert states.count(STARTED) <= (2 if {UNREACHABLE, IGNORED} & set(states) else 1)
     for name in steps_in(before, DONE):
         assert before is not None
         assert after["steps"][name] == before["steps"][name]
@@ -318,7 +318,7 @@ def completed(world: World, deployed: Held, text: str) -> None:
     assert journal["ended"]
     assert steps_in(journal, DONE) == regions.steps
     for name in regions.stops:
-        if world.outage and name in regions.unreachable:
+        if world.outage and name in regions.skipped:
             continue
         assert journal["steps"][name]["ended"] <= journal["steps"][f"up {regions.target}"]["started"]
     assert json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1])["ok"] is True

@@ -12,11 +12,11 @@ from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.region.failover import back
 from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailbackJournal, FailoverJournal
-from gpuinfra.region.failover.run import FailoverResult, probe_of, run_steps
+from gpuinfra.region.failover.run import FailoverResult, first_region, run_steps
 from gpuinfra.region.failover.steps import Failing, StackNames, steps
 from tests.clouds.region.test_dns import DEAD, LUSTRE, NAMES, PRIMARY
 from tests.region.failover.returning import Returned
-from tests.region.failover.world import PAIR, World
+from tests.region.failover.world import World
 
 
 @dataclass
@@ -72,7 +72,9 @@ def run(world: World, zone: Zone, folder: Path, **more: Any) -> FailoverResult:
     try:
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {})
-        return run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=False)
+        return run_steps(
+            journal, steps(failing), lambda line: None, first_region(failing, lambda _: True, stated=False)
+        )
     finally:
         journal.close()
 
@@ -172,7 +174,7 @@ def test_names_move_back_after_the_nodes_are_verified(tmp_path: Path) -> None:
     one = replace(one, back=moving(one.back, zone))
     journal = FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
     journal.begin(one.back.stack, one.back.second, {})
-    result = run_steps(journal, back.steps(one), lambda line: None, lambda: None, unreachable=False)
+    result = run_steps(journal, back.steps(one), lambda line: None)
     journal.close()
     assert result.ok, result.problem
     assert result.steps[-1].name == "names"
@@ -188,7 +190,7 @@ def test_a_failback_does_not_skip_the_names(tmp_path: Path) -> None:
     one = replace(one, back=moving(one.back, zone))
     journal = FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
     journal.begin(one.back.stack, one.back.second, {})
-    result = run_steps(journal, back.steps(one), lambda line: None, lambda: None, unreachable=False)
+    result = run_steps(journal, back.steps(one), lambda line: None)
     journal.close()
     assert not result.ok
     assert result.problem.startswith("names: ")

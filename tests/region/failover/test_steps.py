@@ -16,23 +16,24 @@ from gpuinfra.engine.up import EngineFailure, UpFailed
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.journal import DONE, FAILED, UNREACHABLE, FailoverJournal
-from gpuinfra.region.failover.run import FailoverResult, probe_of, run_steps
+from gpuinfra.region.failover.run import FailoverResult, first_region, run_steps
 from gpuinfra.region.failover.steps import steps
-from tests.region.failover.world import GOOD, PAIR, World
+from tests.region.failover.world import GOOD, World
 
 STALE = ReadinessLine(topic="lag", name="scratch", state=FAIL, reason="the replica is 3 hours behind", fix="aws s3api")
 
 
 def run(
-    world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "cold", ignore: str = ""
+    world: World, folder: Path, *, unreachable: bool = False, mode: Mode = "cold", ignore: str = "", named: bool = True
 ) -> FailoverResult:
-    """Run all steps that are not done, with the journal in this folder."""
+    """Run all steps that are not done, with the journal in this folder. `named`: the user confirms an unreachable region by its name."""
     failing = world.failing(mode, ignore=frozenset({ignore}))
     journal = FailoverJournal(folder / "Pulumi.aws-recovery.yaml", folder)
     try:
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {})
-        return run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=unreachable)
+        first = first_region(failing, lambda evidence: named, stated=unreachable)
+        return run_steps(journal, steps(failing), lambda line: None, first)
     finally:
         journal.close()
 
@@ -77,7 +78,7 @@ def test_read_only_replicas_are_opened_before_the_second_region_starts(down: set
 
 
 def test_a_bucket_that_cannot_be_compared_can_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused comparison stops the failover, and `--ignore drain` continues and records the reason."""
+    """A refused comparison stops the failover, and `--ignore drain` continues and records the reason. A resumed run compares again."""
 
     def refused(*_: object) -> list[str]:
         raise DeploymentError("the firewall refused the request")
@@ -88,7 +89,10 @@ def test_a_bucket_that_cannot_be_compared_can_be_ignored(tmp_path: Path, monkeyp
     assert "the firewall refused the request; or add --ignore drain" in result.problem
     again = run(world, tmp_path, ignore="drain")
     assert again.ok
-    assert "were not compared with their replicas: the firewall refused" in str(again.journal.entry("drain")["found"])
+    assert again.ignored == ("drain",)
+    assert "because of --ignore drain: the firewall refused" in str(again.journal.entry("drain")["found"])
+    monkeypatch.undo()
+    assert states(run(world, tmp_path))["drain"] == DONE
 
 
 @pytest.mark.parametrize(
@@ -178,23 +182,61 @@ def test_global_service_stops_the_replication_without_the_first_region(option: b
     assert "disable scratch-first" not in world.calls
 
 
-def test_global_service_that_does_not_respond_is_recorded(tmp_path: Path) -> None:
-    """A global service that does not respond either does not stop the failover. A resumed run stops the replication."""
+def test_global_service_that_does_not_respond_is_no_part_of_the_region(tmp_path: Path) -> None:
+    """The evidence about a region says nothing about a global service, so its step fails, unless the user ignores it.
+    A resumed run stops the replication."""
     world = World(down={"first", "global"}, global_replication=True)
-    result = run(world, tmp_path)
+    assert run(world, tmp_path).problem.startswith("replication: global timed out")
+    result = run(world, tmp_path, ignore="replication")
     assert result.ok
-    assert result.unreachable == ("fence", "drain", "replication")
+    assert (result.unreachable, result.ignored) == (("fence", "drain"), ("replication",))
     world.down.clear()
-    assert run(world, tmp_path).unreachable == ()
+    assert run(world, tmp_path).ignored == ()
     assert world.calls[-1] == "disable scratch-first"
 
 
+@pytest.mark.parametrize(("name", "value"), [("busy", "first"), ("down", "groups"), ("down", "objects")])
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_region_that_responds_is_never_skipped(name: str, value: str, stated: bool, tmp_path: Path) -> None:
+    """An error of the services, and one service of several that does not respond, skip no step, also with `--unreachable`."""
+    world = World(**{name: {value}})
+    result = run(world, tmp_path, unreachable=stated)
+    if value == "objects":
+        assert result.ok
+        assert result.unreachable == ()
+        return
+    assert result.problem.startswith("fence: ")
+    assert "add --ignore fence" in result.problem
+    assert world.calls == []
+    assert result.journal.evidence == ()
+    ignored = run(world, tmp_path, ignore="fence")
+    assert ignored.ignored == ("fence",)
+    getattr(world, name).clear()
+    assert "stop gpu-0" not in world.calls
+    assert run(world, tmp_path).ignored == ()
+    assert "stop gpu-0" in world.calls
+
+
+def test_an_unreachable_region_is_skipped_only_by_name(tmp_path: Path) -> None:
+    """Without the confirmation, the run stops with the evidence and the option. With it, the journal has the evidence of each service."""
+    world = World(down={"first"})
+    result = run(world, tmp_path, named=False)
+    assert "no service of us-east-1 responded for" in result.problem
+    assert "add --unreachable us-east-1" in result.problem
+    assert not any(call.startswith("up ") for call in world.calls)
+    result = run(world, tmp_path)
+    assert result.ok
+    evidence = result.document("aws-recovery")["evidence"]
+    assert {one["service"] for one in evidence} == {"groups", "objects"}
+    assert all(one["at"] and one["error"] == "first timed out" for one in evidence)
+
+
 def test_first_region_is_not_asked_with_the_option(tmp_path: Path) -> None:
-    """With `--unreachable`, no request goes to the first region."""
-    world = World()
+    """With `--unreachable`, only the requests that collect the evidence go to the first region."""
+    world = World(down={"first"})
     result = run(world, tmp_path, unreachable=True)
     assert states(result)["fence"] == UNREACHABLE
-    assert world.calls == ["up aws-recovery-us-west-2", "import fs-1"]
+    assert world.calls == ["answers", "up aws-recovery-us-west-2", "import fs-1"]
 
 
 def test_machine_without_a_network_does_not_fail_over(tmp_path: Path) -> None:
@@ -279,10 +321,7 @@ def test_second_region_that_refuses_the_login_is_not_called_unreachable(tmp_path
     world = World(down={"first"}, refuses=True)
     result = run(world, tmp_path)
     assert not result.ok
-    assert (
-        "the first region does not respond: first timed out; the second region refused the request: ExpiredToken"
-        in result.problem
-    )
+    assert "first timed out; the second region refused the request: ExpiredToken" in result.problem
     assert world.calls == []
 
 
@@ -298,6 +337,6 @@ def test_floor_of_the_handover_is_enough(tmp_path: Path, wait: str, floor: int |
     failing = replace(failing, stacks=(replace(second, plan=replace(second.plan, handover=handover)),))
     journal = FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
     journal.begin(failing.stack, failing.second, {})
-    result = run_steps(journal, steps(failing), lambda line: None, probe_of(world, [PAIR]), unreachable=False)
+    result = run_steps(journal, steps(failing), lambda line: None)
     journal.close()
     assert result.ok is ok, result.problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class World:
     """Objects that are not replicated, for each question. Empty: none."""
     down: set[str] = field(default_factory=set)
     """Regions that do not respond."""
+    busy: set[str] = field(default_factory=set)
+    """Regions whose services respond with errors for longer than a request is repeated."""
     lines: list[ReadinessLine] = field(default_factory=lambda: [GOOD])
     outcomes: tuple[str, ...] = ("verified", "verified")
     import_fails: bool = False
@@ -45,9 +47,14 @@ class World:
     """Whether a global service stops the replication. It does not respond if `down` contains `global`."""
 
     def _ask(self, region: str, call: str) -> None:
+        self._fail(region)
+        self.calls.append(call)
+
+    def _fail(self, region: str) -> None:
         if region in self.down:
             raise Unreachable(f"{region} timed out")
-        self.calls.append(call)
+        if region in self.busy:
+            raise DeploymentError(f"{region} returned 503 for 60 s")
 
     def groups(self, resources: Iterable[Any]) -> tuple[str, ...]:
         return ("gpu-0",)
@@ -63,7 +70,16 @@ class World:
             raise DeploymentError("ExpiredToken")
         self._ask("second", "answers")
 
+    def services(self, resources: Iterable[Any]) -> dict[str, Callable[[], object]]:
+        """Both services of the first region fail in an outage, and one fails on its own if `down` contains its name."""
+        return {name: lambda name=name: self._connect(name) for name in ("groups", "objects")}
+
+    def _connect(self, service: str) -> None:
+        for name in ("first", service):
+            self._fail(name)
+
     def stop_group(self, group: str) -> None:
+        self._connect("groups")
         self._ask("first", f"stop {group}")
 
     def running(self, group: str) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.base import naming
 from gpuinfra.clouds.aws.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
@@ -43,11 +42,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        created = Foundation(
-            naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, plan=plan),
-            self.opts,
-        )
+        created = self.create(Foundation, "foundation", FoundationArgs(scope=self.scope, plan=plan))
         return FoundationRefs(
             data_key_arn=created.data_key_arn,
             log_key_arn=created.log_key_arn,
@@ -61,10 +56,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def site(self, foundation: FoundationRefs) -> SiteRefs:
         plan = self.plan
         vpc_id, subnet_ids, file_system_subnet_ids = self._network(foundation)
-        security = SecurityGroups(
-            naming.logical(plan.name, "security"),
-            SecurityGroupsArgs(scope=self.scope, plan=plan, vpc_id=vpc_id),
-            self.opts,
+        security = self.create(
+            SecurityGroups, "security", SecurityGroupsArgs(scope=self.scope, plan=plan, vpc_id=vpc_id)
         )
         file_systems = []
         sources: dict[str, ReplicationSource] = {}
@@ -76,47 +69,38 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 server = f"s3.{plan.region}.amazonaws.com"
                 file_systems.append(mounted(file_system, server, bucket))
             if file_system.service == "openzfs" and security.storage_group_id is not None:
-                openzfs = OpenZfsHomeDirectories(
-                    naming.logical(plan.name, file_system.name),
-                    OpenZfsHomeDirectoriesArgs(
-                        scope=self.scope,
-                        plan=file_system,
-                        subnet_id=file_system_subnet_ids[file_system.subnet],
-                        security_group_id=security.storage_group_id,
-                        clients=(plan.network.cidr if plan.network else "") or "*",
-                        key_arn=foundation.data_key_arn,
-                    ),
-                    self.opts,
-                )
-                file_systems.append(mounted(file_system, openzfs.dns_name, OPENZFS_ROOT))
-            if file_system.service == "efs" and security.homes_group_id is not None:
-                home = HomeDirectories(
-                    naming.logical(plan.name, file_system.name),
-                    HomeDirectoriesArgs(
-                        scope=self.scope,
-                        plan=file_system,
-                        subnet_ids={name: file_system_subnet_ids[name] for name in mount_subnets(plan)},
-                        security_group_id=security.homes_group_id,
-                        key_arn=foundation.data_key_arn,
-                    ),
-                    self.opts,
-                )
-                file_systems.append(mounted(file_system, home.dns_name, "/"))
-            if file_system.kind != "lustre" or security.storage_group_id is None:
-                continue
-            created = SharedFilesystem(
-                naming.logical(plan.name, file_system.name),
-                SharedFilesystemArgs(
+                args = OpenZfsHomeDirectoriesArgs(
                     scope=self.scope,
                     plan=file_system,
                     subnet_id=file_system_subnet_ids[file_system.subnet],
                     security_group_id=security.storage_group_id,
+                    clients=(plan.network.cidr if plan.network else "") or "*",
                     key_arn=foundation.data_key_arn,
-                    log_key_arn=foundation.log_key_arn,
-                    log_to=foundation.access_log_bucket,
-                ),
-                self.opts,
+                )
+                openzfs = self.create(OpenZfsHomeDirectories, file_system.name, args)
+                file_systems.append(mounted(file_system, openzfs.dns_name, OPENZFS_ROOT))
+            if file_system.service == "efs" and security.homes_group_id is not None:
+                args = HomeDirectoriesArgs(
+                    scope=self.scope,
+                    plan=file_system,
+                    subnet_ids={name: file_system_subnet_ids[name] for name in mount_subnets(plan)},
+                    security_group_id=security.homes_group_id,
+                    key_arn=foundation.data_key_arn,
+                )
+                home = self.create(HomeDirectories, file_system.name, args)
+                file_systems.append(mounted(file_system, home.dns_name, "/"))
+            if file_system.kind != "lustre" or security.storage_group_id is None:
+                continue
+            args = SharedFilesystemArgs(
+                scope=self.scope,
+                plan=file_system,
+                subnet_id=file_system_subnet_ids[file_system.subnet],
+                security_group_id=security.storage_group_id,
+                key_arn=foundation.data_key_arn,
+                log_key_arn=foundation.log_key_arn,
+                log_to=foundation.access_log_bucket,
             )
+            created = self.create(SharedFilesystem, file_system.name, args)
             if file_system.bucket == "auto" and created.bucket is not None:
                 sources[file_system.name] = ReplicationSource(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append(created.mounted)
@@ -143,26 +127,23 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             key_arn=foundation.data_key_arn,
             log_to=foundation.access_log_bucket,
         )
-        return PrivateBucket(naming.logical(self.plan.name, file_system.name), args, self.opts).bucket
+        return self.create(PrivateBucket, file_system.name, args).bucket
 
     def _second_region(
         self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, ReplicationSource]
     ) -> dict[str, Any]:
         plan = self.plan
         evidence = ReplicationSource(bucket=foundation.evidence_bucket, key_arn=foundation.data_key_arn)
-        created = RegionClone(
-            naming.logical(plan.name, "recovery"),
-            RegionCloneArgs(
-                scope=self.scope,
-                region=recovery.region,
-                sources={"evidence": evidence, **data},
-                recipients=recovery.recipients,
-                alert_after_s=recovery.alert_after_s,
-                log_days=plan.audit.log_retention_days if foundation.access_log_bucket is not None else None,
-                images=[one.ref for one in recovery.images if one.copied],
-            ),
-            self.opts,
+        args = RegionCloneArgs(
+            scope=self.scope,
+            region=recovery.region,
+            sources={"evidence": evidence, **data},
+            recipients=recovery.recipients,
+            alert_after_s=recovery.alert_after_s,
+            log_days=plan.audit.log_retention_days if foundation.access_log_bucket is not None else None,
+            images=[one.ref for one in recovery.images if one.copied],
         )
+        created = self.create(RegionClone, "recovery", args)
         return {
             "region": recovery.region,
             "data_key_arn": created.data_key_arn,
@@ -180,38 +161,29 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.existing_network("vpc_id"):
             return *found, found[1]
-        created = Network(
-            naming.logical(plan.name, "network"),
-            NetworkArgs(
-                scope=self.scope,
-                plan=plan,
-                log_key_arn=foundation.log_key_arn,
-            ),
-            self.opts,
+        created = self.create(
+            Network, "network", NetworkArgs(scope=self.scope, plan=plan, log_key_arn=foundation.log_key_arn)
         )
         return created.vpc_id, created.subnet_ids, created.file_system_subnet_ids
 
     def _node_role(self, foundation: FoundationRefs, site: SiteRefs) -> dict[str, pulumi.Output[str]]:
         """Create the role of the nodes, and return the references to it."""
         plan = self.plan
-        role = NodeRole(
-            naming.logical(plan.name, "node"),
-            NodeRoleArgs(
-                scope=self.scope,
-                plan=plan,
-                bucket_arn=foundation.evidence_bucket_arn,
-                key_arn=foundation.data_key_arn,
-                mounts=[
-                    MountedBucket(
-                        arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
-                        read_only=one.read_only,
-                        key_arn=one.key_arn,
-                    )
-                    for one in plan.mounted_buckets
-                ],
-            ),
-            self.opts,
+        args = NodeRoleArgs(
+            scope=self.scope,
+            plan=plan,
+            bucket_arn=foundation.evidence_bucket_arn,
+            key_arn=foundation.data_key_arn,
+            mounts=[
+                MountedBucket(
+                    arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
+                    read_only=one.read_only,
+                    key_arn=one.key_arn,
+                )
+                for one in plan.mounted_buckets
+            ],
         )
+        role = self.create(NodeRole, "node", args)
         return {"node_role": role.role_name, "node_role_id": role.unique_id, "node_profile_arn": role.profile_arn}
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
@@ -231,7 +203,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 key_arn=foundation.data_key_arn,
                 **pool_args(pool, foundation, site),
             )
-            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
+            pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_role": role})
 
 

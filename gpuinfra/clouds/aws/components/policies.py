@@ -316,13 +316,12 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 _SESSIONS = [
-    "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 ]
-"""Actions of the Systems Manager agent for sessions, as in the managed policy AWSCloud9SSMInstanceProfile
+"""With `ssm:UpdateInstanceInformation`, the actions of the Systems Manager agent for sessions, as in the managed policy AWSCloud9SSMInstanceProfile
 (https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, retrieved 2026-11-22).
 AmazonSSMManagedInstanceCore also allows `ssm:GetParameter` on every parameter of the account."""
 
@@ -440,7 +439,7 @@ def fabric_test(bucket_arn: pulumi.Input[str], folder: str) -> list[Statement]:
 
 
 def node(
-    bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
+    scope: Scope, bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str]
 ) -> list[Statement]:
     """Return the permissions of a node: download its bundle, write to its own evidence folder,
     read the `rendezvous/` folders of other nodes, and accept Session Manager sessions.
@@ -453,7 +452,7 @@ def node(
             "Sid": "FetchBundle",
             "Effect": "Allow",
             "Action": "s3:GetObject",
-            "Resource": pulumi.Output.concat(bucket_arn, "/bootstrap/*"),
+            "Resource": pulumi.Output.concat(bucket_arn, f"/bootstrap/{scope.cluster}/*"),
         },
         {
             "Sid": "WriteOwnEvidence",
@@ -472,7 +471,13 @@ def node(
             "Effect": "Allow",
             "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
             "Resource": key_arn,
-            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}},
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{scope.region}.amazonaws.com"}},
+        },
+        {
+            "Sid": "RegisterForSessions",
+            "Effect": "Allow",
+            "Action": "ssm:UpdateInstanceInformation",
+            "Resource": scope.arn("ec2", "instance/*"),
         },
         # These actions do not support resource-level permissions (service authorization reference of Amazon Message Gateway Service).
         {"Sid": "AcceptSessions", "Effect": "Allow", "Action": _SESSIONS, "Resource": "*"},

@@ -63,7 +63,7 @@ class NodeRole(pulumi.ComponentResource):
             role=role.id,
             policy=policies.document(
                 [
-                    *policies.node(args.bucket_arn, folder, args.key_arn, scope.region),
+                    *policies.node(scope, args.bucket_arn, folder, args.key_arn),
                     *policies.mounts(args.mounts),
                     *(policies.fabric_test(args.bucket_arn, fabric) if fabric else ()),
                 ]

@@ -24,7 +24,8 @@ OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 
 ROLE = "aws:iam/role:Role"
 UNTAGGED = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
-"""The VPC creates this group, so the provider would tag it in a separate call. The policies of `gpuinfra permissions` allow tags only at creation."""
+"""The VPC creates this group, so the provider would tag it in a separate call. The policies of `gpuinfra permissions`
+allow tags only at creation (docs/reference/aws.md, "Tags")."""
 
 
 @dataclass(frozen=True, kw_only=True)

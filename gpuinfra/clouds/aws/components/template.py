@@ -47,7 +47,7 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
         instance_type=pool.machine,
         update_default_version=True,
         iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
-        network_interfaces=[interface(nic, args.security_group_id) for nic in pool.nics],
+        network_interfaces=[interface(nic, args.security_group_id, alone=len(pool.nics) == 1) for nic in pool.nics],
         block_device_mappings=[_root_disk(pool, args.key_arn)],
         metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
             http_endpoint="enabled",
@@ -77,10 +77,14 @@ def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
     }
 
 
-def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """Return one network interface.
+def interface(
+    nic: Nic, security_group_id: pulumi.Input[str], *, alone: bool
+) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
+    """Return one network interface, without a public address.
 
-    EC2 does not accept public IP settings on a template with several interfaces (EC2 API model in botocore, retrieved 2026-08; aws/aws-parallelcluster#7457).
+    A subnet with `MapPublicIpOnLaunch` gives a public address to an instance with one interface, unless the request has
+    `AssociatePublicIpAddress: false`. An instance with several interfaces gets none, and EC2 does not accept the setting on a template with several
+    interfaces (`AssociatePublicIpAddress` in the EC2 API model of botocore, retrieved 2026-08; aws/aws-parallelcluster#7457).
     """
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=nic.card,
@@ -88,6 +92,7 @@ def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchT
         interface_type=nic.kind,
         security_groups=[security_group_id],
         delete_on_termination="true",
+        associate_public_ip_address="false" if alone else None,
         description=f"card {nic.card}, device {nic.device}",
     )
 

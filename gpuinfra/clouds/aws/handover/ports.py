@@ -6,6 +6,7 @@ the profile, the role or the environment, never from the evidence.
 
 from __future__ import annotations
 
+import http.client
 import re
 import urllib.error
 import urllib.parse
@@ -27,10 +28,13 @@ from gpuinfra.handover.ports import (
     Identity,
     IdentityExpired,
     IdentityRefused,
+    IdentityUndecided,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    parse_key,
+    StoredProof,
+    evidence_in,
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.trust import checked
@@ -269,11 +273,12 @@ class S3Evidence:
 
     def list(self, folder: str) -> Iterator[EvidenceRef]:
         """List the evidence in a folder. Other keys are skipped."""
-        for page in self._pages(Prefix=f"{self._prefix}{folder}/"):
+        return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
+
+    def _in_folder(self, prefix: str) -> Iterator[ListedObject]:
+        for page in self._pages(Prefix=prefix):
             for entry in page.get("Contents", []):
-                key, etag, modified = entry["Key"], entry.get("ETag", ""), entry["LastModified"]
-                if ref := parse_key(NODE, self._prefix, key, etag=etag, modified=modified):
-                    yield ref
+                yield ListedObject(key=entry["Key"], etag=entry.get("ETag", ""), modified=entry["LastModified"])
 
     def _pages(self, **query: str) -> Iterator[dict[str, Any]]:
         with _cloud_errors():
@@ -283,10 +288,10 @@ class S3Evidence:
         """Read one piece of evidence, up to the size limit."""
         return self._get(ref.key, EVIDENCE_LIMIT)
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
         try:
-            return self._get(ref.proof_key, PROOF_LIMIT)
+            return self._get(proof.key, PROOF_LIMIT)
         except RequestFailed as error:
             if error.code == "NoSuchKey":
                 return None
@@ -345,12 +350,15 @@ class StsIdentity:
             text = error.read(PROOF_LIMIT).decode(errors="replace")
             code = re.search(r"<Code>([\w.]+)</Code>", text)
             name = code[1] if code else str(error.code)
-            if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
+            if name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
                 raise PortUnavailable(f"STS returned {error.code} {name}") from None
+            if error.code >= 500:
+                # The headers of a proof can cause an error of the service, which must affect only the node that wrote them.
+                raise IdentityUndecided(f"STS returned {error.code} {name} for the node's identity proof") from None
             if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
                 raise IdentityExpired(f"the node's identity proof is too old ({name})") from None
             raise IdentityRefused(f"STS refused the node's identity proof: {name}") from None
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise PortUnavailable(f"STS cannot be reached: {reason_of(error)}") from None
 
 

@@ -9,6 +9,7 @@ awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable
+from gpuinfra.clouds.region.reach import Busy, persistent
 
 GROUP = "aws:autoscaling/group:Group"
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
@@ -23,6 +25,14 @@ LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 IMPORT = "IMPORT_METADATA_FROM_REPOSITORY"
 NO_REPLICATION = frozenset({"ReplicationConfigurationNotFoundError", "NoSuchBucket"})
 CONNECT_S, READ_S = 10, 30
+BUSY = (408, 429)
+THROTTLED = frozenset({
+    "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
+    "ProvisionedThroughputExceededException", "RequestLimitExceeded", "BandwidthLimitExceeded", "RequestThrottled", "SlowDown",
+    "PriorRequestNotComplete", "EC2ThrottledException",
+})  # fmt: skip
+"""Error codes of throttled requests, whose status is not always 503
+(`ThrottledRetryableChecker` in `retries/standard.py` of botocore 1.44.5)."""
 
 Client = Callable[[str, str], Any]
 """Returns the client of a service in a Region."""
@@ -39,7 +49,9 @@ def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
-    limits = Config(connect_timeout=CONNECT_S, read_timeout=read_s, retries={"total_max_attempts": 3, "mode": "standard"})  # fmt: skip
+    limits = Config(
+        connect_timeout=CONNECT_S, read_timeout=read_s, retries={"total_max_attempts": 1}
+    )  # `ask` repeats requests.
     try:
         session = boto3.session.Session(profile_name=str(config.get("aws:profile") or "") or None)
     except BotoCoreError as problem:
@@ -71,6 +83,15 @@ class AwsFailover:
 
     def answers(self, pair: BucketPair) -> None:
         ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
+
+    def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
+        found: dict[str, Callable[[], object]] = {}
+        for group in self.groups(resources):
+            client = self._client("autoscaling", self._first)
+            found["Auto Scaling"] = partial(_sent, client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])
+        for pair in self.pairs(resources):
+            found["S3"] = partial(_sent, self._client("s3", self._first).head_bucket, Bucket=pair.source)
+        return found
 
     def stop_group(self, group: str) -> None:
         client = self._client("autoscaling", self._first)
@@ -153,7 +174,12 @@ def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
 
 
 def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:
-    """Send a request. Returns an empty response for an error code in `missing`."""
+    """Send a request, and repeat it while the service is busy. Returns an empty response for an error code in `missing`."""
+    return persistent(partial(_sent, request, missing, **arguments))
+
+
+def _sent(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:
+    """Send a request once. Raises `Busy`, `Unreachable` and `DeploymentError`."""
     from botocore.exceptions import (  # fmt: skip
         BotoCoreError,
         ClientError,
@@ -166,11 +192,12 @@ def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **ar
     try:
         answer: dict[str, Any] = request(**arguments)
     except ClientError as problem:
-        if str(problem.response.get("Error", {}).get("Code")) in missing:
+        code = str(problem.response.get("Error", {}).get("Code"))
+        if code in missing:
             return {}
         status = int(problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-        if status >= 500:
-            raise Unreachable(one_line(problem)) from None
+        if status >= 500 or status in BUSY or code in THROTTLED:
+            raise Busy(one_line(problem)) from None
         raise DeploymentError(one_line(problem)) from None
     except (SSLError, ProxyConnectionError) as problem:
         raise DeploymentError(f"{one_line(problem)}; fix this machine's network connection") from None

@@ -18,9 +18,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.region.readiness import (
-    FAIL,
-    OK,
-    UNREAD,
     ReadinessLine,
     ReadinessQuestion,
     Resource,
@@ -28,11 +25,15 @@ from gpuinfra.clouds.region.readiness import (
     asked,
     bundle,
     deployed,
+    fails,
     key,
     lag,
+    located,
     of_pair,
+    passes,
     role,
     state,
+    unread,
 )
 
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
@@ -61,9 +62,7 @@ def look(question: ReadinessQuestion) -> Iterator[ReadinessLine]:
     try:
         session = boto3.session.Session(profile_name=profile)
     except BotoCoreError as problem:
-        yield ReadinessLine(
-            topic="login", name="AWS", state=UNREAD, reason=one_line(problem), fix="run `aws configure list-profiles`"
-        )
+        yield unread("login", "AWS", one_line(problem), "run `aws configure list-profiles`")
         return
 
     def client(service: str, region: str) -> Any:
@@ -138,16 +137,15 @@ class _Pair:
         rules = answer["ReplicationConfiguration"].get("Rules", []) if answer else []
         ours = [rule for rule in rules if rule.get("Destination", {}).get("Bucket") == self._arn]
         if not ours:
-            reason = f"no replication rule copies this bucket to {self._replica}"
-            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield fails("replication", self._source, f"no replication rule copies this bucket to {self._replica}")
         elif ours[0].get("Status") != "Enabled":
             reason = f"the replication rule to {self._replica} is {ours[0].get('Status')}"
-            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield fails("replication", self._source, reason)
         elif _selects_encrypted(ours[0]):
-            yield ReadinessLine(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+            yield passes("replication", self._source, f"copies to {self._replica}")
         else:
             reason = f"the replication rule to {self._replica} does not copy objects that are encrypted with a KMS key"
-            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield fails("replication", self._source, reason)
         if ours:
             yield self._encryption(ours[0])
 
@@ -156,27 +154,16 @@ class _Pair:
         arn = str((rule["Destination"].get("EncryptionConfiguration") or {}).get("ReplicaKmsKeyID") or "")
         second = self._question.recovery.region
         if arn.rpartition("/")[2] in self._keys and f":{second}:" in arn:
-            return ReadinessLine(
-                topic="key", name=self._replica, state=OK, reason=f"is encrypted with a key in {second}"
-            )
+            return passes("key", self._replica, f"is encrypted with a key in {second}")
         used = arn or "no key"
         reason = f"the replication rule encrypts the replica with {used}, not with a key of this stack in {second}"
-        return ReadinessLine(topic="key", name=self._replica, state=FAIL, reason=reason)
+        return fails("key", self._replica, reason)
 
     def exists(self) -> Iterator[ReadinessLine]:
         second = self._question.recovery.region
         answer = _answer(self._client("s3", second).head_bucket, Bucket=self._replica)
-        region = str((answer or {}).get("BucketRegion") or second)
-        if answer is None:
-            yield ReadinessLine(
-                topic="replica", name=self._replica, state=FAIL, reason=f"the replica does not exist in {second}"
-            )
-        elif region != second:
-            yield ReadinessLine(
-                topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {region}, not in {second}"
-            )
-        else:
-            yield ReadinessLine(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+        region = None if answer is None else str(answer.get("BucketRegion") or second)
+        yield located(self._replica, region, second)
 
     def lag(self) -> Iterator[ReadinessLine]:
         """S3 publishes the lag in seconds in the Region of the replica."""
@@ -191,11 +178,9 @@ class _Pair:
         if failed:
             fix = _job(self._question, self._source)
             reason = f"{failed} objects were not replicated in the last {FAILURES.total_seconds() / 3600:.0f} hours"
-            yield ReadinessLine(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield fails("failures", self._source, reason, fix)
         else:
-            yield ReadinessLine(
-                topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
-            )
+            yield passes("failures", self._source, "no replication failures in the last 24 hours")
 
     def _metric(
         self, name: str, statistic: str, region: str, period: timedelta, seconds: int

@@ -52,11 +52,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        made = Foundation(
-            naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, plan=plan),
-            self.opts,
-        )
+        made = self.create(Foundation, "foundation", FoundationArgs(scope=self.scope, plan=plan))
         key = made.data_key
         return FoundationRefs(
             evidence_bucket=made.evidence.bucket,
@@ -75,28 +71,21 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def site(self, foundation: FoundationRefs) -> SiteRefs:
         plan, network = self.plan, self.plan.site_network
         scope = self._within("site", rows.SITE_GROUP)
-        security = SecurityGroups(
-            naming.logical(plan.name, "security"),
-            SecurityGroupsArgs(scope=scope, plan=plan),
-            self.opts,
-        )
+        security = self.create(SecurityGroups, "security", SecurityGroupsArgs(scope=scope, plan=plan))
         created = self.existing_network("network_id") or self._create_network(scope, foundation, security)
         network_id, subnet_ids = created
         services = {"blob": foundation.evidence_account_id, "vault": foundation.vault_id}
         homes = self._homes(scope, foundation)
         if homes is not None:
             services["file"] = homes.account_id
-        endpoints = Endpoints(
-            naming.logical(plan.name, "endpoints"),
-            EndpointsArgs(
-                scope=scope,
-                network_id=network_id,
-                subnet_id=_endpoint_subnet(subnet_ids),
-                services={kind: services[kind] for kind in network.interface_endpoints},
-                dns_zones=network.dns_zones,
-            ),
-            self.opts,
+        args = EndpointsArgs(
+            scope=scope,
+            network_id=network_id,
+            subnet_id=_endpoint_subnet(subnet_ids),
+            services={kind: services[kind] for kind in network.interface_endpoints},
+            dns_zones=network.dns_zones,
         )
+        endpoints = self.create(Endpoints, "endpoints", args)
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         if homes is not None:
             file_systems += [mounted(one, homes.server, homes.paths[one.name]) for one in of_service(plan, "files")]
@@ -121,20 +110,17 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if foundation.evidence_container_id is None:
             raise ValueError("recovery requires that this stack creates the foundation")
-        created = RegionClone(
-            naming.logical(plan.name, "recovery"),
-            RegionCloneArgs(
-                scope=self.scope,
-                region=recovery.region,
-                sources={"evidence": foundation.evidence_container_id, **data},
-                recipients=recovery.recipients,
-                alert_after_s=recovery.alert_after_s,
-                reached_from=plan.evidence.reached_from,
-                workspace_id=foundation.workspace_id,
-                data_events=plan.audit.data_events,
-            ),
-            self.opts,
+        args = RegionCloneArgs(
+            scope=self.scope,
+            region=recovery.region,
+            sources={"evidence": foundation.evidence_container_id, **data},
+            recipients=recovery.recipients,
+            alert_after_s=recovery.alert_after_s,
+            reached_from=plan.evidence.reached_from,
+            workspace_id=foundation.workspace_id,
+            data_events=plan.audit.data_events,
         )
+        created = self.create(RegionClone, "recovery", args)
         return {
             "region": recovery.region,
             "data_key_url": created.data_key_url,
@@ -151,27 +137,24 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         self, scope: Scope, foundation: FoundationRefs, security: SecurityGroups
     ) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan
-        made = Network(
-            naming.logical(plan.name, "network"),
-            NetworkArgs(
-                scope=scope,
-                plan=plan,
-                group_ids=security.group_ids,
-                encryption_key=foundation.data_key.encryption_key,
-                workspace_id=foundation.workspace_id,
-            ),
-            self.opts,
+        args = NetworkArgs(
+            scope=scope,
+            plan=plan,
+            group_ids=security.group_ids,
+            encryption_key=foundation.data_key.encryption_key,
+            workspace_id=foundation.workspace_id,
         )
+        made = self.create(Network, "network", args)
         return made.network_id, made.subnet_ids
 
     def _homes(self, scope: Scope, foundation: FoundationRefs) -> HomeDirectories | None:
         plans = of_service(self.plan, "files")
         if not plans:
             return None
-        return HomeDirectories(
-            naming.logical(self.plan.name, HOMES),
+        return self.create(
+            HomeDirectories,
+            HOMES,
             HomeDirectoriesArgs(scope=scope, plans=plans, encryption_key=foundation.data_key.encryption_key),
-            self.opts,
         )
 
     def _netapp(self, scope: Scope, subnet_ids: Mapping[str, pulumi.Input[str]]) -> list[dict[str, Any]]:
@@ -180,13 +163,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         if not plans or network is None:
             return []
         nodes = next((one.cidr for one in network.subnets if one.role == "nodes"), "")
-        made = NetAppHomeDirectories(
-            naming.logical(self.plan.name, NETAPP),
-            NetAppHomeDirectoriesArgs(
-                scope=scope, plans=plans, subnet_id=subnet_ids[NETAPP_SUBNET], clients=nodes or "0.0.0.0/0"
-            ),
-            self.opts,
+        args = NetAppHomeDirectoriesArgs(
+            scope=scope, plans=plans, subnet_id=subnet_ids[NETAPP_SUBNET], clients=nodes or "0.0.0.0/0"
         )
+        made = self.create(NetAppHomeDirectories, NETAPP, args)
         return [mounted(one, made.servers[one.name], made.paths[one.name]) for one in plans]
 
     def _file_systems(
@@ -211,18 +191,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 found.append({"kind": file_system.kind, "mount": file_system.mount, **_mounted(container)})
             if file_system.kind != "lustre":
                 continue
-            made = SharedFilesystem(
-                naming.logical(self.plan.name, file_system.name),
-                SharedFilesystemArgs(
-                    scope=scope,
-                    plan=file_system,
-                    subnet_id=subnet_ids[file_system.subnet],
-                    key=foundation.data_key,
-                    endpoint=endpoint,
-                    workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
-                ),
-                self.opts,
+            args = SharedFilesystemArgs(
+                scope=scope,
+                plan=file_system,
+                subnet_id=subnet_ids[file_system.subnet],
+                key=foundation.data_key,
+                endpoint=endpoint,
+                workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
             )
+            made = self.create(SharedFilesystem, file_system.name, args)
             found.append(made.mounted)
             if made.bucket is not None:
                 exports[file_system.mount] = made.export_command
@@ -263,21 +240,18 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan
         scope = self._within("nodes", rows.CLUSTER_GROUP)
-        role = NodeRole(
-            naming.logical(plan.name, "node"),
-            NodeRoleArgs(
-                scope=scope,
-                plan=plan,
-                evidence_account_id=foundation.evidence_account_id,
-                mounts=[
-                    MountedContainer(
-                        name=one.name, container_id=site_bucket(site, one, "container_id"), read_only=one.read_only
-                    )
-                    for one in plan.mounted_buckets
-                ],
-            ),
-            self.opts,
+        args = NodeRoleArgs(
+            scope=scope,
+            plan=plan,
+            evidence_account_id=foundation.evidence_account_id,
+            mounts=[
+                MountedContainer(
+                    name=one.name, container_id=site_bucket(site, one, "container_id"), read_only=one.read_only
+                )
+                for one in plan.mounted_buckets
+            ],
         )
+        role = self.create(NodeRole, "node", args)
         pools = []
         for pool in plan.pools:
             args = NodePoolArgs(
@@ -290,7 +264,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 disk_encryption_set_id=foundation.disk_encryption_set_id,
                 **pool_args(pool, foundation, site),
             )
-            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
+            pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_identity": role.identity_id})
 
 

@@ -19,12 +19,6 @@ from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.planned import ResourceKind
 
-CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Key Vault Crypto Service Encryption User: reads key metadata, and wraps and unwraps keys."""
-BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-"""Storage Blob Data Contributor: reads, writes and deletes blobs and containers. For services only."""
-ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
-"""Storage Account Contributor: manages an account, without data access through roles."""
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 

@@ -12,7 +12,7 @@ import pulumi
 from pulumi_azure_native import compute, keyvault, managedidentity, monitor
 
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import CRYPTO_USER, grant
+from gpuinfra.clouds.azure.components.grants import grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey
 from gpuinfra.clouds.ready_after import ready_after
@@ -128,7 +128,7 @@ class Key(pulumi.ComponentResource):
         role = grant(
             rows.KEY_GRANT.logical(name),
             scope,
-            role=CRYPTO_USER,
+            role=rows.CRYPTO_USER,
             at=pulumi.Output.concat(args.vault_id, "/keys/", args.purpose),
             principal=identity.principal_id,
             why="wrap and unwrap with this key",

@@ -14,15 +14,12 @@ from pulumi_azure_native import managedidentity, network
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
+from gpuinfra.clouds.azure.components.grants import grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway
 from gpuinfra.plan.model import Plan, Subnet
 from gpuinfra.plan.planned import retained_subnets
-
-WATCHER_GROUP = "NetworkWatcherRG"
-"""The resource group in which Azure creates the Network Watcher for each region of a subscription."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +144,7 @@ class Network(pulumi.ComponentResource):
         role = grant(
             rows.FLOW_GRANT.logical(self._name),
             scope,
-            role=BLOB_CONTRIBUTOR,
+            role=rows.BLOB_CONTRIBUTOR,
             at=store.account_id,
             principal=writer.principal_id,
             why="writes the flow log of one network",
@@ -164,7 +161,7 @@ class Network(pulumi.ComponentResource):
             rows.FLOW_LOG.logical(self._name),
             flow_log_name=scope.unique_name("flow", 80),
             network_watcher_name=f"NetworkWatcher_{scope.region}",
-            resource_group_name=WATCHER_GROUP,
+            resource_group_name=rows.WATCHER_GROUP,
             target_resource_id=self._network.id,
             storage_id=store.account_id,
             enabled=True,

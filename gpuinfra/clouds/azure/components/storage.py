@@ -16,7 +16,7 @@ from pulumi_azure_native import storagecache
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
-from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
+from gpuinfra.clouds.azure.components.grants import grant
 from gpuinfra.clouds.azure.components.keys import Key
 from gpuinfra.clouds.azure.components.propagation import after_importer_roles, importer_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
@@ -218,7 +218,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         args = self._args
         if args.plan.importer_id is None:
             return []
-        roles = {"account": ACCOUNT_CONTRIBUTOR, "blobs": BLOB_CONTRIBUTOR}
+        roles = {"account": rows.ACCOUNT_CONTRIBUTOR, "blobs": rows.BLOB_CONTRIBUTOR}
         return [
             grant(
                 rows.IMPORTER_GRANT.logical(self._name, at=what),

@@ -15,6 +15,7 @@ import os
 import re
 import ssl
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ _DIGESTS = {
 LEAST_BITS = 2048
 """Smallest RSA key that is accepted."""
 _LIMIT = 64 * 1024
+_RETRY_S = 10.0
+"""Time between two attempts to download a certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +245,8 @@ class Trust:
         self._fetch = fetch or _from_issuer
         self._given: tuple[list[Certificate], list[Certificate]] | None = None
         self._fetched: dict[str, Certificate] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
+        """Address -> time and reason of the last download that failed. Any node can name any authority, so failures are not repeated at once."""
         self._lock = threading.Lock()
         """Held during a download, so that nodes that are read at the same time share it."""
 
@@ -298,7 +303,7 @@ class Trust:
 
             # Load only the pinned root, because some of the other roots violate RFC 5280.
             bundle = Path(certifi.where()).read_text(encoding="utf-8")
-            marks = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle, re.S)
+            marks = re.findall(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----", bundle)
             ders = [ssl.PEM_cert_to_DER_cert(mark) for mark in marks]
             pinned = [data for data in ders if hashlib.sha256(data).hexdigest() == ROOT_SHA256]
             self._given = ([x509.load_der_x509_certificate(data) for data in pinned], [])
@@ -324,15 +329,19 @@ class Trust:
         from cryptography import x509
 
         with self._lock:
-            if url not in self._fetched:
+            at, problem = self._failed.get(url, (float("-inf"), ""))
+            if url not in self._fetched and time.monotonic() - at > _RETRY_S:
                 try:
                     self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
                 except (OSError, ValueError) as error:
-                    # A node can name any authority in the table, so the failure affects only this node.
-                    raise IdentityUndecided(
-                        f"the certificate at {url}, which issued the certificate of the node's attested document, cannot be read: {reason_of(error)}; "
-                        f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of the file"
-                    ) from None
+                    problem = reason_of(error)
+                    self._failed[url] = time.monotonic(), problem
+            if url not in self._fetched:
+                # A node can name any authority in the table, so the failure affects only this node.
+                raise IdentityUndecided(
+                    f"the certificate at {url}, which issued the certificate of the node's attested document, cannot be read: {problem}; "
+                    f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of the file"
+                )
             return self._fetched[url]
 
 

@@ -29,10 +29,12 @@ from gpuinfra.handover.ports import (
     GroupProblem,
     Identity,
     IdentityRefused,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    parse_key,
+    StoredProof,
+    evidence_in,
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.text import moment
@@ -261,10 +263,8 @@ class BlobEvidence:
 
     def list(self, folder: str) -> Iterator[EvidenceRef]:
         """List the evidence in a folder. Other names are skipped."""
-        for page in self._pages(f"{self._prefix}{folder}/"):
-            for blob in page.iter("Blob"):
-                if ref := parse_entry(self._prefix, blob):
-                    yield ref
+        blobs = (blob for page in self._pages(f"{self._prefix}{folder}/") for blob in page.iter("Blob"))
+        return evidence_in(NODE, self._prefix, filter(None, map(stored_blob, blobs)))
 
     def _pages(self, prefix: str, **more: str) -> Iterator[Any]:
         from urllib.parse import urlencode
@@ -289,9 +289,9 @@ class BlobEvidence:
         """Read one piece of evidence, up to the size limit."""
         return raise_for(self._get(ref.key, EVIDENCE_LIMIT)).body
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
-        answer = self._get(ref.proof_key, PROOF_LIMIT)
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
+        answer = self._get(proof.key, PROOF_LIMIT)
         return None if answer.status == 404 else raise_for(answer).body
 
     def _get(self, key: str, limit: int) -> Any:
@@ -300,14 +300,14 @@ class BlobEvidence:
         return self._rest.blob("GET", f"{self._base}/{quote(key, safe='/-_.~')}", {"Range": f"bytes=0-{limit - 1}"})
 
 
-def parse_entry(prefix: str, blob: Any) -> EvidenceRef | None:
-    """Parse a `Blob` element as evidence. Returns None for anything else, such as a proof."""
+def stored_blob(blob: Any) -> ListedObject | None:
+    """Parse a `Blob` element of a list. Returns None for an element without a time."""
     name, etag = blob.findtext("Name") or "", blob.findtext("Properties/Etag") or ""
     try:
         modified = parsedate_to_datetime(blob.findtext("Properties/Last-Modified") or "")
     except ValueError:
         return None
-    return parse_key(NODE, prefix, name, etag=etag, modified=modified) if name.startswith(prefix) else None
+    return ListedObject(key=name, etag=etag, modified=modified)
 
 
 @dataclass(frozen=True)

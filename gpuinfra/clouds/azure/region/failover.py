@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from gpuinfra.base.errors import DeploymentError
@@ -29,6 +30,7 @@ from gpuinfra.clouds.azure.blob_list import Blob, BlobContainer, blobs
 from gpuinfra.clouds.azure.region.readiness import STORAGE, last, policies
 from gpuinfra.clouds.azure.rest import AzureRefused, NotReached, Rest, raise_for
 from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable, not_copied
+from gpuinfra.clouds.region.reach import Busy, persistent
 from gpuinfra.handover.ports import PortUnavailable
 
 GROUP = "azure-native:compute:VirtualMachineScaleSet"
@@ -41,7 +43,7 @@ STOPPED = "gpuinfra:replication-stopped"
 CONFLICTS = "OverwriteAlways"
 """The import replaces a file whose blob has changed, even if the file was read before."""
 RUNNING = ("InProgress", "Cancelling")
-UNAVAILABLE = frozenset({408, 429})
+BUSY = frozenset({408, 429})
 
 _Result = TypeVar("_Result")
 
@@ -80,9 +82,25 @@ class AzureFailover:
 
     def answers(self, pair: BucketPair) -> None:
         base = self._container(pair.replica).base
-        found = asked(lambda: self._rest.blob("GET", f"{base}?restype=container"))
-        if found.status >= 500 or found.status in (401, 404):
-            asked(lambda: raise_for(found))
+
+        def container() -> None:
+            found = self._rest.blob("GET", f"{base}?restype=container")
+            if found.status != 403:
+                raise_for(found)
+
+        asked(container)
+
+    def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
+        found: dict[str, Callable[[], object]] = {}
+        for group in self.groups(resources):
+            found["Azure Resource Manager"] = partial(_sent, partial(self._rest.arm, group, COMPUTE))
+        for pair in self.pairs(resources):
+            # The address of an account is in the state of Azure Resource Manager, which does not respond.
+            base = self._rest.blob_base(
+                f"https://{last(account_of(pair.source))}.blob.core.windows.net/{last(pair.source)}"
+            )
+            found["Blob Storage"] = partial(_sent, partial(self._rest.blob, "GET", f"{base}?restype=container"))
+        return found
 
     def stop_group(self, group: str) -> None:
         found = self._read(group, COMPUTE)
@@ -197,12 +215,17 @@ class AzureFailover:
 
 
 def asked(request: Callable[[], _Result]) -> _Result:
-    """Send a request. Raises `Unreachable` and `DeploymentError`."""
+    """Send a request, and repeat it while the service is busy. Raises `Unreachable` and `DeploymentError`."""
+    return persistent(partial(_sent, request))
+
+
+def _sent(request: Callable[[], _Result]) -> _Result:
+    """Send a request once. Raises `Busy`, `Unreachable` and `DeploymentError`."""
     try:
         return request()
     except AzureRefused as problem:
-        if problem.status >= 500 or problem.status in UNAVAILABLE:
-            raise Unreachable(one_line(problem)) from None
+        if problem.status >= 500 or problem.status in BUSY:
+            raise Busy(one_line(problem)) from None
         raise DeploymentError(one_line(problem)) from None
     except NotReached as problem:
         raise Unreachable(one_line(problem)) from None

@@ -23,20 +23,21 @@ from urllib.parse import parse_qs, quote, urlsplit
 from gpuinfra.clouds.azure.region.recovery import BUCKETS, PENDING
 from gpuinfra.clouds.azure.rest import AzureRefused, Rest, raise_for
 from gpuinfra.clouds.region.readiness import (
-    FAIL,
-    OK,
-    SKIPPED,
     ReadinessLine,
     ReadinessQuestion,
     Resource,
     Unread,
     asked,
     deployed,
+    fails,
     key,
     lag,
+    located,
     of_pair,
+    passes,
     role,
     secrets,
+    skips,
     state,
 )
 from gpuinfra.handover.ports import PortUnavailable
@@ -147,7 +148,7 @@ def backend(question: ReadinessQuestion, every: Every, environment: Mapping[str,
             reason = (
                 f"the storage account {account or 'of the state backend'} is not in the subscription {subscription}"
             )
-            yield ReadinessLine(topic="state", name=name, state=SKIPPED, reason=reason)
+            yield skips("state", name, reason)
         else:
             yield state(question, _location(known))
 
@@ -173,8 +174,7 @@ def _vault(question: ReadinessQuestion, every: Every, name: str, vault: str) -> 
     # The names of vaults are not case-sensitive.
     known = next((one for one in found if str(one.get("name")).lower() == vault.lower()), None)
     if known is None:
-        reason = f"the vault {vault} is not in the subscription {subscription}"
-        return ReadinessLine(topic="state", name=name, state=SKIPPED, reason=reason)
+        return skips("state", name, f"the vault {vault} is not in the subscription {subscription}")
     return secrets(question, name, _location(known))
 
 
@@ -255,31 +255,25 @@ class _Pair:
             if prefixes := (ours[0].get("filters") or {}).get("prefixMatch"):
                 yield self._broken(f"the rule copies only blobs whose names start with {', '.join(prefixes)}")
                 return
-        yield ReadinessLine(topic="replication", name=self.source, state=OK, reason=f"copies to {self.replica}")
+        yield passes("replication", self.source, f"copies to {self.replica}")
 
     def exists(self) -> Iterator[ReadinessLine]:
         """The container exists in the second region, and its account uses a key in a vault of the stack in that region."""
         account, second = self._accounts[1], self._question.recovery.region
         answer = self._get(account, STORAGE, {})
         container = self._get(f"{account}/blobServices/default/containers/{self._containers[1]}", STORAGE, {})
-        if answer is None or container is None:
-            what = "account" if answer is None else "container"
-            yield ReadinessLine(topic="replica", name=self.replica, state=FAIL, reason=f"the {what} does not exist")
-        elif _location(answer) != second:
-            reason = f"the replica is in {_location(answer)}, not in {second}"
-            yield ReadinessLine(topic="replica", name=self.replica, state=FAIL, reason=reason)
-        else:
-            yield ReadinessLine(topic="replica", name=self.replica, state=OK, reason=f"exists in {second}")
+        what = "account" if answer is None else "container"
+        location = None if answer is None or container is None else _location(answer)
+        yield located(self.replica, location, second, missing=f"the {what} does not exist")
         if answer is None:
             return
         encryption = (answer.get("properties") or {}).get("encryption") or {}
         uri = _uri((encryption.get("keyvaultproperties") or {}).get("keyvaulturi"))
         if uri in self._vaults:
-            yield ReadinessLine(topic="key", name=last(account), state=OK, reason=f"uses a key in {second}")
+            yield passes("key", last(account), f"uses a key in {second}")
         else:
             used = f"a key of {uri}" if uri else "a Microsoft-managed key"
-            reason = f"the account uses {used}, not a key of this stack in {second}"
-            yield ReadinessLine(topic="key", name=last(account), state=FAIL, reason=reason)
+            yield fails("key", last(account), f"the account uses {used}, not a key of this stack in {second}")
 
     def lag(self) -> Iterator[ReadinessLine]:
         """Azure publishes the number of pending operations by age. The lag is the upper limit of the oldest age."""
@@ -316,15 +310,15 @@ class _Pair:
         elif "complete" not in found:
             reason = f"the bundle has no replication status, so it is not in {self.replica} yet"
         else:
-            yield ReadinessLine(topic="bundle", name=name, state=OK, reason=f"is in {self.replica}")
+            yield passes("bundle", name, f"is in {self.replica}")
             return
-        yield ReadinessLine(topic="bundle", name=name, state=FAIL, reason=reason)
+        yield fails("bundle", name, reason)
 
     def _path(self, account: str) -> str:
         return f"{account}/objectReplicationPolicies/{self._policy}"
 
     def _broken(self, reason: str) -> ReadinessLine:
-        return ReadinessLine(topic="replication", name=self.source, state=FAIL, reason=reason)
+        return fails("replication", self.source, reason)
 
 
 def _pending(answer: Mapping[str, Any]) -> Iterator[str]:

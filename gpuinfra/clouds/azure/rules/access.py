@@ -13,7 +13,7 @@ from gpuinfra.clouds.azure.profile import LUSTRE_NAME, STORAGE_SUBNET, node_subn
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.messages import host_bits, listed
+from gpuinfra.spec.messages import host_bits, listed, most_addresses
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
@@ -78,7 +78,10 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The firewall of a storage account accepts public IPv4 ranges without host bits. A range that includes all addresses is not allowed."""
+    """The firewall of a storage account accepts public IPv4 ranges without host bits. Ranges that include most addresses together are not allowed."""
+    if most_addresses(spec.access.evidence_from) and not any(text.endswith("/0") for text in spec.access.evidence_from):
+        what = "includes at least half of all public IPv4 addresses"
+        yield error("access.evidence_from", what, "list the public ranges of your operators")
     for i, text in enumerate(spec.access.evidence_from):
         path = f"access.evidence_from[{i}]"
         try:

@@ -223,7 +223,7 @@ class Evidence(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Evidence", name, None, args.scope.options(opts))
-        # No retention policy, because a node replaces its proof under the same name. Instead, old versions are kept for a limited time.
+        # No retention policy, because nodes of earlier versions replace their proofs. Instead, old versions are kept for a limited time.
         self.bucket = PrivateBucket(
             naming.logical(name, "store"),
             PrivateBucketArgs(scope=args.scope, purpose="evidence", key_id=args.key_id),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.base import naming
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
@@ -40,7 +39,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def prepare(self, parent: pulumi.Resource) -> None:
         plan, here = self.plan, Scope.of(self.plan, pulumi.InvokeOutputOptions(parent=parent))
         self.project = here.project
-        services = Services(naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), self.opts)
+        services = self.create(Services, "services", ServicesArgs(scope=here, apis=apis(plan)))
         self.scope = services.scope
 
     def outputs(self) -> dict[str, Any]:
@@ -48,11 +47,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        created = Foundation(
-            naming.logical(plan.name, "foundation"),
-            FoundationArgs(scope=self.scope, plan=plan),
-            self.opts,
-        )
+        created = self.create(Foundation, "foundation", FoundationArgs(scope=self.scope, plan=plan))
         return FoundationRefs(
             data_key_id=created.data_key_id,
             evidence_bucket=created.evidence.bucket,
@@ -72,13 +67,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     data[file_system.name] = bucket
                 file_systems.append(mounted(file_system, "storage.googleapis.com", bucket))
                 continue
-            created = SharedFilesystem(
-                naming.logical(plan.name, file_system.name),
-                SharedFilesystemArgs(
-                    scope=self.scope, plan=file_system, network_id=network_id, key_id=foundation.data_key_id
-                ),
-                self.opts,
+            args = SharedFilesystemArgs(
+                scope=self.scope, plan=file_system, network_id=network_id, key_id=foundation.data_key_id
             )
+            created = self.create(SharedFilesystem, file_system.name, args)
             file_systems.append(created.mounted)
             if file_system.bucket == "auto" and created.bucket is not None:
                 data[file_system.name] = created.bucket
@@ -102,22 +94,19 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         if file_system.bucket and file_system.bucket != "auto":
             return file_system.bucket
         args = PrivateBucketArgs(scope=self.scope, purpose=file_system.name, key_id=foundation.data_key_id)
-        return PrivateBucket(naming.logical(self.plan.name, file_system.name), args, self.opts).bucket
+        return self.create(PrivateBucket, file_system.name, args).bucket
 
     def _second_region(
         self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, pulumi.Input[str]]
     ) -> dict[str, Any]:
-        created = RegionClone(
-            naming.logical(self.plan.name, "recovery"),
-            RegionCloneArgs(
-                scope=self.scope,
-                region=recovery.region,
-                sources={"evidence": foundation.evidence_bucket, **data},
-                recipients=recovery.recipients,
-                alert_after_s=recovery.alert_after_s,
-            ),
-            self.opts,
+        args = RegionCloneArgs(
+            scope=self.scope,
+            region=recovery.region,
+            sources={"evidence": foundation.evidence_bucket, **data},
+            recipients=recovery.recipients,
+            alert_after_s=recovery.alert_after_s,
         )
+        created = self.create(RegionClone, "recovery", args)
         return {
             "region": recovery.region,
             "data_key_id": created.data_key_id,
@@ -129,49 +118,37 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         if found := self.passed_network("network_id"):
             return found
-        created = Network(
-            naming.logical(plan.name, "network"),
-            NetworkArgs(scope=self.scope, plan=plan),
-            self.opts,
-        )
+        created = self.create(Network, "network", NetworkArgs(scope=self.scope, plan=plan))
         return created.network_id, created.subnet_ids
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan
         own: dict[str, pulumi.Output[str]] = {}
         for network in plan.own_networks:
-            own |= RdmaNetwork(
-                naming.logical(plan.name, network.name), RdmaNetworkArgs(scope=self.scope, plan=network), self.opts
-            ).subnet_ids
-        role = NodeRole(
-            naming.logical(plan.name, "node"),
-            NodeRoleArgs(
-                scope=self.scope,
-                plan=plan,
-                bucket=foundation.evidence_bucket,
-                mounts=[
-                    MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
-                    for one in plan.mounted_buckets
-                ],
-            ),
-            self.opts,
+            own |= self.create(RdmaNetwork, network.name, RdmaNetworkArgs(scope=self.scope, plan=network)).subnet_ids
+        args = NodeRoleArgs(
+            scope=self.scope,
+            plan=plan,
+            bucket=foundation.evidence_bucket,
+            mounts=[
+                MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
+                for one in plan.mounted_buckets
+            ],
         )
+        role = self.create(NodeRole, "node", args)
         if site.external_network_id is not None:
-            NodeFirewallRule(
-                naming.logical(plan.name, "node-firewall"),
-                NodeFirewallRuleArgs(
-                    scope=self.scope,
-                    network_id=site.external_network_id,
-                    service_account=role.account,
-                    lustre_ranges=lustre_ranges(plan),
-                ),
-                self.opts,
+            args = NodeFirewallRuleArgs(
+                scope=self.scope,
+                network_id=site.external_network_id,
+                service_account=role.account,
+                lustre_ranges=lustre_ranges(plan),
             )
+            self.create(NodeFirewallRule, "node-firewall", args)
         health = None
         if any(node_health(plan)):
             assert site.network_id is not None  # The network of a site is always known.
             args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.account)
-            health = NodeHealth(naming.logical(plan.name, "node-health"), args, self.opts).check
+            health = self.create(NodeHealth, "node-health", args).check
         pools = []
         for pool in plan.pools:
             subnets = {name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)}
@@ -183,5 +160,5 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 key_id=foundation.data_key_id,
                 **pool_args(pool, foundation, site),
             )
-            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
+            pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_service_account": role.email})

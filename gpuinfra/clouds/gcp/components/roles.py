@@ -1,4 +1,4 @@
-"""The service account of the nodes. It can fetch the bundle, write evidence, renew a node's proof, exchange files for pair measurements,
+"""The service account of the nodes. It can fetch the bundle, write evidence, exchange files for pair measurements,
 pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared roles.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
@@ -22,8 +22,6 @@ from gpuinfra.clouds.gcp.instances import FABRIC_GRANT
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import NodeRolePlan, Plan
 
-PROOF = ".proof.json"
-"""Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 """Objects of other nodes that a node can read, which are used for pair measurements (docs/internals/decisions/pairs.md)."""
 
@@ -83,7 +81,6 @@ class NodeRole(pulumi.ComponentResource):
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
-            self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
             self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
         if fabric := args.plan.fabric_folder:

@@ -35,10 +35,12 @@ from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
     GroupProblem,
+    ListedObject,
     Member,
     Ports,
     PortUnavailable,
-    parse_key,
+    StoredProof,
+    evidence_in,
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.text import moment
@@ -110,10 +112,10 @@ def _session() -> Any:
 class RequestFailed(PortUnavailable):
     """A request without a usable response."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, reasons: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
-        self.status = status
-        """Status of the response, or None if there is none."""
+        self.status, self.reasons = status, reasons
+        """Status of the response, or None if there is none, and the reasons in its error."""
 
 
 def public_keys(url: str) -> dict[str, Any]:
@@ -171,8 +173,16 @@ class Client:
         answer = self._request("GET", url, {"alt": "media"}, missing=True, stream=True)
         if answer is None:
             return None
-        with answer:
-            return answer.raw.read(limit, decode_content=True)
+        from urllib3.exceptions import DecodeError, HTTPError
+
+        try:
+            with answer:
+                return answer.raw.read(limit, decode_content=True)
+        except DecodeError:
+            # The writer of an object can declare an encoding that the object does not have.
+            return b""
+        except HTTPError as error:
+            raise RequestFailed(f"{_without_query(url)} cannot be read: {reason_of(error)[:300]}") from None
 
     def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Return the entries from all pages of a list."""
@@ -213,7 +223,7 @@ class Client:
         if answer.status_code != 200:
             with answer:
                 problem = f"{_without_query(url)} returned status {answer.status_code}: {_message(answer)}"
-                raise RequestFailed(problem, answer.status_code)
+                raise RequestFailed(problem, answer.status_code, _reasons(answer))
         return answer
 
 
@@ -342,17 +352,15 @@ class StorageEvidence:
 
     def list(self, folder: str) -> Iterator[EvidenceRef]:
         """List the evidence in a folder. Other names are skipped."""
-        prefix = f"{self._prefix}{folder}/"
+        return evidence_in(NODE, self._prefix, self._in_folder(f"{self._prefix}{folder}/"))
+
+    def _in_folder(self, prefix: str) -> Iterator[ListedObject]:
         query = {"prefix": prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
-                modified, etag = (
-                    moment(entry.get("updated")),
-                    str(entry.get("generation") or entry.get("md5Hash") or ""),
-                )
-                name = str(entry.get("name") or "")
-                if modified and (ref := parse_key(NODE, self._prefix, name, etag=etag, modified=modified)):
-                    yield ref
+                etag = str(entry.get("generation") or entry.get("md5Hash") or "")
+                if modified := moment(entry.get("updated")):
+                    yield ListedObject(key=str(entry.get("name") or ""), etag=etag, modified=modified)
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""
@@ -361,9 +369,9 @@ class StorageEvidence:
             raise PortUnavailable(f"the evidence {ref.key} is listed but cannot be read")
         return data
 
-    def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
-        return self._get(ref.proof_key, PROOF_LIMIT)
+    def proof(self, proof: StoredProof) -> bytes | None:
+        """Return the content of an identity proof, or None if it does not exist anymore."""
+        return self._get(proof.key, PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
         return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)
@@ -416,6 +424,15 @@ def last(path: str) -> str:
 def _without_query(url: str) -> str:
     """Return the URL without its query string."""
     return url.partition("?")[0]
+
+
+def _reasons(answer: Any) -> frozenset[str]:
+    """Return the reasons in an error (`error.errors[].reason` and `error.details[].reason` of google.rpc.Status)."""
+    try:
+        error = answer.json()["error"]
+        return frozenset(str(one.get("reason")) for key in ("errors", "details") for one in error.get(key) or ())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return frozenset()
 
 
 def _message(answer: Any) -> str:

@@ -15,8 +15,9 @@ checksums of objects that are encrypted with a customer-managed key, so those ar
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -80,6 +81,16 @@ class GcpFailover:
 
     def answers(self, pair: BucketPair) -> None:
         self._api.sent("GET", STORAGE, objects_of(pair.replica), {"maxResults": "1", "fields": "items(name)"})
+
+    def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
+        found: dict[str, Callable[[], object]] = {}
+        for group in self.groups(resources):
+            found["Compute Engine"] = partial(self._api.once, "GET", COMPUTE_ENGINE, group)
+        for pair in self.pairs(resources):
+            found["Cloud Storage"] = partial(
+                self._api.once, "GET", STORAGE, objects_of(pair.source), {"maxResults": "1"}
+            )
+        return found
 
     def stop_group(self, group: str) -> None:
         for request in self._requests(group):

@@ -17,17 +17,18 @@ from urllib.parse import quote, urlsplit
 
 from gpuinfra.clouds.gcp.handover.ports import Client, PortUnavailable
 from gpuinfra.clouds.region.readiness import (
-    FAIL,
-    OK,
     ReadinessLine,
     ReadinessQuestion,
     Unread,
     asked,
     bundle,
     deployed,
+    fails,
     key,
     lag,
+    located,
     of_pair,
+    passes,
     state,
 )
 from gpuinfra.handover.trust import checked_address
@@ -151,29 +152,22 @@ class _Job:
         if status != "ENABLED":
             reason = f"the replication job {self._name} is {status}"
             fix = resume if status == "DISABLED" else ""
-            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield fails("replication", self._source, reason, fix)
         elif sink != self._replica:
             reason = f"the replication job {self._name} copies to {sink}, not to {self._replica}"
-            yield ReadinessLine(topic="replication", name=self._source, state=FAIL, reason=reason)
+            yield fails("replication", self._source, reason)
         else:
-            yield ReadinessLine(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+            yield passes("replication", self._source, f"copies to {self._replica}")
         options = ((answer or {}).get("replicationSpec") or {}).get("transferOptions") or {}
         if (options.get("metadataOptions") or {}).get("kmsKey") == "KMS_KEY_PRESERVE":
             reason = f"the replication job keeps the key of each object, which is in {self._question.region}"
-            yield ReadinessLine(topic="key", name=self._name, state=FAIL, reason=reason)
+            yield fails("key", self._name, reason)
 
     def exists(self) -> Iterator[ReadinessLine]:
         second = self._question.recovery.region
         answer = self._get("storage", f"storage/v1/b/{quote(self._replica, safe='')}", {})
-        location = str((answer or {}).get("location") or "").lower()
-        if answer is None:
-            yield ReadinessLine(topic="replica", name=self._replica, state=FAIL, reason="the replica does not exist")
-        elif location != second:
-            yield ReadinessLine(
-                topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {location}, not in {second}"
-            )
-        else:
-            yield ReadinessLine(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+        location = None if answer is None else str(answer.get("location") or "").lower()
+        yield located(self._replica, location, second)
         if answer is not None:
             yield self._encryption(str((answer.get("encryption") or {}).get("defaultKmsKeyName") or ""))
 
@@ -181,19 +175,16 @@ class _Job:
         """The default key of the replica is a key of the stack in the second region."""
         second = self._question.recovery.region
         if key_id in self._keys:
-            return ReadinessLine(topic="key", name=self._replica, state=OK, reason=f"uses a key in {second}")
+            return passes("key", self._replica, f"uses a key in {second}")
         used = key_id or "a Google-managed key"
-        reason = f"the replica uses {used}, not a key of this stack in {second}"
-        return ReadinessLine(topic="key", name=self._replica, state=FAIL, reason=reason)
+        return fails("key", self._replica, f"the replica uses {used}, not a key of this stack in {second}")
 
     def lag(self) -> Iterator[ReadinessLine]:
         """The latency of the objects that were replicated is a distribution in milliseconds. The lag is the 99th percentile of the last hour."""
         values = self._series(f'metric.type = "{LATENCY}"', RECENT, "ALIGN_PERCENTILE_99")
         if not values:
             # Google publishes no metric about objects that are waiting.
-            yield ReadinessLine(
-                topic="lag", name=self._source, state=OK, reason="no objects were replicated in the last hour"
-            )
+            yield passes("lag", self._source, "no objects were replicated in the last hour")
             return
         fix = f"gcloud transfer operations list --job-names={self._name} --project={self._project}"
         yield lag(self._question, self._source, max(values) / 1000, fix)
@@ -204,11 +195,9 @@ class _Job:
         if failed:
             reason = f"{failed} objects were not replicated in the last 24 hours"
             fix = _copy(self._source, self._replica, self._project)
-            yield ReadinessLine(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+            yield fails("failures", self._source, reason, fix)
         else:
-            yield ReadinessLine(
-                topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
-            )
+            yield passes("failures", self._source, "no replication failures in the last 24 hours")
 
     def _series(self, metric: str, period: timedelta, aligner: str) -> list[float]:
         """Return one value for each time series, aligned over the whole period."""
@@ -241,12 +230,12 @@ def _role(get: Get, role: str) -> Iterator[ReadinessLine]:
     answer = get("iam", f"v1/{role}", {})
     project, _, name = role.removeprefix("projects/").partition("/roles/")
     if answer is None:
-        yield ReadinessLine(topic="role", name=role, state=FAIL, reason="the replication role does not exist")
+        yield fails("role", role, "the replication role does not exist")
     elif answer.get("deleted"):
         fix = f"gcloud iam roles undelete {name} --project={project}"
-        yield ReadinessLine(topic="role", name=role, state=FAIL, reason="the replication role is deleted", fix=fix)
+        yield fails("role", role, "the replication role is deleted", fix)
     else:
-        yield ReadinessLine(topic="role", name=role, state=OK, reason="exists")
+        yield passes("role", role, "exists")
 
 
 def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[ReadinessLine]:
@@ -265,8 +254,7 @@ def _image(question: ReadinessQuestion, get: Get, ref: str) -> Iterator[Readines
             f"gcloud compute images create {copy} --project={project} --source-image={name} --source-image-project={project} "
             f"--storage-location={question.recovery.region}, and set `image` to projects/{project}/global/images/{copy}"
         )
-        reason = f"the image is stored only in {question.region}"
-        yield ReadinessLine(topic="image", name=ref, state=FAIL, reason=reason, fix=fix)
+        yield fails("image", ref, f"the image is stored only in {question.region}", fix)
 
 
 def _copy(bucket: str, replica: str, project: str) -> str:

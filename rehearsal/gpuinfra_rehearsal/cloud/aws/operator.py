@@ -1,8 +1,7 @@
 """Lists the calls that the AWS provider makes for an operation, with the resources and context keys that IAM evaluates.
 
-The generated policies use the same table (`gpuinfra/clouds/aws/resources.py`), so a rehearsal cannot verify the table.
-Tests compare it with CloudFormation's schemas and botocore's operations. A rehearsal verifies that the names, tags,
-regions and services in the policies match the created resources, and that all operations are part of the plan.
+The calls come from the source of the provider (`calls.yaml`), and not from the table of the generated policies. A rehearsal
+verifies that the policies allow each call, and that their names, tags, Regions and services match the created resources.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.clouds.aws.permissions import ACTIONS, IMAGE_COPY
-from gpuinfra_rehearsal.cloud.aws import policy
+from gpuinfra_rehearsal.cloud.aws import calls, policy
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
 from gpuinfra_rehearsal.cloud.core import ids
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -20,6 +18,8 @@ from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Resource, Store
 
+_IMAGE_COPY = "ec2/amiCopy:AmiCopy"
+_OBJECT = "s3/bucketObjectv2:BucketObjectv2"
 _SERVICE_ROLE = {
     "autoscaling/group:Group": "autoscaling.amazonaws.com",
     "efs/fileSystem:FileSystem": "elasticfilesystem.amazonaws.com",
@@ -62,20 +62,18 @@ def required(
 ) -> Iterator[AccessRequest]:
     """Return the calls of an operation. Creations and updates also read the resource."""
     kind = token.removeprefix("aws:")
-    row = ACTIONS.get(token)
-    if row is None:
+    before = old.plain if old else {}
+    words = calls.actions(token, operation, before, inputs)
+    if words is None:
         yield AccessRequest(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
         return
-    before = old.plain if old else {}
-    words = [word for word in row.of(operation) if _holds(word, operation, before, inputs)]
-    words += row.of("read") if operation in ("create", "update") else ()
     context = {
         "aws:RequestedRegion": region or "us-east-1",
         **_tags(store, kind, before or inputs),
         "kms:GrantIsForAWSResource": "true",
     }
-    for word in dict.fromkeys(word.partition("?")[0] for word in words):
-        more = _context(word, kind, region) | _tag_context(word, operation, kind, {**before, **inputs})
+    for word in words:
+        more = _context(word, kind, region) | _tag_context(word, operation, kind, before, {**before, **inputs})
         more |= _boundary(store, word, kind, before, inputs)
         if operation == "create" and word in _NOT_YET_TAGGED:
             context_of_word = {key: value for key, value in context.items() if not key.startswith("aws:ResourceTag/")}
@@ -173,24 +171,6 @@ def group_arn(name: str, region: str) -> str:
     return f"arn:aws:autoscaling:{region}:{ACCOUNT}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{name}"
 
 
-def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether the condition of an action is met: the input is present or, on an update, differs. `-tags` means that
-    a tag is removed."""
-    _, _, key = word.partition("?")
-    if not key:
-        return True
-    if operation != "update":
-        return bool((old if operation == "delete" else new).get(key.lstrip("-")))
-    if key.startswith("-"):
-        return bool(_keys(old.get(key[1:])) - _keys(new.get(key[1:])))
-    return old.get(key) != new.get(key)
-
-
-def _keys(tags: Any) -> set[str]:
-    """Return the tag keys. Auto Scaling writes tags as a list."""
-    return {str(one.get("key")) for one in tags} if isinstance(tags, list) else set(tags or {})
-
-
 def _tags(store: Store, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
     if kind in _TAGGED_BY:
         other, key = _TAGGED_BY[kind]
@@ -205,22 +185,33 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
         return {"iam:PassedToService": _TAKES_ROLE.get(kind, "")}
     if action == "iam:CreateServiceLinkedRole":
         return {"iam:AWSServiceName": _SERVICE_ROLE.get(kind, "")}
+    if action == "kms:DescribeKey" and kind == _OBJECT:
+        return {"kms:RequestAlias": "alias/aws/s3"}
     services = {"s3": "s3", "efs": "elasticfilesystem", "ec2": "ec2"}
     via = services.get(kind.partition("/")[0])
     return {"kms:ViaService": f"{via}.{region}.amazonaws.com"} if via else {}
 
 
-def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
+def _tag_context(
+    action: str, operation: str, kind: str, old: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> dict[str, str | tuple[str, ...]]:
     """Return the context keys of a request that sets tags. EC2 sends the name of the action that creates the resource with its tags."""
     if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
         return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
     if operation == "update" and action == "kms:PutKeyPolicy":
         return {"kms:ResourceAliases": "alias"}
+    if action == "s3:ListBucketVersions" and inputs.get("key"):
+        return {"s3:prefix": str(inputs["key"])}
     if action not in _TAGGING:
         return {}
     tags = inputs.get("tags")
-    found = {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
-    if operation == "create" and action == "ec2:CreateTags" and (creating := _creating(kind)):
+    found: dict[str, str | tuple[str, ...]] = {}
+    if isinstance(tags, Mapping):
+        found |= {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()}
+    before = old.get("tags") if operation == "update" else None
+    given = tags if isinstance(tags, Mapping) else {}
+    found["aws:TagKeys"] = tuple(key for key, value in given.items() if not before or before.get(key) != value)
+    if operation == "create" and action == "ec2:CreateTags" and (creating := calls.creating(f"aws:{kind}")):
         found["ec2:CreateAction"] = creating
     if operation == "update" and action == "kms:TagResource":
         found["kms:ResourceAliases"] = "alias"
@@ -237,13 +228,6 @@ def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new:
     else:
         found = None
     return {"iam:PermissionsBoundary": str(found)} if found else {}
-
-
-def _creating(kind: str) -> str | None:
-    """Return the EC2 action that creates a resource with its tags. The provider tags security group rules, and a default security group, in a separate call."""
-    words = (word.partition("?")[0] for word in ACTIONS[f"aws:{kind}"].of("create"))
-    calls = (word.partition(":")[2] for word in words if not word.startswith("kms:"))
-    return next((call for call in calls if call.startswith(("Create", "Allocate")) and call != "CreateTags"), None)
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
@@ -264,6 +248,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("iam:"):
         own = "instance-profile" if "InstanceProfile" in kind else "role"
         yield f"arn:aws:iam::{account}:{own}/{inputs.get('role') if own == 'role' and inputs.get('role') else name}"
+    elif action.startswith("route53:"):
+        yield "arn:aws:route53:::hostedzone/*"
     elif action.startswith("autoscaling:"):
         group = inputs.get("autoscalingGroupName") or name
         yield f"arn:aws:autoscaling:{where}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{group}"
@@ -288,7 +274,7 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         shape = "association" if "Association" in kind else "file-system"
         # The ARN of a volume contains the IDs of its file system and of the volume.
         yield f"arn:aws:fsx:{where}:{'volume' if action == 'fsx:UpdateVolume' else shape}/{id or '*'}"
-    elif kind == IMAGE_COPY and not action.startswith("kms:"):
+    elif kind == _IMAGE_COPY and not action.startswith("kms:"):
         if action == "ec2:CopyImage":
             yield f"arn:aws:ec2:{inputs.get('sourceAmiRegion')}::image/{inputs.get('sourceAmiId')}"
             yield f"arn:aws:ec2:{region}::snapshot/*"

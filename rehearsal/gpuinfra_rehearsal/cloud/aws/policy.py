@@ -71,24 +71,25 @@ def _principal(request: AccessRequest, statement: Mapping[str, Any]) -> bool:
 
 def _conditions(request: AccessRequest, conditions: Mapping[str, Mapping[str, Any]], denies: bool) -> bool:
     for operator, wanted in conditions.items():
-        optional, every = operator.endswith("IfExists"), operator.startswith(_EVERY)
-        judge = _OPERATORS.get(operator.removeprefix(_EVERY).removesuffix("IfExists"))
+        optional, every, some = operator.endswith("IfExists"), operator.startswith(_EVERY), operator.startswith(_SOME)
+        judge = _OPERATORS.get(operator.removeprefix(_EVERY).removeprefix(_SOME).removesuffix("IfExists"))
         for key, values in wanted.items():
             given = next((value for name, value in request.context.items() if name.lower() == key.lower()), None)
-            if judge is None or (isinstance(given, tuple) and not every):
+            if judge is None or (isinstance(given, tuple) and not (every or some)):
                 if not denies:
                     return False
                 continue
             if given is None and (optional or every):
                 continue
             texts = [_fill(str(one), request) for one in _list(values)]
-            if not all(judge(one, texts) for one in (given if isinstance(given, tuple) else (given,))):
+            matches = [judge(one, texts) for one in (given if isinstance(given, tuple) else (given,))]
+            if not (any(matches) if some else all(matches)):
                 return False
     return True
 
 
-_EVERY = "ForAllValues:"
-"""Each value in the request must match. A key that is not in the request matches
+_EVERY, _SOME = "ForAllValues:", "ForAnyValue:"
+"""Each value in the request must match, and a key that is not in the request matches; or one value must match
 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html, retrieved 2026-11-27)."""
 
 

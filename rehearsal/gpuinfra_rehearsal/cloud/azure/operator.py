@@ -1,5 +1,5 @@
-"""Lists the actions that Azure requires for an operation, from the generated role definition's table. The role applies
-to the whole subscription."""
+"""Lists the actions that Azure requires for an operation, from the generated role definitions' table, with the scope at which
+Azure checks them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
 from gpuinfra_rehearsal.cloud.azure import identity
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
-from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
+from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION, new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
@@ -66,8 +66,7 @@ def required(
 ) -> Iterator[AccessRequest]:
     """Return the actions of an operation."""
     before = old.plain if old else {}
-    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
-    scope = old.id if old else group.removesuffix("/resourceGroups/")
+    scope = old.id if old else new_id(token, "new", inputs)
     for action in actions_of(ACTIONS, token, operation, before, inputs):
         yield AccessRequest(OPERATOR, action, scope)
 
@@ -88,9 +87,19 @@ def http(place: str, method: str = "GET") -> list[AccessRequest]:
 
 
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-    """Return whether a role definition lists the action. Azure ignores case."""
+    """Return whether a role definition for the scope lists the action. Azure ignores case."""
     wanted = request.action.lower()
-    return any(wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} for text in documents), ""
+    return any(
+        wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} and _covers(text, request.resource)
+        for text in documents
+    ), ""
+
+
+def _covers(document: str, place: str) -> bool:
+    """Return whether a role that is assigned at each of its assignable scopes applies to a resource. TOKEN stands for the token of the stack."""
+    scopes = (re.escape(one) for one in listed(document, "AssignableScopes"))
+    found = [one.replace("SUBSCRIPTION", "[^/]+").replace("TOKEN", "[0-9a-z]+") for one in scopes]
+    return any(re.match(rf"{one}(/|\Z)", place, re.IGNORECASE) for one in found)
 
 
 def denial(request: AccessRequest, reason: str) -> ApiRejected:

@@ -15,7 +15,7 @@ from gpuinfra_rehearsal.cloud.core.store import Store
 _USED, _DENIED = "right-used", "right-refused"
 _LATER = (
     *("JoinFabricTest", "FindOtherNodes", "MeetOtherNodes", "-fabric", "-rendezvous"),
-    *("AcceptSessions", "-proof"),
+    *("AcceptSessions", "RegisterForSessions", "-proof"),
     *("ReadMounts", "WriteMounts", "DecryptMounts", "EncryptMounts"),
 )
 """Suffixes of right names that a short rehearsal does not exercise: the fabric test, which the only node of a pool does

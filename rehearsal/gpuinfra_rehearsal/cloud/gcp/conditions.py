@@ -1,6 +1,7 @@
 """Conditions of Google Cloud grants: the subset of the Common Expression Language that object names need.
 
-`resource.name`, `resource.type`, `resource.service`; `api.getAttribute` with a default; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`,
+`resource.name`, `resource.type`, `resource.service`; `api.getAttribute` with a default, or with `hasOnly` for a list; `startsWith`, `endsWith`,
+`extract`; `==`, `!=`, `&&`, `||`,
 `!`, parentheses and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
 https://cloud.google.com/iam/docs/conditions-overview, retrieved 2026-11-21.
 """
@@ -14,6 +15,7 @@ from gpuinfra_rehearsal.cloud.core.conditions import Reader, Value, tokens
 
 _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>resource\.(?:name|type|service)|true|false)"""
                     r"""|api\.getAttribute\(\s*["'](?P<api>[\w./-]+)["']\s*,\s*(?:""|'')\s*\)"""
+                    r"""|api\.getAttribute\(\s*["'](?P<only>[\w./-]+["']\s*,\s*\[\]\s*\)\.hasOnly\(\[[^\]]*)\]\)"""
                     r"""|(?P<call>\.(?:startsWith|endsWith|extract))|(?P<sign>&&|\|\||==|!=|!|\(|\)))""")  # fmt: skip
 
 
@@ -53,6 +55,10 @@ class _Reader(Reader):
             found: Value = re.sub(r"\\(.)", r"\1", text[1:-1])
         elif kind == "api":
             found = self._attributes.get(text, "")
+        elif kind == "only":
+            key, listed = re.split(r"[\"']", text, maxsplit=1)
+            values = self._attributes.get(key, "").split()
+            found = set(values) <= set(re.findall(r"[\"']([^\"',]+)[\"']", listed))
         elif kind == "name":
             found = text == "true" if text in ("true", "false") else self._attributes.get(text, "")
         else:

@@ -1,8 +1,10 @@
 """Lists the permissions that Google requires for an operation, from the table of the generated roles and from the
-provider's recorded requests (`calls.py`). A role applies to the whole project."""
+provider's recorded requests (`calls.py`), and evaluates the conditions of their bindings."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
-from gpuinfra_rehearsal.cloud.gcp import calls, tokens
+from gpuinfra_rehearsal.cloud.gcp import calls, conditions, tokens
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 OPERATOR = f"serviceAccount:{tokens.OPERATOR}"
 
+_GRANTED = "iam.googleapis.com/modifiedGrantsByRole"
+"""Attribute of a request that changes an IAM policy: the roles whose members change."""
 _COMPUTE = {
     ("instanceGroupManagers", ""): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "listManagedInstances"): "compute.instanceGroupManagers.get",
@@ -39,10 +43,20 @@ def required(
     """Return the permissions of an operation."""
     before = old.plain if old else {}
     resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
+    role = str({**before, **inputs}.get("role") or "") if token == "gcp:projects/iAMMember:IAMMember" else ""
     listed_ = actions_of(ACTIONS, token, operation, before, inputs)
     recorded = calls.permissions(token, operation, before if operation == "delete" else inputs)
     for action in dict.fromkeys((*listed_, *recorded)):
-        yield AccessRequest(OPERATOR, action, resource)
+        place = _place(action, {**before, **inputs}) or resource
+        yield AccessRequest(OPERATOR, action, place, {_GRANTED: role} if role else {})
+
+
+def _place(action: str, inputs: Mapping[str, Any]) -> str:
+    """Return the resource name of a request to Cloud Storage, or an empty string. The creation of a bucket applies to the project."""
+    if not action.startswith("storage.") or action == "storage.buckets.create":
+        return ""
+    bucket = f"projects/_/buckets/{str(inputs.get('bucket') or inputs.get('name')).removeprefix('b/')}"
+    return f"{bucket}/objects/{inputs['name']}" if action.startswith("storage.objects.") else bucket
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
@@ -65,8 +79,38 @@ def storage(permission: str, place: str) -> list[AccessRequest]:
 
 
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-    """Return whether a role includes the permission."""
-    return any(request.action in listed(one, "includedPermissions") for one in documents), ""
+    """Return whether a binding grants a role that includes the permission, and its condition holds. A role without a binding is granted on the
+    billing account or the project."""
+    roles = {str(json.loads(one).get("title")): listed(one, "includedPermissions") for one in documents}
+    granted = [binding for one in documents for binding in json.loads(one).get("bindings", ())]
+    bound = {str(binding["role"]).rpartition("/")[2] for binding in granted}
+    is_object = "/objects/" in request.resource
+    attributes = {
+        "resource.name": request.resource,
+        "resource.type": f"storage.googleapis.com/{'Object' if is_object else 'Bucket'}",
+        "resource.service": "storage.googleapis.com",
+        _GRANTED: str(request.context.get(_GRANTED, "")),
+    }
+    for title, permissions in roles.items():
+        if request.action not in permissions:
+            continue
+        role = re.sub("[^a-zA-Z0-9_.]", "_", title)
+        conditions_ = [
+            one.get("condition", {}).get("expression", "") for one in granted if str(one["role"]).endswith(f"/{role}")
+        ]
+        if role not in bound or any(
+            not one or conditions.holds(_filled(one, request), attributes) for one in conditions_
+        ):
+            return True, ""
+    return False, ""
+
+
+def _filled(expression: str, request: AccessRequest) -> str:
+    """Replace the project and the stack token, which a person fills in, by those of a granted role."""
+    granted = str(request.context.get(_GRANTED, ""))
+    token = re.search(r"[0-9a-f]{8}\Z", granted)
+    filled = expression.replace("projects/PROJECT/", granted.partition("roles/")[0] or "projects/PROJECT/")
+    return filled.replace("TOKEN", token[0] if token else "TOKEN")
 
 
 def denial(request: AccessRequest, reason: str) -> ApiRejected:

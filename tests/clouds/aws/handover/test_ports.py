@@ -21,7 +21,16 @@ from gpuinfra.clouds.aws.handover.ports import (
     check_proof,
     parse_caller,
 )
-from gpuinfra.handover.ports import GroupExpected, IdentityExpired, IdentityRefused, PortUnavailable, parse_key
+from gpuinfra.handover.ports import (
+    EvidenceRef,
+    GroupExpected,
+    IdentityExpired,
+    IdentityRefused,
+    IdentityUndecided,
+    ListedObject,
+    PortUnavailable,
+    evidence_in,
+)
 from tests.servers import Answering, serve
 
 SHA = "a" * 64
@@ -163,7 +172,7 @@ def test_identity_of_another_account_is_refused() -> None:
         (403, "<Code>ExpiredToken</Code>", IdentityExpired),
         (403, "<Code>SignatureDoesNotMatch</Code> Signature expired: 20261121T090000Z", IdentityExpired),
         (400, "<Code>Throttling</Code>", PortUnavailable),
-        (503, "busy", PortUnavailable),
+        (503, "busy", IdentityUndecided),
         (302, "", IdentityRefused),
         (200, "not xml", PortUnavailable),
         (200, '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', PortUnavailable),
@@ -190,14 +199,33 @@ def test_arns_of_other_partitions_are_parsed() -> None:
 
 
 def test_keys_of_other_shapes_are_skipped() -> None:
-    """Proofs, folders and foreign keys in the listing are skipped; both forms of a node's folder are read."""
+    """Folders, foreign keys and proofs without a document are skipped; both forms of a node's folder are read, with the proofs of each document."""
     prefix, at = "evidence/train/", datetime.now(UTC)
+
+    def listed(*names: str) -> list[EvidenceRef]:
+        objects = (ListedObject(key=prefix + name, etag="e", modified=at) for name in names)
+        return list(evidence_in(NODE, prefix, objects))
+
     for name, owner in (("i-0abc", ""), ("AROAX:i-0abc", "AROAX")):
-        ref = parse_key(NODE, prefix, f"{prefix}{name}/1234-abcd/000007.json", etag="e", modified=at)
-        assert ref is not None
-        assert (ref.owner, ref.instance_id, ref.seq) == (owner, "i-0abc", 7)
+        (ref,) = listed(f"{name}/1234-abcd/000007.json")
+        assert (ref.owner, ref.instance_id, ref.seq, ref.proofs) == (owner, "i-0abc", 7, ())
     for name in ("i-0abc/1234-abcd/000007.proof.json", "i-0abc/x", "../i-0abc/1234-abcd/000007.json", ""):
-        assert parse_key(NODE, prefix, prefix + name, etag="e", modified=at) is None
+        assert listed(name) == []
+    folder = "i-0abc/1234-abcd/"
+    first, second = listed(
+        *(
+            folder + name
+            for name in (
+                "000007.0123abcd.proof.json",
+                "000007.json",
+                "000007.proof.json",
+                "000008.json",
+                "000009.proof.json",
+            )
+        )
+    )
+    assert [one.key.rpartition("/")[2] for one in first.proofs] == ["000007.0123abcd.proof.json", "000007.proof.json"]
+    assert (second.seq, second.proofs) == (8, ())
 
 
 def test_console_text_cannot_move_the_terminal() -> None:

@@ -21,6 +21,7 @@ from botocore.stub import Stubber
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import failover as aws
 from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -34,6 +35,8 @@ STATE: list[dict[str, Any]] = [
     {"type": aws.LINK, "outputs": {"fileSystemId": "fs-0123456789abcdef0"}},
     {"type": aws.LINK, "outputs": {"fileSystemId": "fs-0123456789abcdef0"}},
 ]  # fmt: skip
+STATUSES = {"SlowDown": 503, "InternalError": 500, "429": 429}
+"""Status of an error code. Others have the status 400."""
 Answers = list[tuple[str, Any, dict[str, Any] | None]]
 
 
@@ -49,13 +52,19 @@ def cloud(service: str, region: str, answers: Answers) -> Iterator[aws.AwsFailov
     with Stubber(made) as stubber:
         for method, answer, expected in answers:
             if isinstance(answer, str):
-                stubber.add_client_error(
-                    method, answer, "refused", http_status_code=503 if answer == "SlowDown" else 400
-                )
+                stubber.add_client_error(method, answer, "refused", http_status_code=STATUSES.get(answer, 400))
             else:
                 stubber.add_response(method, answer, expected)
         yield aws.AwsFailover(client, "us-east-1", "us-west-2")
         stubber.assert_no_pending_responses()
+
+
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, which take no time."""
+    pauses: list[float] = []
+    monkeypatch.setattr(reach.time, "sleep", pauses.append)
+    return pauses
 
 
 def test_names_come_from_the_state() -> None:
@@ -211,11 +220,48 @@ def test_only_a_region_that_does_not_answer_is_unreachable(problem: Exception, e
         aws.AwsFailover(lambda service, region: Broken(), "us-east-1", "us-west-2").answers(PAIR)
 
 
-@pytest.mark.parametrize(("code", "expected"), [("SlowDown", Unreachable), ("AccessDenied", DeploymentError)])
-def test_refused_requests_are_not_unreachable(code: str, expected: type[Exception]) -> None:
-    """A server error counts as no answer, and a refused request ends the failover."""
-    with cloud("s3", "us-west-2", [("head_bucket", code, None)]) as found, pytest.raises(expected):
+BUSY = ["SlowDown", "InternalError", "429", "RequestLimitExceeded", "Throttling", "TooManyRequestsException"]
+
+
+@pytest.mark.parametrize("code", BUSY)
+def test_a_busy_service_is_asked_again(code: str, slept: list[float]) -> None:
+    """Throttling and errors of the service are repeated, also the throttling that AWS returns with the status 400."""
+    with cloud("s3", "us-west-2", [("head_bucket", code, None), ("head_bucket", code, None), ("head_bucket", {}, None)]) as found:  # fmt: skip
         found.answers(PAIR)
+    assert slept == [1, 2]
+
+
+@pytest.mark.parametrize("code", [*BUSY, "AccessDenied"])
+def test_a_response_with_an_error_is_never_an_unreachable_region(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that stays busy, and a refused request, end the failover."""
+    monkeypatch.setattr(reach, "BUSY_S", 0.0)
+    with cloud("s3", "us-west-2", [("head_bucket", code, None)]) as found, pytest.raises(DeploymentError):
+        found.answers(PAIR)
+
+
+def test_services_of_the_first_region_are_asked_once(slept: list[float]) -> None:
+    """The evidence has one request to each service, which is not repeated."""
+    asked: list[str] = []
+
+    class Broken:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getattr__(self, method: str) -> Any:
+            def refuse(**_: Any) -> Any:
+                asked.append(f"{self.name} {method}")
+                raise ConnectTimeoutError(**URL)
+
+            return refuse
+
+    found = aws.AwsFailover(lambda service, region: Broken(f"{service} {region}"), "us-east-1", "us-west-2")
+    services = found.services(STATE)
+    assert list(services) == ["Auto Scaling", "S3"]
+    for request in services.values():
+        with pytest.raises(Unreachable):
+            request()
+    assert asked == ["autoscaling us-east-1 describe_auto_scaling_groups", "s3 us-east-1 head_bucket"]
+    assert slept == []
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])

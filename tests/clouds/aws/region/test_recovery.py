@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 
 from gpuinfra.base.naming import bucket_name
@@ -343,7 +344,7 @@ def test_the_plan_names_what_the_times_do_not_contain() -> None:
 
 # Commands.
 
-MODELS = pytest.importorskip("botocore.session").get_session()
+MODELS = botocore.session.get_session()
 SERVICES = {"iam": "iam", "kms": "kms", "s3control": "s3control", "service-quotas": "service-quotas", "ec2": "ec2"}
 
 

@@ -15,7 +15,8 @@ from gpuinfra.clouds.azure.region import failback as azure
 from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import STOPPED
 from gpuinfra.clouds.cloud import cloud_of
-from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups, Unreachable
+from gpuinfra.clouds.region import reach
+from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups
 from tests.clouds.azure.failing import ACCOUNTS, MARK, Regions, account, blob
 from tests.clouds.azure.region.test_failover import DONE, PAIR, REPLICA, SOURCE
 from tests.clouds.azure.region.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID
@@ -163,7 +164,7 @@ def test_a_large_blob_is_copied_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
         (409, "BlobAlreadyExists", DeploymentError, "a changed after the comparison and was not replaced"),
         (412, "SourceConditionNotMet", DeploymentError, "a changed after the comparison and was not replaced"),
         (403, "AuthorizationFailure", DeploymentError, "AuthorizationFailure"),
-        (503, "ServerBusy", Unreachable, "ServerBusy"),
+        (503, "ServerBusy", DeploymentError, "ServerBusy"),
     ],
 )
 @pytest.mark.parametrize("part", [azure.PART, 0])
@@ -172,6 +173,7 @@ def test_a_refused_copy_fails(
 ) -> None:
     """A blob that changed after the comparison is not replaced, and the error names it."""
     monkeypatch.setattr(azure, "PART", part or 1)
+    monkeypatch.setattr(reach, "BUSY_S", 0.0)
     rest = regions([], [])
     rest.put_status, rest.put_code = status, code
     with pytest.raises(error, match=text):

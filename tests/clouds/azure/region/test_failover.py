@@ -15,6 +15,7 @@ from gpuinfra.clouds.azure.blob_list import Blob
 from gpuinfra.clouds.azure.region import failover as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
 from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, ReadOnlyReplicas, Unreachable
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
 from tests.clouds.azure.region.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
@@ -24,6 +25,14 @@ PAIR = BucketPair(source=container_id(SOURCES[1], "data"), replica=container_id(
 SOURCE, REPLICA = "trainscratch/data", "copyscratch/data"
 DONE = {MARK: "complete"}
 JOBS = f"{FILE_SYSTEM}/importJobs"
+
+
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, which take no time."""
+    pauses: list[float] = []
+    monkeypatch.setattr(reach.time, "sleep", pauses.append)
+    return pauses
 
 
 def failing(rest: Regions) -> AzureFailover:
@@ -185,8 +194,11 @@ def test_failed_import_states_why(state: str) -> None:
         failing(Regions({f"{JOBS}/old": job})).import_ended(f"{JOBS}/old")
 
 
-@pytest.mark.parametrize(("status", "error"), [(200, None), (403, None), (503, Unreachable), (404, DeploymentError), (401, DeploymentError)])  # fmt: skip
-def test_second_region_answers(status: int, error: type[Exception] | None) -> None:
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(200, None), (403, None), (503, DeploymentError), (TIMEOUT, Unreachable), (404, DeploymentError), (401, DeploymentError)],
+)  # fmt: skip
+def test_second_region_answers(status: Any, error: type[Exception] | None) -> None:
     """The storage service of the region must respond. A firewall that refuses the request is a response."""
     rest = Regions(ACCOUNTS, {REPLICA: [] if status == 200 else status})
     if error is None:
@@ -196,13 +208,39 @@ def test_second_region_answers(status: int, error: type[Exception] | None) -> No
             failing(rest).answers(PAIR)
 
 
-@pytest.mark.parametrize(("answer", "error"), [(TIMEOUT, Unreachable), (503, Unreachable), (429, Unreachable), (403, DeploymentError)])  # fmt: skip
-def test_a_region_that_does_not_answer_is_not_a_refusal(answer: Any, error: type[Exception]) -> None:
-    """No connection, a server error and a busy service are unreachable. Another error is a refusal."""
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(TIMEOUT, Unreachable), (503, DeploymentError), (500, DeploymentError), (429, DeploymentError), (403, DeploymentError)],
+)  # fmt: skip
+def test_a_response_with_an_error_is_never_an_unreachable_region(answer: Any, error: type[Exception]) -> None:
+    """Only a region without a connection is unreachable. A server error, a busy service and a refusal end the failover."""
     with pytest.raises(error):
         failing(Regions({SET: answer})).stop_group(SET)
     with pytest.raises(error):
         failing(Regions({f"{SET}/virtualMachines": answer})).running(SET)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_busy_service_is_asked_again(status: int, slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request succeeds after throttling and errors of the service."""
+    rest = Regions({f"{SET}/virtualMachines": status})
+    monkeypatch.setattr(
+        reach.time, "sleep", lambda _: rest.arm_answers.update({f"{SET}/virtualMachines": {"value": [{}]}})
+    )
+    assert failing(rest).running(SET) == 1
+
+
+def test_services_of_the_first_region_are_asked_once(slept: list[float]) -> None:
+    """The evidence has a request to Azure Resource Manager and one to the account, and a response with any status is one."""
+    rest = Regions({SET: TIMEOUT}, {SOURCE: TIMEOUT})
+    services = failing(rest).services([{"type": azure.GROUP, "id": SET}, *STATE])
+    assert list(services) == ["Azure Resource Manager", "Blob Storage"]
+    for request in services.values():
+        with pytest.raises(Unreachable):
+            request()
+    rest.blobs[SOURCE] = 503
+    services["Blob Storage"]()
+    assert slept == []
 
 
 def test_missing_login_is_not_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.handover.ports import GROUP as PATH
+from gpuinfra.clouds.gcp.handover.ports import RequestFailed
 from gpuinfra.clouds.gcp.region import failover as gcp
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
@@ -236,12 +237,19 @@ def test_import_ends_only_with_all_objects(one: GcpFailover, google: Google, mor
 
 @pytest.mark.parametrize(
     ("statuses", "expected"),
-    [((503, 429, None), Unreachable), ((None, 503, {}), None), ((403,), DeploymentError), ((404,), DeploymentError)],
+    [
+        ((None, None, None), Unreachable),
+        ((503, 429, 500, {}), None),
+        ((None, 503, {}), None),
+        ((*[503] * 8,), DeploymentError),
+        ((403,), DeploymentError),
+        ((404,), DeploymentError),
+    ],
 )
 def test_only_a_region_that_does_not_answer_is_unreachable(
     one: GcpFailover, google: Google, statuses: tuple[Any, ...], expected: type[Exception] | None
 ) -> None:
-    """A request without a usable response is repeated twice. A refused request is not repeated."""
+    """A request is repeated twice without a connection, and for a minute while the service is busy. A refused request is not repeated."""
     for status in statuses:
         google.expect(STORAGE, "objects.list", {"bucket": PAIR.replica, "maxResults": "1"}, status)
     if expected is None:
@@ -250,7 +258,35 @@ def test_only_a_region_that_does_not_answer_is_unreachable(
         with pytest.raises(expected):
             one.answers(PAIR)
     google.done()
-    assert google.slept == [1.0, 2.0][: len(statuses) - 1]
+    assert google.slept == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0][: len(statuses) - 1]
+
+
+def test_throttling_with_the_status_403_is_repeated(one: GcpFailover, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """The reason in the error states that the request is throttled."""
+    answers: list[Any] = [RequestFailed("x", 403, frozenset({"rateLimitExceeded"})), {}]
+
+    def json(*_: object) -> Any:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(google, "json", json)
+    one.answers(PAIR)
+    assert google.slept == [1.0]
+
+
+def test_services_of_the_first_region_are_asked_once(one: GcpFailover, google: Google) -> None:
+    """The evidence has a request to each service, which is not repeated."""
+    services = one.services(STATE)
+    assert list(services) == ["Compute Engine", "Cloud Storage"]
+    google.expect(COMPUTE, "instanceGroupManagers.get", PLACE, None)
+    google.expect(STORAGE, "objects.list", {"bucket": PAIR.source, "maxResults": "1"}, None)
+    for request in services.values():
+        with pytest.raises(Unreachable):
+            request()
+    google.done()
+    assert google.slept == []
 
 
 def test_a_problem_of_this_machine_is_not_unreachable(one: GcpFailover, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

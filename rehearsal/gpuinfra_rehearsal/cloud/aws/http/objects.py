@@ -54,7 +54,9 @@ class Objects:
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise ApiRejected("NoSuchBucket", "The specified bucket does not exist", status=404)
-        outage.refuse(self.cloud.store, [access.bucket_region(self.cloud.store, bucket)], f"the bucket {bucket}")
+        if outage.affects(self.cloud.store, region := access.bucket_region(self.cloud.store, bucket)):
+            # The endpoints of S3 are regional: https://docs.aws.amazon.com/general/latest/gr/s3.html
+            raise outage.NoResponse(region)
         replication.run(self.cloud.store)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
 

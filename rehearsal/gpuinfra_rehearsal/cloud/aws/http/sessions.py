@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import access, credentials, operator
+from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import ids
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
@@ -21,7 +22,8 @@ KEY_LIFETIME_S = 60
 SENT = "sent ssh key"
 USER = "ubuntu"
 """The user of Ubuntu's images, which contain the package `ec2-instance-connect`."""
-_AGENT = ("ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
+_HEARTBEAT = "ssm:UpdateInstanceInformation"
+_CHANNELS = ("ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
           "ssmmessages:OpenDataChannel")  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
         cloud.operator.check(operator, [operator.on_instance("ssm:StartSession", instance), *document, channel])
     port = cloud.fleet.ssh_port(instance["id"]) if instance and instance["region"] == region else None
     role = credentials.role_of(cloud.store, instance) if instance else None
-    if instance is None or port is None or role is None or not _connected(cloud, role.id):
+    if instance is None or port is None or role is None or not _connected(cloud, role.id, instance):
         raise ApiRejected("TargetNotConnected", f"{asked.get('Target')} is not connected.")
     if asked.get("DocumentName") != "AWS-StartSSHSession" or (asked.get("Parameters") or {}).get("portNumber") != [
         "22"
@@ -72,6 +74,8 @@ def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
     return {USER: [one["key"] for one in keys if one["user"] == USER and one["until"] > time.time()]}
 
 
-def _connected(cloud: Cloud, role: str) -> bool:
+def _connected(cloud: Cloud, role: str, instance: Mapping[str, Any]) -> bool:
     """Return whether the role's policies allow all of the agent's requests. Records the rights that it uses."""
-    return all(access.role_allows(cloud, role, action) for action in _AGENT)
+    arn = f"arn:aws:ec2:{instance['region']}:{ACCOUNT}:instance/{instance['id']}"
+    registered = access.role_allows(cloud, role, _HEARTBEAT, arn)
+    return registered and all(access.role_allows(cloud, role, action) for action in _CHANNELS)

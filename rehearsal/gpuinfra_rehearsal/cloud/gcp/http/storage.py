@@ -63,7 +63,8 @@ class Storage:
 
     def _allow(self, who: tokens.Principal, permission: str, bucket: str, name: str = "", prefix: str = "") -> None:
         if who.is_operator:
-            self.cloud.operator.check(operator, operator.storage(permission, f"projects/_/buckets/{bucket}"))
+            place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
+            self.cloud.operator.check(operator, operator.storage(permission, place))
             return
         if access.allowed(self.cloud, who.email, permission, bucket, name, prefix):
             return

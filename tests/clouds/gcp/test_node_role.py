@@ -1,0 +1,56 @@
+"""What the service account of the nodes may do with the objects of the evidence bucket, by the published permissions of its roles."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuinfra_rehearsal.cloud.gcp import conditions
+from gpuinfra_rehearsal.cloud.gcp.access import CREATE, DELETE, GET, LIST, LIST_PREFIX, ROLES, UPDATE
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import recording_of_spec, spec_of
+
+FOLDER = "evidence/train/1000000000000000007/4c9a9f6e-6a2b-4df1-9b61-3f1d6f0a2b11"
+DOCUMENT, PROOF = f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"
+
+
+def allowed(recording: Recording, name: str) -> set[str]:
+    """The permissions of the nodes on an object of the evidence bucket, or on a list with this prefix if the name ends with a slash."""
+    (account,) = (one for one in recording.of("gcp:serviceaccount/account:Account") if one.name == "train-node-account")
+    member = f"serviceAccount:{account.inputs['accountId']}@"
+    grants = [
+        one
+        for one in recording.custom
+        if one.type.startswith("gcp:storage/bucketIAM") and one.name.startswith("train-node-")
+    ]
+    (bucket,) = {one.inputs["bucket"] for one in grants if one.name == "train-node-evidence"}
+    held: set[str] = set()
+    for grant in grants:
+        assert grant.inputs["member"].startswith(member)
+        place = f"projects/_/buckets/{bucket}" + ("" if name.endswith("/") else f"/objects/{name}")
+        known = {"resource.name": place, LIST_PREFIX: name if name.endswith("/") else ""}
+        condition = (grant.inputs.get("condition") or {}).get("expression")
+        if grant.inputs["bucket"] == bucket and (not condition or conditions.holds(condition, known)):
+            held |= ROLES[grant.inputs["role"]]
+    return held
+
+
+@pytest.mark.parametrize("fabric_test", ["off", "required"])
+def test_nodes_add_objects_and_replace_none(fabric_test: str) -> None:
+    """A node can create evidence and proofs; it cannot read, replace or delete them, also not its own, and has no access to other objects."""
+    spec = spec_of("gcp-a3mega")
+    recording = recording_of_spec(
+        spec.model_copy(update={"handover": spec.handover.model_copy(update={"fabric_test": fabric_test})})
+    )
+    assert allowed(recording, DOCUMENT) == {CREATE}
+    assert allowed(recording, PROOF) == {CREATE}
+    assert allowed(recording, "bootstrap/train/b.tar.gz") & {CREATE, DELETE, UPDATE} == set()
+    assert GET in allowed(recording, "bootstrap/train/b.tar.gz")
+    for name in (
+        "evidence/other/1/b/000001.proof.json",
+        "evidence/train-2/000001.json",
+        "bootstrap/other/b.tar.gz",
+        "x",
+    ):
+        assert allowed(recording, name) == set(), name
+    for prefix in ("evidence/train/", "bootstrap/train/", f"{FOLDER}/"):
+        assert LIST not in allowed(recording, prefix), prefix
