@@ -88,8 +88,10 @@ MODEL = {
     "This page describes": LINK,
     "To report a vulnerability": HOW_TO,
     "operator: the identity that runs pulumi up | ": (
-        f"{_AWS_POLICY}::test_without_one_action_the_request_is_denied",
         f"{_AWS_POLICY}::test_resources_of_another_cluster_are_denied",
+        "tests/permissions/test_other_evaluator.py::test_a_loss_of_retained_data_is_denied",
+        "tests/permissions/test_azure_and_google.py::test_a_loss_of_retained_data_is_denied_on_azure",
+        "tests/permissions/test_azure_and_google.py::test_a_loss_of_retained_data_is_denied_on_google",
     ),
     "node | ": (
         "tests/node/test_fabric_open.py::test_a_node_cannot_write_under_the_name_of_another_node",

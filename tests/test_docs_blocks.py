@@ -175,6 +175,7 @@ def _aws(words: list[str]) -> None:
 
 
 VENDORS = {
+    "az lock create": "https://learn.microsoft.com/cli/azure/lock",
     "az storage account or-policy delete": "https://learn.microsoft.com/cli/azure/storage/account/or-policy",
     "gcloud services enable": "https://cloud.google.com/sdk/gcloud/reference/services/enable",
     "gcloud alpha transfer jobs update": "https://cloud.google.com/sdk/gcloud/reference/alpha/transfer/jobs/update",

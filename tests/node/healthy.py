@@ -228,6 +228,7 @@ NFT = """table inet gpuinfra_metadata {
 \tchain forward {
 \t\ttype filter hook forward priority filter - 10; policy accept;
 \t\tip daddr 169.254.169.254 tcp dport != 53 counter packets 3 bytes 180 drop
+\t\tip daddr 168.63.129.16 tcp dport != 53 counter packets 0 bytes 0 drop
 \t\tip6 daddr fd20:ce::254 tcp dport != 53 counter packets 0 bytes 0 drop
 \t}
 }

@@ -121,9 +121,9 @@ def test_a_node_survives_faults_that_pass(failing: Failing, tmp_path: Path, clou
         )
         assert "held by process 812 (unattended-upgr)" in log or "locked by another process with pid 812" in log, log
         assert {step["status"] for step in node.state["steps"]} == {"done"}
-        assert json.loads(units.read_text(encoding="utf-8"))["gpuinfra-verify.service"]["status"] == 0, host.console(
-            NAME
-        )[-4000:]
+        # 3: the evidence is complete, but it is not uploaded, because these services issue no identity proof of Azure and Google Cloud.
+        ended = json.loads(units.read_text(encoding="utf-8"))["gpuinfra-verify.service"]["status"]
+        assert ended == (0 if cloud == "aws" else 3), host.console(NAME)[-4000:]
     finally:
         host.close()
 

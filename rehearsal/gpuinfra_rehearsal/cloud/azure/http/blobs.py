@@ -73,44 +73,23 @@ class BlobService:
             # The suboperation and its attribute: https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-attributes, retrieved 2026-11-27.
             attributes |= {conditions.SUB_OPERATION: "Blob.List", f"{identity.BLOBS}:prefix": request.query.get("prefix", "")}  # fmt: skip
         actions = tuple(f"{identity.BLOBS}/{verb}" for verb in verbs)
-        if not identity.may(
-            self.cloud, who, actions, place or stores.account_id(self.cloud.store, account), attributes
-        ):
-            raise AzureError(
-                "AuthorizationPermissionMismatch",
-                "This request is not authorized to perform this operation using this permission.",
-                status=403,
-            )
-        if place is None:
-            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+        at = place or stores.account_id(self.cloud.store, account)
+        _allowed(place, may=identity.may(self.cloud, who, actions, at, attributes))
         if listing:
             return self._list(account, container, request.query)
         return self._blob(request, who, account, container, name, held)
 
     def _container(self, who: identity.Principal, account: str, place: str | None) -> Response:
         """Return the properties of a container. The role requires the action on the container, not a data action."""
-        if not identity.may_manage(self.cloud, who, f"{identity.CONTAINERS}/read", place or stores.account_id(self.cloud.store, account)):  # fmt: skip
-            raise AzureError(
-                "AuthorizationPermissionMismatch",
-                "This request is not authorized to perform this operation using this permission.",
-                status=403,
-            )
-        if place is None:
-            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+        at = place or stores.account_id(self.cloud.store, account)
+        _allowed(place, may=identity.may_manage(self.cloud, who, f"{identity.CONTAINERS}/read", at))
         return Response(200, headers={"x-ms-lease-state": "available"})
 
     def _delete_container(self, who: identity.Principal, account: str, container: str, place: str | None) -> Response:
         """Delete a container with its blobs. The role requires the action on the container, not a data action."""
-        action = f"{identity.CONTAINERS}/delete"
-        if not identity.may_manage(self.cloud, who, action, place or stores.account_id(self.cloud.store, account)):
-            raise AzureError(
-                "AuthorizationPermissionMismatch",
-                "This request is not authorized to perform this operation using this permission.",
-                status=403,
-            )
-        if place is None:
-            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
-        stores.delete_container(self.cloud.store, place)
+        at = place or stores.account_id(self.cloud.store, account)
+        may = identity.may_manage(self.cloud, who, f"{identity.CONTAINERS}/delete", at)
+        stores.delete_container(self.cloud.store, _allowed(place, may=may))
         return Response(202)
 
     def _blob(
@@ -247,3 +226,13 @@ def _verbs(method: str, exists: bool) -> tuple[str, ...]:
     if method in ("GET", "HEAD"):
         return ("read",)
     raise AzureError("UnsupportedHttpVerb", "The resource doesn't support the specified HTTP verb.", status=405)
+
+
+def _allowed(place: str | None, *, may: bool) -> str:
+    """Return the ID of a container that exists. A caller without a permission does not learn whether it exists."""
+    if not may:
+        message = "This request is not authorized to perform this operation using this permission."
+        raise AzureError("AuthorizationPermissionMismatch", message, status=403)
+    if place is None:
+        raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+    return place
