@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import check_files, confirm, deploy_with, names_in, show, start
-from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.stacks import as_argument, exported, stacks_of
+from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
+from gpuinfra.cli.ready import declared, opened
+from gpuinfra.cli.returning import returning_of, second_stacks
+from gpuinfra.cli.stacks import as_argument, stacks_of
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.region.failover import Failback, Failover
-    from gpuinfra.clouds.region.readiness import ReadinessLine
-    from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
-    from gpuinfra.region.failover.steps import SecondStack
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -48,7 +43,6 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
     The exit code is 0 if all steps ran, and 1 otherwise.
     """
-    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
     from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
@@ -57,13 +51,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
     with opened(declared(stack), stacks_of({})) as paired:
-        plan, name, region = paired.plan, paired.loaded.name, paired.plan.region
-        forward = cloud_of(plan.cloud).failback(region, paired.recovery.region, paired.loaded.settings)
-        back = cloud_of(plan.cloud).failover(paired.recovery.region, region, paired.loaded.settings)
-        if forward is None or back is None:
-            raise UsageError(
-                f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"
-            )
+        name, region = paired.loaded.name, paired.plan.region
         check_files(paired, stack)
         with (
             closing(FailbackJournal(paired.loaded.path)) as journal,
@@ -72,7 +60,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
-            returning = _returning(paired, forward, back, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
+            returning = returning_of(paired, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
@@ -82,51 +70,11 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
                 confirm(plan_steps, journal)
             if not journal.exists:
                 journal.begin(name, region, files)
-            left = left_to_do(returning, _second(paired), paired.recovery.mode)
+            left = left_to_do(returning, second_stacks(paired), paired.recovery.mode)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
             if result.ok:
                 failover.retire()
             return _report(result, paired.loaded, region, left, as_json=as_json)
-
-
-def _returning(
-    paired: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
-) -> Returning:
-    from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
-    from gpuinfra.doctor.cloud import live_rows
-    from gpuinfra.region.failover.back import Returning
-    from gpuinfra.region.failover.steps import Failing, SecondStack
-    from gpuinfra.region.readiness import data
-
-    def ask() -> Iterator[ReadinessLine]:
-        # The second region is deployed, and the state of the first region is readable.
-        yield from (one for one in paired.second.lines if one.topic not in ("state", "role"))
-        yield from data(paired.loaded, paired.second, paired.resources)
-        yield from of_preflight(live_rows(paired.loaded, PREFLIGHT))
-
-    state = partial(exported, project=paired.project)
-    failing = Failing(
-        stack=paired.loaded.name,
-        region=paired.recovery.region,
-        second=paired.plan.region,
-        resources=[one for file in paired.second.files for one in state(file.name)],
-        stacks=(SecondStack(loaded=paired.loaded, plan=paired.plan),),
-        cloud=back,
-        ask=ask,
-        deploy=deploy,
-        state=state,
-        verdicts=verdicts,
-        names=names_in(paired),
-        ignore=frozenset(ignore),
-    )
-    return Returning(back=failing, forward=forward, resources=paired.resources)
-
-
-def _second(paired: Paired) -> tuple[SecondStack, ...]:
-    from gpuinfra.plan.make import build_plan
-    from gpuinfra.region.failover.steps import SecondStack
-
-    return tuple(SecondStack(loaded=one, plan=build_plan(one.spec, paired.second.today)) for one in paired.second.files)
 
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
@@ -134,7 +82,8 @@ def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     from gpuinfra.region.failover.journal import IGNORED, UNREACHABLE
     from gpuinfra.region.failover.steps import DRAIN
 
-    again = f"run `gpuinfra failover {as_argument(loaded.path)} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
+    command = f"gpuinfra failover {as_argument(loaded.path)} --to {failover.region}"
+    again = f"run `{command} --resume` first, or `{command} --abort` to undo it, or remove {failover.path} if the steps are not required"
     if failover.exists and not failover.ended:
         raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
     # A failback compares the buckets again, so that it does not require `drain`.

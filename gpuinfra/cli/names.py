@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.failover import names_in
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
+from gpuinfra.cli.returning import names_in
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 
 if TYPE_CHECKING:

@@ -103,8 +103,8 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, {**options, "running": _running(declared, project)})
-        search, problem = _search(declared, project, journal, limit, searches=not no_search), None
+            journal.begin(declared.name, {**options, "running": running_before(declared, project)})
+        search, problem = search_of(declared, project, journal, limit, searches=not no_search), None
         try:
             run(search, again=resume)
         except DeploymentError as error:
@@ -268,7 +268,16 @@ def _confirm() -> None:
     click.confirm("Deploy at this price?", abort=True, err=True)
 
 
-def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit, *, searches: bool) -> Search:
+def search_of(
+    declared: LoadedStack,
+    project: Path,
+    journal: SearchJournal,
+    limit: Limit,
+    *,
+    searches: bool,
+    locks: Sequence[int] = (),
+) -> Search:
+    """Return the search of a stack in a project. The engine inherits the lock of the journal and the other `locks`."""
     from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import check_last, remove, up
@@ -283,14 +292,21 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
 
     def deploy(again: bool, exclude: Sequence[str] = ()) -> None:
         up(
-            engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again, exclude=exclude,
+            engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock, *locks], again=again, exclude=exclude,
             agent=journal.run, more={CHECK_VARIABLE: "true"},
         )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:
         check_last(engine, declared.name, project, journal.run)
         remove(
-            engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again, agent=journal.run
+            engine,
+            declared.name,
+            project,
+            urns,
+            output=sys.stderr,
+            keep=[journal.lock, *locks],
+            again=again,
+            agent=journal.run,
         )
 
     def plan_of(loaded: LoadedStack) -> Plan:
@@ -311,7 +327,7 @@ def _search(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
     )
 
 
-def _running(declared: LoadedStack, project: Path) -> list[str] | None:
+def running_before(declared: LoadedStack, project: Path) -> list[str] | None:
     """Return the groups of a stack that have nodes, or None if they cannot be read. A stack that does not exist has none."""
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.search.outcome import running_groups

@@ -59,6 +59,8 @@ from gpuinfra.spec.storage import ObjectMount
 SECRETS = "secretsprovider"
 BACKEND, LOGIN = "PULUMI_BACKEND_URL", "pulumi login"
 """Names of the setting that selects the state backend, and of a backend that a login selects."""
+PLACEMENT = (("zone",), ("machine",), ("capacity",), ("fallback",))
+"""Fields of a pool that can differ in the second region."""
 MOST_DIFFERENCES = 20
 
 
@@ -314,7 +316,7 @@ def _body(loaded_stack: LoadedStack) -> object:
 def _differences(
     file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult, command: str
 ) -> Iterator[ReadinessLine]:
-    """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
+    """Compare the values that a clone copies unchanged. The values that a clone changes, the capacity and the placement can be edited."""
     changed = [one.route for one in fresh.changes]
     wanted, given = _leaves(file.declaration), _leaves(_body(loaded_stack))
     different = [
@@ -322,6 +324,7 @@ def _differences(
         for route in sorted({*wanted, *given}, key=path_text)
         if wanted.get(route) != given.get(route)
         and not any(_overlap(route, one) for one in changed)
+        and not _is_placement(route)
         and not (route == ("access", ROLE) and _splits_role(file))
     ]
     for route in different[:MOST_DIFFERENCES]:
@@ -331,6 +334,13 @@ def _differences(
         yield fails("difference", loaded_stack.name, f"{len(different) - MOST_DIFFERENCES} more values differ", command)
     if not different:
         yield passes("difference", loaded_stack.name, "matches the stack, except for the values that a clone changes")
+
+
+def _is_placement(route: Route) -> bool:
+    """Return whether a value is a part of the capacity or the placement, which the search of a failover also edits."""
+    if route[:1] == ("pools",):
+        return route[2:3] in PLACEMENT
+    return route == ("where", "zone") or (route[:1] == ("storage",) and route[2:] == ("zone",))
 
 
 def _overlap(route: Route, changed: Route) -> bool:

@@ -74,7 +74,7 @@ def run(search: Search, *, again: bool) -> None:
         )
     while True:
         try:
-            file = _apply(search, _check_file(search), again=again)
+            file = _apply(search, check_file(search), again=again)
         except OtherRun:
             search.journal.end()
             raise
@@ -172,7 +172,7 @@ def _emptied(search: Search, empty: Sequence[str]) -> str:
     return text
 
 
-def _check_file(search: Search) -> FileVersion:
+def check_file(search: Search) -> FileVersion:
     """Return the stack file. Raises `FileChanged` if a person edited it after the search began."""
     original = search.journal.original
     if original is None:

@@ -29,7 +29,7 @@ def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
     mirror = found.mirror()
     monkeypatch.setattr(AwsCloud, "failover", lambda *_: mirror)
     monkeypatch.setattr(AwsCloud, "failback", lambda *_: found)
-    monkeypatch.setattr(cli, "exported", lambda name, **_: world._state(name))
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: world._state(name))
 
     def up(engine: object, name: str, project: Path, *, again: bool, refresh: bool, keep: list[int], **_: Any) -> None:
         assert refresh

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.base.naming import logical
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
@@ -21,6 +22,8 @@ from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
 from gpuinfra.engine.find import Engine
+from gpuinfra.engine.up import EngineFailure, UpFailed
+from gpuinfra.plan.make import build_plan
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import CloneRequest
 from gpuinfra.region.failover.journal import FailoverJournal
@@ -29,6 +32,7 @@ from gpuinfra.region.failover.steps import FailoverStep, StackNames
 from gpuinfra.spec.load import read_stack
 from tests.clouds.region.test_dns import NAMES
 from tests.clouds.stacks import TODAY
+from tests.region.failover.returning import Returned
 from tests.region.failover.test_names import Zone
 from tests.region.failover.world import PAIR, World
 
@@ -75,6 +79,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
         found._deploy(name, again)
 
     monkeypatch.setattr(cli, "exported", exported)
+    monkeypatch.setattr("gpuinfra.cli.up.exported", exported)
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
@@ -101,9 +106,7 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     """The steps are named with their resources, nothing is called, and no journal is written."""
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
-    assert (
-        done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0"
-    )
+    assert "4/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0" in done.output.splitlines()
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []
     assert journals(tmp_path) == []
@@ -116,10 +119,14 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    assert lines[2].startswith("2/7 fence: scale to zero")
-    assert lines[3].startswith("    done after 0 s: no nodes are left")
-    assert lines[-1] == "aws-recovery runs in us-west-2"
-    assert world.calls[-2:] == ["up aws-recovery-us-west-2", "import fs-1"]
+    fence = next(index for index, line in enumerate(lines) if line.startswith("4/7 fence: scale to zero"))
+    assert lines[fence + 1].startswith("    done after 0 s: no nodes are left")
+    end = lines.index("aws-recovery runs in us-west-2")
+    assert [line.split(":")[0] for line in lines[end + 1 :]] == ["billed", "billed", "not protected", "next"]
+    assert "USD an hour" in lines[end + 1]
+    assert lines[end + 2].endswith("without nodes")
+    assert lines[-1] == "next: gpuinfra failback aws-recovery, when us-east-2 works again"
+    assert (world.calls[0], world.calls[-1]) == ("up aws-recovery-us-west-2", "import fs-1")
     (journal,) = journals(tmp_path)
     calls = list(world.calls)
     again = run(*REGION, "--yes")
@@ -141,11 +148,11 @@ def test_stacks_of_another_project_are_deployed_in_their_project(
     world.down.add("second")
     done = run(*REGION, "--yes", stack="../project/Pulumi.aws-recovery.yaml")
     again = "gpuinfra failover ../project/Pulumi.aws-recovery.yaml --to us-west-2 --resume"
-    assert str(done.exception).splitlines()[-1] == f"  to continue, run: {again}"
+    assert str(done.exception).splitlines()[-2] == f"  to continue, run: {again}"
     world.down.clear()
     done = run(*REGION, "--yes", "--resume", stack="../project/Pulumi.aws-recovery.yaml")
     assert done.return_value == 0, done.exception
-    assert world.calls[-2:] == ["up aws-recovery-us-west-2 again", "import fs-1"]
+    assert (world.calls[0], world.calls[-1]) == ("up aws-recovery-us-west-2 again", "import fs-1")
 
 
 def test_failed_step_names_the_command_that_continues(world: World) -> None:
@@ -154,7 +161,7 @@ def test_failed_step_names_the_command_that_continues(world: World) -> None:
     done = run(*REGION, "--yes")
     assert isinstance(done.exception, GpuinfraError)
     assert (
-        str(done.exception).splitlines()[-1]
+        str(done.exception).splitlines()[-2]
         == "  to continue, run: gpuinfra failover aws-recovery --to us-west-2 --resume"
     )
     world.down.clear()
@@ -166,10 +173,11 @@ def test_unreachable_region_is_stated(world: World) -> None:
     world.down.add("first")
     refused = run(*REGION, "--yes")
     assert "to continue without us-east-2, add --unreachable us-east-2" in str(refused.exception)
-    assert not any(call.startswith("up ") for call in world.calls)
+    assert not any(call.startswith("import ") for call in world.calls)
     done = run(*REGION, "--yes", "--resume", "--unreachable", "us-east-2")
     assert done.return_value == 0, done.exception
-    assert "the first region did not respond: fence, drain, replication" in done.output
+    assert "the first region did not respond: fence, drain, replication; its nodes can still run" in done.output
+    assert "next: gpuinfra failover aws-recovery --to us-west-2 --resume, when us-east-2 responds again" in done.output
     document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
     assert document["ok"] is True
     assert document["unreachable"] == ["fence", "drain", "replication"]
@@ -216,6 +224,11 @@ def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
         ([*REGION, "--yes", "--unreachable", "us-west-2"], "--unreachable is us-west-2; allowed: us-east-2"),
         (REGION, "add --yes"),
         ([*REGION, "--yes", "--ignore", "lags"], "--ignore is 'lags'; allowed: replication, "),
+        (
+            [*REGION, "--yes", "--abort"],
+            "no failover of aws-recovery was started on this machine, so there is nothing to undo",
+        ),
+        ([*REGION, "--yes", "--abort", "--resume"], "--abort cannot be combined"),
         ([*REGION, "--yes", "--resume"], "no failover of aws-recovery was started"),
     ):
         done = run(*words)
@@ -242,7 +255,8 @@ def test_second_region_without_a_file_is_a_usage_error(world: World) -> None:
 
 
 def test_changed_declaration_does_not_continue(world: World) -> None:
-    """A failover continues with the declarations with which it began. What `pulumi stack init` (v3.259.0) writes is no change."""
+    """A failover continues with the declarations with which it began, except for capacity and placement.
+    What `pulumi stack init` (v3.259.0) writes is no change."""
     file = Path("Pulumi.aws-recovery-us-west-2.yaml")
     file.write_text(file.read_text().replace("config:\n", "config:\n  mine:number: 1\n", 1))
     world.outcomes = ("verified", "failed")
@@ -251,10 +265,148 @@ def test_changed_declaration_does_not_continue(world: World) -> None:
     file.write_text(f"encryptionsalt: v1:abc\n{text}")
     done = run(*REGION, "--yes", "--resume")
     assert "gpu-2: failed" in str(done.exception)
-    file.write_text(file.read_text().replace("count: 2", "count: 1"))
+    file.write_text(file.read_text().replace("mount: /scratch", "mount: /data"))
     done = run(*REGION, "--yes", "--resume")
     assert isinstance(done.exception, UsageError)
     assert "the declaration of aws-recovery-us-west-2 changed" in str(done.exception)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_resumed_failover_deploys_an_edited_capacity(fenced: bool, world: World) -> None:
+    """After a change of the capacity in the second file, `--resume` deploys it, also after the first region was stopped."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    if fenced:
+        world.import_fails = True
+    else:
+        world.outcomes = ("verified", "failed")
+    assert run(*REGION, "--yes").exception
+    assert ("stop gpu-0" in world.calls) is fenced
+    world.calls.clear()
+    world.outcomes, world.import_fails = ("verified", "verified"), False
+    file.write_text(file.read_text().replace("count: 2", "count: 1"))
+    done = run(*REGION, "--yes", "--resume")
+    assert done.return_value == 0, done.exception
+    assert world.calls[0] == "up aws-recovery-us-west-2 again"
+    assert world.calls[-1] == "import fs-1"
+
+
+def test_nodes_that_ended_before_the_fence_are_obtained_again(world: World) -> None:
+    """If nodes of the second region end after their verification, the first region keeps running, and `--resume` deploys the second one again."""
+    world.reads = [("verified", "verified"), ("verified", "failed")]
+    done = run(*REGION, "--yes")
+    assert "fence: not all nodes of aws-recovery-us-west-2 are verified" in str(done.exception)
+    assert world.calls == ["up aws-recovery-us-west-2"]
+    done = run(*REGION, "--yes", "--resume")
+    assert done.return_value == 0, done.exception
+    assert world.calls[1] == "up aws-recovery-us-west-2 again"
+
+
+def test_missing_capacity_changes_nothing_and_lists_what_was_tried(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without capacity, each placement is tried, nothing in the first region changes, and the error states what was tried and what continues."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    text = file.read_text()
+    indent = next(line for line in text.splitlines() if "machine: " in line).partition("machine")[0].replace("-", " ")
+    entry = f"{indent}fallback:\n{indent}- capacity: {{kind: on_demand, count: 2}}\n{indent}- zone: usw2-az3\n"
+    end = text.index("\n", text.index("machine: ")) + 1
+    file.write_text(text[:end] + entry + text[end:])
+    tried: list[str] = []
+
+    def up(engine: Engine, name: str, project: Path, **_: Any) -> None:
+        tried.append(file.read_text())
+        urn = f"urn:pulumi:{name}::p::aws:autoscaling/group:Group::"
+        spec = read_stack(file).spec
+        group = build_plan(spec, TODAY).pools[0].groups[0]
+        raise UpFailed(
+            "`pulumi up` exited",
+            [
+                EngineFailure(
+                    urn=f"{urn}{logical(spec.name, group.name)}", message="InsufficientInstanceCapacity: no capacity"
+                )
+            ],
+        )
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("gpuinfra.engine.up.remove", lambda *_, **__: None)
+    done = run(*REGION, "--yes")
+    message = str(done.exception)
+    assert isinstance(done.exception, GpuinfraError)
+    assert "no placement of" in message, message
+    assert "nothing in us-east-2 was changed" in message
+    assert "usw2-az3" in message.split("tried:")[1]
+    assert len(set(tried)) == 2
+    assert world.calls == []
+
+
+@pytest.fixture
+def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
+    """Both regions with the requests that return to the first one, which share the calls of `world`."""
+    found = Returned(calls=world.calls)
+    monkeypatch.setattr(AwsCloud, "failover", lambda _, first, *__: world if first == "us-east-2" else found.mirror())
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: found)
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: found._state(name))
+    return found
+
+
+@pytest.mark.parametrize("step", ["up", "import"])
+def test_abort_returns_to_the_first_region(
+    step: str, world: World, returned: Returned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a failed failover has the command. The abort undoes what was changed, and a new failover starts again."""
+    if step == "up":
+        world.down.add("second")
+    else:
+        world.import_fails = True
+    failed = run(*REGION, "--yes")
+    undo = "gpuinfra failover aws-recovery --to us-west-2 --abort"
+    assert str(failed.exception).splitlines()[-1] == f"  to return to us-east-2, run: {undo}"
+    world.down.clear()
+    world.import_fails = False
+    (journal,) = journals(tmp_path)
+    shown = run(*REGION, "--abort", "--dry-run").output
+    assert ("up aws-recovery" in shown) is (step == "import")
+    before, removed = len(world.calls), list[object]()
+    group = {"type": "aws:autoscaling/group:Group", "urn": "urn:group"}
+    monkeypatch.setattr(cli, "exported", lambda name, **_: [group, *world._state(name)])
+    monkeypatch.setattr("gpuinfra.engine.up.remove", lambda engine, name, project, urns, **_: removed.append((name, urns)))  # fmt: skip
+    done = run(*REGION, "--abort", "--yes")
+    assert done.return_value == 0, done.exception
+    assert removed == [("aws-recovery-us-west-2", ["urn:group"])]
+    assert ("up aws-recovery" in world.calls[before:]) is (step == "import")
+    assert "the failover is undone, and aws-recovery runs in us-east-2" in done.output
+    assert "to remove them, run: pulumi destroy --stack aws-recovery-us-west-2" in done.output
+    assert not journal.exists()
+    again = run(*REGION, "--yes")
+    assert again.return_value == 0, again.exception
+    refused = run(*REGION, "--abort", "--yes")
+    assert "to return to us-east-2, run: gpuinfra failback aws-recovery" in str(refused.exception)
+
+
+def test_a_failover_that_is_undone_does_not_continue(world: World, returned: Returned) -> None:
+    """After an abort that failed, `--resume` is refused, and the abort continues."""
+    world.import_fails = True
+    assert run(*REGION, "--yes").exception
+    returned.down.add("first")
+    failed = run(*REGION, "--abort", "--yes")
+    assert str(failed.exception).splitlines()[-1].endswith("--to us-west-2 --abort")
+    assert "is being undone; add --abort" in str(run(*REGION, "--yes", "--resume").exception)
+    returned.down.clear()
+    assert run(*REGION, "--abort", "--yes").return_value == 0
+
+
+def test_the_price_of_the_overlap_is_printed_before_the_confirmation(world: World) -> None:
+    """The price of each region and their sum are the first lines. With `--stop-first`, the text states that no node runs meanwhile."""
+    done = run(*REGION, "--dry-run")
+    assert "price  both regions, until us-east-2 is stopped: " in done.output
+    assert "price  aws-recovery-us-west-2 in us-west-2: " in done.output
+    assert done.output.index("price  both regions") < done.output.index("1/7 check")
+    stopped = run(*REGION, "--dry-run", "--stop-first").output
+    assert "no node runs from the fence until" in stopped
+    assert stopped.index("fence") < stopped.index("up aws-recovery-us-west-2")
+    limited = run(*REGION, "--yes", "--max-usd-per-hour", "0.01")
+    assert "--max-usd-per-hour is 0.01" in str(limited.exception)
+    assert world.calls == []
 
 
 def test_file_without_the_replica_is_not_ready(world: World) -> None:
@@ -277,7 +429,7 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     given: dict[str, Any] = {}
 
     def up(engine: Engine, name: str, project: Path, **more: Any) -> None:
-        given.update(more, name=name, project=project, locked=os.fstat(more["keep"][0]).st_ino)
+        given.update(more, name=name, project=project, locked=[os.fstat(one).st_ino for one in more["keep"]])
 
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     assert run(*REGION, "--yes").return_value == 0
@@ -286,4 +438,4 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["secrets"] == "awskms://alias/mine?region=eu-west-1"
     assert given["again"] is False
     (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
-    assert given["locked"] == lock.stat().st_ino
+    assert lock.stat().st_ino in given["locked"]

@@ -527,10 +527,10 @@ def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pyt
         raise NoStack("`pulumi stack export` failed for find: no stack named 'find' found; log in")
 
     monkeypatch.setattr(cli, "exported", absent)
-    assert cli._running(read_stack(world.path), world.path.parent) == []
+    assert cli.running_before(read_stack(world.path), world.path.parent) == []
     monkeypatch.setattr(cli, "exported", lambda name, project: (_ for _ in ()).throw(DeploymentError("no login")))
     with pytest.raises(DeploymentError):
-        cli._running(read_stack(world.path), world.path.parent)
+        cli.running_before(read_stack(world.path), world.path.parent)
 
 
 def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:

@@ -152,6 +152,17 @@ def _alternatives(pair: RegionPair) -> tuple[Alternative, ...]:
     return alternatives(machine, pool.nodes, pair.spec.cloud, pair.source, pair.cloud, pair.target, fabric=fabric)
 
 
+def _failover(pair: RegionPair, nodes: ClonedFile) -> str:
+    """Return what to run after a failure of the first region. A plain `pulumi up` stops nothing in the first region, and moves neither data nor names."""
+    recovery, stack = pair.spec.recovery, stack_argument(pair.stack.path)
+    if recovery is not None and recovery.region == pair.target and not pair.across:
+        return f"after a failure of {pair.source}: gpuinfra failover {stack} --to {pair.target} (check it now: gpuinfra ready {stack})"
+    return (
+        f"after a failure of {pair.source}: gpuinfra up {stack_argument(nodes.path)}; it moves no data and stops nothing in {pair.source}, "
+        f"because {pair.stack.name} does not declare `recovery` to {pair.target}"
+    )
+
+
 def _next(pair: RegionPair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
     for one in made:
         yield f"gpuinfra plan {stack_argument(one.path)}"
@@ -160,14 +171,14 @@ def _next(pair: RegionPair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
         yield f"pulumi stack init {one.stack} --secrets-provider=PROVIDER"
     deploy = [one.stack for one in made]
     if pair.request.mode == "cold":
-        yield f"after a failure of {pair.source}: pulumi up --stack {deploy[-1]}"
+        yield _failover(pair, made[-1])
     elif pair.request.mode == "hot":
         yield f"now: pulumi up --stack {deploy[-1]}"
     elif len(deploy) > 1:
         yield f"now: pulumi up --stack {deploy[0]}"
-        yield f"after a failure of {pair.source}: pulumi up --stack {deploy[1]}"
+        yield _failover(pair, made[1])
     elif "cluster" in pair.spec.made_layers:
         yield f"now: deploy the clones of {listed([one for one in (pair.spec.use.foundation, pair.spec.use.site) if one])}"
-        yield f"after a failure of {pair.source}: pulumi up --stack {deploy[0]}"
+        yield _failover(pair, made[0])
     else:
         yield f"now: pulumi up --stack {deploy[0]}"

@@ -69,13 +69,15 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
         yield FailoverStep(name="fence", what=what, run=lambda _: fence(back, second))
     if pairs and isinstance(disabled := returning.forward, DisabledReplication):
         what = f"enable the replication of {names}, so that the replicas receive the copies"
-        yield FailoverStep(name="replication", what=what, run=lambda _: _replicate(disabled, pairs), where=FIRST)
+        yield FailoverStep(
+            name="replication", what=what, run=lambda _: enable_replication(disabled, pairs), where=FIRST
+        )
     if pairs:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
-        yield FailoverStep(name="copy", what=what, run=lambda _: _copy(returning, pairs), where="a region")
+        yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     if groups and isinstance(suspended := returning.forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        yield FailoverStep(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
+        yield FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
     yield from renamed(back, first=False)
 
@@ -118,13 +120,15 @@ def _shown(bucket_pairses: Sequence[tuple[BucketPair, ObjectConflict]]) -> str:
     return "".join(rows) + (f"\n  and {len(bucket_pairses) - SHOWN} more" if len(bucket_pairses) > SHOWN else "")
 
 
-def _replicate(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
+def enable_replication(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
+    """Enable the replication of buckets in the first region."""
     for pair in pairs:
         cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
 
 
-def _copy(returning: Returning, pairs: Sequence[BucketPair]) -> str:
+def copy_back(returning: Returning, pairs: Sequence[BucketPair]) -> str:
+    """Copy the objects that are newer in the replicas until the buckets of the first region contain every object."""
     copied, left = 0, dict[BucketPair, list[str]]()
     for _ in polls(returning.back):
         compared = _compared(returning, pairs)
@@ -153,7 +157,8 @@ def _kept(compared: Mapping[BucketPair, Comparison]) -> Iterator[str]:
         yield f"{counted(deleted, 'object')} deleted in the second region and kept in the first region"
 
 
-def _launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
+def launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
+    """Allow groups in the first region to launch nodes."""
     for group in groups:
         cloud.start_group(group)
     return f"{counted(len(groups), 'group')} can launch nodes"

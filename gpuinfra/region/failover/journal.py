@@ -64,11 +64,16 @@ class FailoverJournal(StackJournal):
         self._body["evidence"] = [one.as_dict() for one in evidence]
         self._write()
 
-    def begin(self, stack: str, region: str, files: Mapping[str, str]) -> None:
+    @property
+    def stop_first(self) -> bool:
+        """Whether the first region is stopped before the second region has nodes."""
+        return bool(self._body.get("stop_first"))
+
+    def begin(self, stack: str, region: str, files: Mapping[str, str], *, stop_first: bool = False) -> None:
         """Start a journal. `files` contains the checksum of each declaration, keyed by stack name."""
         self._body = {
             "schema": self.SCHEMA, "stack": stack, "file": str(self.stack_file), "to": region, "files": dict(files),
-            "began": now(), "ended": None, "steps": {},
+            "began": now(), "ended": None, "stop_first": stop_first, "steps": {},
         }  # fmt: skip
         self._write()
 
@@ -100,6 +105,42 @@ class FailoverJournal(StackJournal):
         """Record that a step starts."""
         self._body["ended"] = None
         self._body["steps"][step] = {**self.entry(step), "state": STARTED, "started": now(), "ended": None}
+        self._write()
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Steps that were started, in order."""
+        return tuple(self._body.get("steps") or {})
+
+    @property
+    def aborting(self) -> bool:
+        """Whether the failover is being undone."""
+        return bool(self._body.get("aborting"))
+
+    def abort(self) -> None:
+        """Record that the failover is undone."""
+        self._body["aborting"] = now()
+        self._write()
+
+    def stop_now(self) -> None:
+        """Record that the first region is stopped next, before the second region has nodes."""
+        self._body["stop_first"] = True
+        self._write()
+
+    def repeat(self, step: str) -> None:
+        """Record that a step runs again, as after an interruption."""
+        if self.state(step) is not None:
+            self._body["steps"][step]["state"] = STARTED
+            self._write()
+
+    @property
+    def placements(self) -> Mapping[str, str]:
+        """Checksum of the capacity and placement with which each stack was last deployed, keyed by stack name."""
+        return dict(self._body.get("placements") or {})
+
+    def place(self, stack: str, checksum: str) -> None:
+        """Record the capacity and placement with which a stack is deployed."""
+        self._body["placements"] = {**self.placements, stack: checksum}
         self._write()
 
     def finish(self, step: str, state: str, found: str) -> None:

@@ -31,7 +31,7 @@ LIMIT_S = 3600.0
 FENCE, DRAIN, REPLICATION = "fence", "drain", "replication"
 IGNORABLE = (FENCE, DRAIN, REPLICATION)
 """Steps that `--ignore` accepts."""
-NAMES = "names"
+REPLICAS, IMPORT, NAMES = "replicas", "import", "names"
 SHOWN = 5
 
 
@@ -92,6 +92,8 @@ class Failing:
     """Reads which nodes of a state are verified."""
     names: StackNames | None = None
     """The DNS names that move, or None if the stack has none."""
+    stop_first: bool = False
+    """Whether the first region is stopped before the second region has nodes."""
     ignore: frozenset[str] = frozenset()
     """Topics of the check and steps in the first region that do not stop the failover."""
     sleep: Callable[[float], None] = time.sleep
@@ -103,13 +105,27 @@ def steps(failing: Failing) -> tuple[FailoverStep, ...]:
 
 
 def _steps(failing: Failing) -> Iterator[FailoverStep]:
+    """Yield the steps. Before the first region is stopped, the second one only gets nodes: nothing is imported, and no name points to it."""
+    what = f"check whether {failing.second} is ready"
+    yield FailoverStep(name="check", what=what, run=lambda _: check_readiness(failing))
+    if failing.stop_first:
+        yield from _stopped(failing)
+        yield from deployed(failing)
+    else:
+        yield from _ups(failing, search=True)
+        yield from _verified(failing)
+        yield from _stopped(failing)
+        yield from _imports(failing)
+    control = failing.names.dns.control_plane if failing.names else ""
+    yield from renamed(failing, first=control == failing.region)
+
+
+def _stopped(failing: Failing) -> Iterator[FailoverStep]:
+    """Yield the steps that stop the first region and make the replicas final."""
     groups, pairs = failing.cloud.groups(failing.resources), failing.cloud.pairs(failing.resources)
-    yield FailoverStep(
-        name="check", what=f"check whether {failing.second} is ready", run=lambda _: check_readiness(failing)
-    )
     if groups:
         what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
-        yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(failing, groups), first=True)
+        yield FailoverStep(name=FENCE, what=what, run=lambda _: _fence(failing, groups), first=True)
     if pairs:
         names = ", ".join(label(pair.source) for pair in pairs)
         what = f"wait until the replicas in {failing.second} contain every object of {names}"
@@ -121,10 +137,16 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
         )
     if pairs and isinstance(cloud := failing.cloud, ReadOnlyReplicas):
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
-        yield FailoverStep(name="replicas", what=what, run=lambda _: _open_replicas(failing, cloud))
-    yield from deployed(failing)
-    control = failing.names.dns.control_plane if failing.names else ""
-    yield from renamed(failing, first=control == failing.region)
+        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: _open_replicas(failing, cloud))
+
+
+def _fence(failing: Failing, groups: Sequence[str]) -> str:
+    """Stop the first region, if the nodes of the second one are still verified. Time can pass between the two steps."""
+    if not failing.stop_first:
+        for second in failing.stacks:
+            if second.plan.pools:
+                _verify(failing, second, limit_s=0)
+    return fence(failing, groups)
 
 
 def renamed(failing: Failing, *, first: bool) -> Iterator[FailoverStep]:
@@ -146,15 +168,38 @@ def renamed(failing: Failing, *, first: bool) -> Iterator[FailoverStep]:
 def deployed(
     failing: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region"
 ) -> Iterator[FailoverStep]:
-    """Return the steps that deploy the stacks, import the objects in their buckets, and wait for the nodes."""
+    """Yield the steps that deploy the stacks, import the objects in their buckets, and wait for the nodes."""
+    yield from _ups(failing, search=not refresh, where=where)
+    yield from _imports(failing, what, where=where)
+    yield from _verified(failing, where=where)
+
+
+def up_step(stack: str) -> str:
+    """Return the name of the step that deploys a stack."""
+    return f"up {stack}"
+
+
+def verify_step(stack: str) -> str:
+    """Return the name of the step that waits for the nodes of a stack."""
+    return f"verify {stack}"
+
+
+def _ups(failing: Failing, *, search: bool, where: str = "the second region") -> Iterator[FailoverStep]:
+    """Yield the deployments. Without `search`, the engine also reverts changes that were made outside the stack."""
     for second in failing.stacks:
-        name = second.loaded.name
+        name, alternatives = second.loaded.name, any(pool.fallback for pool in second.loaded.spec.pools)
+        how = f"with `pulumi up{'' if search else ' --refresh'} --stack {name}`"
         yield FailoverStep(
-            name=f"up {name}",
-            what=f"deploy {second.loaded.path.name} with `pulumi up{' --refresh' if refresh else ''} --stack {name}`",
+            name=up_step(name),
+            what=f"deploy {second.loaded.path.name} {how}{', and search for capacity' if search and alternatives else ''}",
             where=where,
             run=lambda again, name=name: _up(failing, name, again),
         )
+
+
+def _imports(
+    failing: Failing, what: str = "the replica objects", *, where: str = "the second region"
+) -> Iterator[FailoverStep]:
     for second in failing.stacks:
         mounts = [
             entry.mount
@@ -163,15 +208,18 @@ def deployed(
         ]
         if mounts:
             yield FailoverStep(
-                name=f"import {second.loaded.name}",
+                name=f"{IMPORT} {second.loaded.name}",
                 what=f"import {what} into {', '.join(mounts)}",
                 where=where,
                 run=lambda _, name=second.loaded.name: _import(failing, name),
             )
+
+
+def _verified(failing: Failing, *, where: str = "the second region") -> Iterator[FailoverStep]:
     for second in failing.stacks:
         if second.plan.pools:
             yield FailoverStep(
-                name=f"verify {second.loaded.name}",
+                name=verify_step(second.loaded.name),
                 what=f"wait until the nodes of {second.loaded.name} are verified",
                 where=where,
                 run=lambda _, second=second: _verify(failing, second),
@@ -273,14 +321,17 @@ def _import(failing: Failing, name: str) -> str:
     )
 
 
-def _verify(failing: Failing, second: SecondStack) -> str:
+def _verify(failing: Failing, second: SecondStack, limit_s: float | None = None) -> str:
+    """Wait until the nodes of a stack are verified. Raises `DeploymentError` after `limit_s`, by default the deadline of the stack."""
     name, handover = second.loaded.name, second.plan.handover
     waiting: list[str] = []
-    for _ in polls(failing, handover.deadline_s):
+    for _ in polls(failing, handover.deadline_s if limit_s is None else limit_s):
         verdicts = failing.verdicts(failing.state(name))
-        if not verdicts:
-            raise DeploymentError(f"the state of {name} contains no nodes")
         verified, expected = sum(v.verified for v in verdicts), sum(v.expected for v in verdicts)
+        if not expected:
+            raise DeploymentError(
+                f"no nodes of {name} are expected, so none are verified; set `count` in {second.loaded.path.name}"
+            )
         if verified >= (handover.floor if handover.wait == "floor" and handover.floor else expected):
             return f"{verified} of {counted(expected, 'node')} verified"
         waiting = [

@@ -51,7 +51,8 @@ class Regions:
     @property
     def steps(self) -> list[str]:
         """The steps in mode `hot`."""
-        return ["check", "fence", "drain", *self.stops, *(f"{name} {self.target}" for name in ("up", "import", "verify"))]  # fmt: skip
+        up, verify, load = (f"{name} {self.target}" for name in ("up", "verify", "import"))
+        return ["check", up, verify, "fence", "drain", *self.stops, load]
 
     def step(self, request: Request) -> str:
         """Return the step of a request that changes something, or an empty text."""

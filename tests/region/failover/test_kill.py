@@ -97,6 +97,8 @@ class World:
             if mine and self.delay_s < 0:
                 self.kill(process)
             answer = self._deploy() if request.raw_path == UP else route(request)
+            if step.startswith("import "):
+                self._imported()
             if mine and self.delay_s >= 0:
                 threading.Timer(self.delay_s, self.kill, [process]).start()
             return answer
@@ -105,10 +107,13 @@ class World:
         self.deployed.server.handle_error = lambda *_: None  # type: ignore[method-assign]: a killed command closes its connections
 
     def _deploy(self) -> Any:
-        """The response to the script that replaces the engine. Nodes of the second region write to the replicas from now on."""
+        """The response to the script that replaces the engine. The nodes of the second region have no data yet."""
+        return json_response({})
+
+    def _imported(self) -> None:
+        """Nodes of the second region write to the replicas after the import has started."""
         # A drain after an outage compares the buckets, so the object of both regions stays as it is.
         self.data.write(shared=not self.outage)
-        return json_response({})
 
     def kill(self, process: subprocess.Popen[bytes] | None) -> None:
         """Kill the command, but not its engine."""
@@ -237,7 +242,9 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
             world.kill_at = chance.randint(*moments) if len(interrupted) < kills else 0
             world.delay_s = chance.uniform(-0.02, 0.04)
             code, text = world.failover(*(["--resume"] if before else []), *(regions.outage if outage else []))
-            assert not set(done) & set(world.changes), (done, world.changes)
+            # Before the first region is stopped, the second one is deployed again, because its nodes can end.
+            repeated = set() if "fence" in (before or {"steps": {}})["steps"] else {f"up {regions.target}"}
+            assert not (set(done) - repeated) & set(world.changes), (done, world.changes)
             changed += world.changes
             after = world.journal()
             assert not steps_in(after, FAILED), text
@@ -304,9 +311,13 @@ def consistent(regions: Regions, before: dict[str, Any] | None, after: dict[str,
     states = [one["state"] for one in after["steps"].values()]
     assert set(states) <= {DONE, STARTED, UNREACHABLE, IGNORED}
     # A resumed run tries the steps in the first region again, before the step that was interrupted.
-    assert states.count(STARTED) <= (2 if {UNREACHABLE, IGNORED} & set(states) else 1)
+    # Before the first region is stopped, the deployment and the verification run again.
+    waiting = before is not None and "fence" not in before["steps"]
+    assert states.count(STARTED) <= (3 if waiting else 2 if {UNREACHABLE, IGNORED} & set(states) else 1)
     for name in steps_in(before, DONE):
         assert before is not None
+        if waiting and name.startswith(("up ", "verify ")):
+            continue
         assert after["steps"][name] == before["steps"][name]
     assert all(one["started"] and bool(one["ended"]) == (one["state"] != STARTED) for one in after["steps"].values())
 
@@ -320,7 +331,7 @@ def completed(world: World, deployed: Held, text: str) -> None:
     for name in regions.stops:
         if world.outage and name in regions.skipped:
             continue
-        assert journal["steps"][name]["ended"] <= journal["steps"][f"up {regions.target}"]["started"]
+        assert journal["steps"][name]["ended"] <= journal["steps"][f"import {regions.target}"]["started"]
     assert json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1])["ok"] is True
     assert regions.replicating(world.deployed) == 0
     store = world.deployed.cloud.store

@@ -85,7 +85,7 @@ def test_names_move_after_the_nodes_are_verified(tmp_path: Path) -> None:
     zone = Zone(world)
     result = run(world, zone, tmp_path)
     assert result.ok, result.problem
-    assert [one.name for one in result.steps][-2:] == ["verify aws-recovery-us-west-2", "names"]
+    assert [one.name for one in result.steps][-2:] == ["import aws-recovery-us-west-2", "names"]
     assert world.calls[-1] == f"names in {NAMES.zone}"
     assert zone.found == [
         "login.train.example.internal A 10.1.0.1 10.1.0.2",
@@ -113,7 +113,8 @@ def test_names_do_not_move_if_the_nodes_ended_after_their_check(tmp_path: Path) 
 
     def verdicts(resources: Sequence[Any]) -> list[FleetVerdict]:
         reads.append(None)
-        world.outcomes = ("verified", "verified") if len(reads) != 2 else ("waiting", "waiting")
+        # The steps `verify` and `fence` read the nodes before.
+        world.outcomes = ("verified", "verified") if len(reads) != 3 else ("waiting", "waiting")
         return world._verdicts(resources)
 
     result = run(world, zone, tmp_path, verdicts=verdicts)
@@ -124,11 +125,11 @@ def test_names_do_not_move_if_the_nodes_ended_after_their_check(tmp_path: Path) 
 
 
 def test_a_region_without_nodes_keeps_the_name_of_the_nodes(tmp_path: Path) -> None:
-    """If a region has no nodes, for example before the start of a reservation, the names of the file systems move,
-    and the result states that `login` did not."""
+    """If the stack of a region declares no pools, the names of the file systems move, and the result states that `login` did not."""
     world = World(outcomes=())
     zone = Zone(world)
-    result = run(world, zone, tmp_path)
+    stacks = tuple(replace(one, plan=replace(one.plan, pools=())) for one in world.failing().stacks)
+    result = run(world, zone, tmp_path, stacks=stacks)
     assert result.ok, result.problem
     assert not any("login" in one for one in zone.found)
     assert "login.train.example.internal is unchanged" in str(result.journal.entry("names")["found"])

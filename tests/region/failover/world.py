@@ -39,6 +39,8 @@ class World:
     """Regions whose services respond with errors for longer than a request is repeated."""
     lines: list[ReadinessLine] = field(default_factory=lambda: [GOOD])
     outcomes: tuple[str, ...] = ("verified", "verified")
+    reads: list[tuple[str, ...]] = field(default_factory=list)
+    """Outcomes of the next reads of the nodes, before `outcomes`."""
     import_fails: bool = False
     refuses: bool = False
     """Whether the second region refuses the login."""
@@ -123,10 +125,11 @@ class World:
         return [{"type": "lustre", "id": "fs-1"}]
 
     def _verdicts(self, resources: Sequence[Any]) -> list[FleetVerdict]:
+        outcomes = self.reads.pop(0) if self.reads else self.outcomes
         nodes = tuple(
             NodeVerdict(label=f"gpu-{number}", cloud="aws", cause=None, instance_id=f"i-{number}", pool="gpu", group="gpu-0", machine="m", outcome=outcome,
                 reason="", settled=True, private_ip=f"10.1.0.{number}")
-            for number, outcome in enumerate(self.outcomes, 1)
+            for number, outcome in enumerate(outcomes, 1)
         )  # fmt: skip
         return [FleetVerdict(nodes=nodes)]
 
