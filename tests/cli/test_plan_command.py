@@ -78,7 +78,7 @@ def test_an_error_in_a_stack_file_is_one_message_and_exit_code_1(name: str, tmp_
     assert answer["ok"] is False
     assert answer["plan"] is None
     rules = [finding["rule"] for finding in answer["findings"] if finding["level"] != "error"]
-    assert set(rules) <= {"budget_has_recipients"}, "an error brings no warning with it"
+    assert set(rules) <= {"budget_has_recipients", "identifier_is_not_an_example"}, "an error brings no warning with it"
 
 
 def test_plan_text_shows_topology_and_price() -> None:

@@ -66,7 +66,7 @@ def test_user_data_is_a_small_script_without_secrets(stack: str) -> None:
         encoded = template.inputs["userData"]
         assert len(encoded) < 16 * 1024 * 4 // 3
         text = base64.b64decode(encoded, validate=True).decode()
-        assert text.startswith("#!/bin/bash")
+        assert text.startswith("#cloud-boothook\n#!/bin/bash\n")
         assert len(text.encode()) < 16 * 1024
         assert "AROA00000000000000001" in text
         bundle = recording.one(

@@ -130,7 +130,7 @@ def test_user_data_is_a_script_without_secrets() -> None:
         text = base64.b64decode(
             _set(recording)["virtualMachineProfile"]["osProfile"]["customData"], validate=True
         ).decode()
-        assert text.startswith("#!/bin/bash")
+        assert text.startswith("#cloud-boothook\n#!/bin/bash\n")
         upload = recording.one("gpuinfra:index:Upload").inputs
         assert upload["blob"] in text
         assert upload["container"] in text

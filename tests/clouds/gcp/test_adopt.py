@@ -124,7 +124,8 @@ class _Session:
     def __init__(self, status: int) -> None:
         self._status = status
 
-    def get(self, url: str, timeout: float) -> _Response:
+    def get(self, url: str, timeout: float, *, allow_redirects: bool) -> _Response:
+        assert not allow_redirects
         assert url.startswith("https://")
         assert timeout > 0
         return _Response(self._status, {"error": {"message": "Permission denied on resource"}})

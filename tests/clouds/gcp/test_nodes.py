@@ -278,7 +278,7 @@ def test_user_data_is_below_the_limit_and_has_no_secret() -> None:
     bundle = recording.one("gcp:storage/bucketObject:BucketObject")
     for template in recording.of(TEMPLATE):
         script = template.inputs["metadata"]["user-data"]
-        assert script.startswith("#!/bin/bash")
+        assert script.startswith("#cloud-boothook\n#!/bin/bash\n")
         assert len(script.encode()) < 256 * 1024
         for word in (bundle.inputs["name"], bundle.inputs["bucket"], "evidence/train", '"10.64.0.3"', '"scratch0"'):
             assert word in script
