@@ -46,7 +46,9 @@ check_clock() {
   local wrong until
   until=$(($(uptime_s) + ${GPUINFRA_CLOCK_PATIENCE_S:-300}))
   while wrong=$(wrong_clock) && [[ -n $wrong ]]; do
-    ! dry_run && (($(uptime_s) < until)) || die "$wrong; set the clock (timedatectl, chrony)"
+    if dry_run || (($(uptime_s) >= until)); then
+      die "$wrong; set the clock (timedatectl, chrony)"
+    fi
     log "$wrong; waiting for the time service"
     # chrony steps the clock only in its first three updates, and later corrects ten minutes in hours (`makestep 1 3` of Ubuntu's chrony.conf).
     ! command -v chronyc >/dev/null || chronyc makestep >/dev/null 2>&1 || true

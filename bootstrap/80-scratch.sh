@@ -3,8 +3,9 @@
 #
 # Reads:  SCRATCH_MOUNT     mount point: /mnt/nvme
 #         SCRATCH_MODEL     pattern for the model of local disks: Amazon EC2 NVMe Instance Storage
+#         SCRATCH_DISKS     number of local disks of the machine type: 8; 0 if it is not known
 #         SCRATCH_OF_IMAGE  mount point in the cloud's GPU image: /opt/dlami/nvme; empty if the image has none
-# Proves: a file system on local disks is mounted and accepts a write. Its data is lost with the instance.
+# Proves: all local disks are present, a file system on local disks is mounted and accepts a write. Its data is lost with the instance.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -18,8 +19,12 @@ main() {
   load_versions
   need_root
   need_tools lsblk findmnt mount mountpoint
-  need_variables SCRATCH_MOUNT SCRATCH_MODEL
-  local place
+  need_variables SCRATCH_MOUNT SCRATCH_MODEL SCRATCH_DISKS
+  local place present
+
+  present=$(local_disks)
+  ((present == SCRATCH_DISKS || (SCRATCH_DISKS == 0 && present > 0))) ||
+    refuse "$present of $SCRATCH_DISKS local disks of model \"$SCRATCH_MODEL\" are present (see lsblk); replace the node"
 
   place=$(mounted_scratch)
   if [[ -n $place ]]; then
@@ -67,6 +72,8 @@ make_scratch() {
   chmod 1777 "$SCRATCH_MOUNT"
   changed "created scratch from ${#disks[@]} local disks at $SCRATCH_MOUNT"
 }
+
+local_disks() { lsblk -dno MODEL | grep -cEx " *($SCRATCH_MODEL) *" || true; }
 
 # Disks of that model without a foreign file system, partition or RAID member.
 empty_disks() {

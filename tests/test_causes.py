@@ -68,7 +68,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/node/checks/kernel_log.py", "'NVRM: Xid' not in line"): "the NVIDIA driver",
     ("gpuinfra/node/checks/platform.py", "'no such file' in text"): "the C library",
     ("gpuinfra/node/checks/ports.py", "_LOST.search(line)"): "the kernel",
-    ("gpuinfra/node/checks/ports.py", "_DEVICE.search(line)"): "the kernel",
+    ("gpuinfra/node/checks/ports.py", "_DEVICE.findall(line)"): "the kernel",
     ("gpuinfra/node/checks/speed.py", "_EXPLAINS.search(line)"): "NCCL",
     (
         "gpuinfra/node/nccl.py",

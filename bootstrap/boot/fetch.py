@@ -22,7 +22,17 @@ MAX_BYTES = 64 * 1024 * 1024
 ATTEMPT_S = 300
 LONGEST_PAUSE_S = 30
 CLOCK_TOLERANCE_S = 60
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, which would send the credentials to another host."""
+
+    def redirect_request(self, *_):
+        """Make each redirect an error."""
+
+
+STORE = urllib.request.build_opener(NoRedirect)
+DIRECT = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler({}))
 clock = {"offset_s": 0.0}
 
 
@@ -34,7 +44,7 @@ def ask(who, request, direct=False):
     """The content of one answer of `who`. The metadata service (`direct`) is asked without a proxy."""
     host = urllib.parse.urlsplit(request.full_url).netloc
     try:
-        with DIRECT.open(request, timeout=10) if direct else urllib.request.urlopen(request, timeout=60) as answer:
+        with DIRECT.open(request, timeout=10) if direct else STORE.open(request, timeout=60) as answer:
             note_date(answer.headers)
             return answer.read()
     except urllib.error.HTTPError as error:

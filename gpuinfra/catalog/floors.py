@@ -1,20 +1,19 @@
-"""Floors for the all-reduce in one node (check B2), and for the copy between host memory and a GPU (check B5).
+"""Floors for the copy between host memory and a GPU (check B5) and for collectives (checks B2 and B3).
 
 The copy is as fast as the slowest PCIe link between the processor and the GPU. The link on the processor's side differs
-between clouds for the same GPU, so a measurement from one cloud does not apply to other clouds.
+between clouds for the same GPU, so a measurement from one cloud does not apply to other clouds. A collective inside a node
+is as fast as NVLink, which is the same for a board on all clouds.
 """
 
 from __future__ import annotations
 
 from datetime import date
 
-from gpuinfra.catalog.records import Floor
+from gpuinfra.catalog.records import ALL_REDUCE, Floor
 
-PCIE_GB_S = {3: 15.75, 4: 31.5, 5: 63.0}
-"""Raw rate of 16 lanes in one direction by PCIe generation, after line encoding."""
-SHARE = 2 / 3
-"""Share of the raw rate that a healthy copy exceeds. Azure's floor for PCIe 4.0 (21 of 31.5 GB/s) is this share; its floor
-for 5.0 (48 of 63) is higher. A link at half its width or generation stays below it."""
+PCIE_GB_S = {3: 11, 4: 21, 5: 42}
+"""Rate of a copy over 16 lanes that a healthy GPU exceeds, by PCIe generation. A link at half its width or generation stays below it. 3.0: 0.9 of 12.2 to
+12.9 GB/s (mpicbg-scicomp/gearshifft#82); 4.0: Azure's floor, two thirds of the raw rate; 5.0: the same share, below Azure's floor of 48."""
 
 
 def host_copy(at_least: float, *, source: str, read: date) -> Floor:
@@ -22,15 +21,48 @@ def host_copy(at_least: float, *, source: str, read: date) -> Floor:
     return Floor(check="B5", what="host to device copy", at_least=at_least, unit="GB/s", source=source, read=read)
 
 
-def one_node(at_least: float, *, source: str, read: date) -> Floor:
-    """Return the floor for the all-reduce between the GPUs of a node."""
-    what = "all-reduce of 16 GiB in one node"
-    return Floor(check="B2", what=what, at_least=at_least, unit="GB/s", source=source, read=read)
-
-
 def over_link(generation: int, *, width: int = 16, source: str, read: date) -> Floor:
     """Return the floor for a machine type whose copy was not measured, derived from the slowest link between processor and GPU."""
-    rate = PCIE_GB_S[generation] * width / 16
     return host_copy(
-        int(SHARE * rate), source=f"two thirds of PCIe {generation}.0 with {width} lanes; link: {source}", read=read
+        PCIE_GB_S[generation] * width // 16,
+        source=f"copy over PCIe {generation}.0 with {width} lanes; link: {source}",
+        read=read,
     )
+
+
+_ML = "stas00/ml-engineering at 744d01e1:network/README.md"
+_ML_READ = date(2026, 11, 28)
+PAIRS_SEARCHED = "2026-11-28"
+"""The last search for figures of machine types with a fabric and without a floor for B3."""
+MARGIN = 0.92
+"""Highest share of a healthy figure that a floor may be, because healthy machines differ by a few percent."""
+
+
+def collective(
+    check: str, at_least: float, *, gib: float, healthy: float | None, source: str, read: date, name: str = ALL_REDUCE
+) -> Floor:
+    """Return the floor of a collective in one node (B2) or between two nodes (B3)."""
+    size = f"{gib:g} GiB" if gib >= 1 else f"{gib * 1024:g} MiB"
+    what = f"{name} of {size} {'in one node' if check == 'B2' else 'between two nodes'}"
+    return Floor(
+        check=check, what=what, at_least=at_least, unit="GB/s", source=source, read=read, collective=name, gib=gib, healthy=healthy
+    )  # fmt: skip
+
+
+A100_BOARD = collective(
+    "B2", 216, gib=16, healthy=234.9, source=f"{_ML}: 234.89 GB/s on eight A100 with NVLink 3", read=_ML_READ
+)
+H100_BOARD = collective(
+    "B2", 440, gib=16, healthy=482.2, source=f"{_ML}: 482.26 GB/s on eight H200, same NVLink 4 and NVSwitch; 480 on eight H100 at 4 GiB", read=_ML_READ
+)  # fmt: skip
+H200_BOARD = collective("B2", 431, gib=16, healthy=482.2, source=f"{_ML}: 482.26 GB/s on eight H200", read=_ML_READ)
+RING_BOARD = collective(
+    "B2", 330, gib=16, healthy=367.6, source=f"{_ML}: 367.61 GB/s on eight H200 without NVLS; NVIDIA/nccl#1455: 365 to 370", read=_ML_READ
+)  # fmt: skip
+"""Without reduction in the NVSwitch."""
+B200_BOARD = collective(
+    "B2", 750, gib=16, healthy=845.7, source=f"{_ML}: 845.67 GB/s on a p6-b200 (740 at 4 GiB); github.com/NVIDIA/nccl/issues/1807: more than 830", read=_ML_READ
+)  # fmt: skip
+B300_BOARD = collective(
+    "B2", 750, gib=16, healthy=845.7, source=f"{_ML}: 845.67 GB/s on eight B200, same NVLink generation", read=_ML_READ
+)

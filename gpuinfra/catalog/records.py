@@ -149,6 +149,9 @@ class Price:
     """False for an estimate, and for a price that does not come from a primary source."""
 
 
+ALL_REDUCE, ALL_GATHER = "all-reduce", "all-gather"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
     """The minimum result of a healthy machine for one measurement."""
@@ -160,6 +163,12 @@ class Floor:
     unit: str
     source: str
     read: date
+    collective: str = ALL_REDUCE
+    """For B2 and B3: what the test runs, `all-reduce` or `all-gather`."""
+    gib: float | None = None
+    """For B2 and B3: the size of the test. Another size has another rate."""
+    healthy: float | None = None
+    """The published figure of a healthy machine with this collective and size. None if the cloud publishes only a threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +184,7 @@ class MachineType:
     source: Source
     arch: str = "x86_64"
     local_disks: int = 0
+    """Number of local disks. 0 if the machine has none (`local_disk_gb` is 0) or the number is not known."""
     local_disk_gb: int = 0
     """Total capacity of all local disks in GB."""
     network_gbps: float = 0

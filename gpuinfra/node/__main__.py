@@ -133,12 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         _later("fabric_service", "fabric_service"),
         "take part in the fabric tests of this node's pool through the evidence bucket until terminated (the gpuinfra-fabric unit)",
     )
-    for command, gib in ((nccl, 8.0), (pair, 2.0), (fabric, 2.0)):
+    for command in (nccl, pair, fabric):
         command.add_argument(
             "--gib",
             type=float,
-            default=gib,
-            help="size of the all-reduce buffer on each GPU, in GiB; each GPU allocates two buffers",
+            help="size of the buffer on each GPU, in GiB; each GPU allocates two buffers; default: the size that the floor of the machine type names",
         )
         command.add_argument("--rounds", type=int, default=20)
     add(
@@ -169,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         _printed("files", "files", "expectation"),
         "read the declared files and environment variables; print one JSON object",
     )
-    for command in (verify, mig, fabric, files):
+    for command in (verify, mig, fabric, files, nccl, pair):
         command.add_argument(
             "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
         )

@@ -54,6 +54,14 @@ class DcgmStatus:
     """The number of each error (dcgm_errors.h), or None for an error without one."""
     causes: tuple[Cause, ...] = ()
     """What the severities of the errors require."""
+    serious: bool = False
+    """True if an error of the status is more than a note. DCGM reports such an error beside `Pass`, for example for a memory test that could not allocate
+    memory (https://github.com/NVIDIA/DCGM/issues/284, retrieved 2026-11)."""
+
+    @property
+    def is_pass(self) -> bool:
+        """True if the test ran and found nothing."""
+        return self.status.lower() == "pass" and not self.serious
 
 
 def results(text: str) -> list[DcgmStatus]:
@@ -80,7 +88,9 @@ def _walk(value: Any, test: str, dcgm_statuses: list[DcgmStatus]) -> None:
             status = value["status"]
             word = status if isinstance(status, str) else "?"
             dcgm_statuses.append(
-                DcgmStatus(test, _where(value), word, _warnings(value), _errors(value), _causes(value))
+                DcgmStatus(
+                    test, _where(value), word, _warnings(value), _errors(value), _causes(value), _is_serious(value)
+                )
             )
         if "runtime_error" in value:
             raise Unreadable("dcgmi could not run the diagnostics: %s" % shortened(str(value["runtime_error"]), 200))
@@ -114,6 +124,15 @@ def _number(entry: Any, key: str) -> int | None:
 
 def _errors(value: dict[str, Any]) -> tuple[int | None, ...]:
     return tuple(_number(entry, "error_id") for entry in _listed(value))
+
+
+def _is_serious(value: dict[str, Any]) -> bool:
+    """Return True for an error whose severity is unknown, or higher than `monitor it`."""
+    return any(
+        _number(entry, "error_id") is not None and (_number(entry, "error_severity") or 3) > 1
+        for entry in _listed(value)
+        if _number(entry, "error_severity") != 0
+    )
 
 
 def _causes(value: dict[str, Any]) -> tuple[Cause, ...]:

@@ -20,7 +20,13 @@ class ExpectedSoftware(TypedDict, total=False):
     range: list[str]
 
 
-class ExpectedFloor(TypedDict):
+class _FloorSize(TypedDict, total=False):
+    gib: float
+    collective: str
+    """`all-gather`. An all-reduce is left out."""
+
+
+class ExpectedFloor(_FloorSize):
     """The lowest figure that a healthy machine reaches in the measurement of a check."""
 
     check: str
@@ -93,6 +99,8 @@ class Uses(TypedDict, total=False):
     """Addresses of the metadata service that containers cannot reach."""
     homes: list[str]
     buckets: list[BucketMount]
+    replacing_xids: list[int]
+    """Xids after which the cloud replaces the machine, although NVIDIA's catalog requires less."""
     mig: bool
     mig_profiles: list[str]
     energy: bool
@@ -138,7 +146,7 @@ class Field(Generic[Value]):
 class Machine:
     """The expectation as checks read it, and the journal of the node. The bundle can be older or damaged, so each field is checked when it is read."""
 
-    cloud = Field[str](str, "")
+    replacing_xids = Field["list[Any]"](list, [])
     gpus = Field[int](int)
     gpu_name = Field[str](str)
     gpu_memory_mib = Field[float](float)

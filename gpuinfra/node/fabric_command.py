@@ -83,7 +83,8 @@ def fabric_command(args: argparse.Namespace) -> int:
     )
     try:
         folder = args.store / _session(node, args.run_name)
-        options = ("--gib", str(args.gib), "--rounds", str(args.rounds))
+        size = ("--gib", str(args.gib)) if args.gib else ()
+        options = (*size, "--rounds", str(args.rounds), "--expectation", str(args.expectation.absolute()))
         place = {"store": str(folder / "pairs")}
         plan, _ = fabric_run.take_part(
             settings,
@@ -117,7 +118,7 @@ def _problem(args: argparse.Namespace, expectation: Mapping[str, Any]) -> str:
         return "--nodes is %d; it must be between 2 and %d" % (args.nodes, fabric.MAX_NODES)
     if not args.store.is_absolute():
         return "--store is %s; specify the absolute path of a folder that all nodes mount" % args.store
-    if not 0 < args.gib <= 64 or not 0 < args.rounds <= 10_000 or not 0 < args.join <= 86400:
+    if not (args.gib is None or 0 < args.gib <= 64) or not 0 < args.rounds <= 10_000 or not 0 < args.join <= 86400:
         return "--gib must be between 0 and 64, --rounds between 1 and 10000, and --join between 0 and 86400"
     return ""
 

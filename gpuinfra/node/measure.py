@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, print_message
+from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, optional, print_message
 
 PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
 """File that sets the environment in which NCCL uses the fabric. The fabric's bootstrap step writes it."""
@@ -64,14 +64,15 @@ def nccl_command(args: argparse.Namespace) -> int:
     if code is not None:
         return code
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
-        return _print(nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log"))
+        size, collective = _size(args, "B2")
+        return _print(nccl.run(size, args.rounds, folder + "/log", collective))
 
 
 def pair_command(args: argparse.Namespace) -> int:
     """Run an all-reduce with the assigned partner node."""
     import tempfile
 
-    from . import cloud, nccl, pair
+    from . import cloud, pair
 
     if _is_wrong(args):
         return WRONG_USE
@@ -86,9 +87,9 @@ def pair_command(args: argparse.Namespace) -> int:
             node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
             store = pair.RendezvousBucket(node, cloud.of(node), assignment.get("session"))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
-            result = pair.run(
-                assignment, store, size=int(args.gib * nccl.GIB) // 4 * 4, rounds=args.rounds, log=folder + "/log"
-            )
+            size, collective = _size(args, "B3")
+            log = folder + "/log"
+            result = pair.run(assignment, store, size=size, rounds=args.rounds, log=log, collective=collective)
     except (cloud.CloudError, OSError) as error:
         raise MissingPrerequisite(str(error)) from None
     return _print(result)
@@ -127,9 +128,22 @@ def mig_command(args: argparse.Namespace) -> int:
     return OK
 
 
+def _size(args: argparse.Namespace, check: str) -> tuple[int, str]:
+    """Return the bytes and the collective of a test: those of the floor of the machine type, because other sizes have other rates."""
+    from . import nccl
+
+    floors = (optional(args.expectation) or {}).get("floors")
+    entries = [one for one in floors if isinstance(one, dict)] if isinstance(floors, list) else []
+    entry = next((one for one in entries if one.get("check") == check), {})
+    gib = args.gib or entry.get("gib") or nccl.DEFAULT_GIB[check]
+    return int(gib * nccl.GIB) // 4 * 4, nccl.ALL_GATHER if entry.get(
+        "collective"
+    ) == nccl.ALL_GATHER else nccl.ALL_REDUCE
+
+
 def _is_wrong(args: argparse.Namespace) -> bool:
     """Return True and print a message if the size or the number of rounds is outside the limits."""
-    if 0 < args.gib <= 64 and 0 < args.rounds <= 10_000:
+    if (args.gib is None or 0 < args.gib <= 64) and 0 < args.rounds <= 10_000:
         return False
     print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
     return True

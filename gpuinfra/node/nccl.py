@@ -1,4 +1,4 @@
-"""An all-reduce that calls libnccl and libcudart directly through ctypes, without a framework, MPI or SSH.
+"""An all-reduce or all-gather that calls libnccl and libcudart directly through ctypes, without a framework, MPI or SSH.
 
 One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; if there are more ranks than local GPUs, the others
 run on other nodes with the same unique ID. The sum is verified, so a link that is fast but corrupts data does not pass.
@@ -29,6 +29,9 @@ INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
 """ncclInt32, ncclSum, cudaMemcpyDeviceToHost."""
 SAMPLE = 1 << 20
 GIB = 1 << 30
+ALL_REDUCE, ALL_GATHER = "all-reduce", "all-gather"
+DEFAULT_GIB = {"B2": 8.0, "B3": 2.0}
+"""Sizes of the tests on machines whose floor names no size, by check."""
 WARM_UP = 5
 """Warm-up rounds, which are not measured."""
 
@@ -99,6 +102,7 @@ _NCCL = {
     "ncclGetUniqueId": [POINTER(UniqueId)],
     "ncclCommInitRank": [POINTER(c_void_p), c_int, UniqueId, c_int],
     "ncclAllReduce": [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p],
+    "ncclAllGather": [c_void_p, c_void_p, c_size_t, c_int, c_void_p, c_void_p],
     "ncclGroupStart": [],
     "ncclGroupEnd": [],
     "ncclCommGetAsyncError": [c_void_p, POINTER(c_int)],
@@ -123,30 +127,34 @@ def all_reduce(
     *,
     size: int,
     rounds: int = 20,
+    collective: str = ALL_REDUCE,
     unique_id: UniqueId | None = None,
     first_rank: int = 0,
     ranks: int | None = None,
 ) -> dict[str, Any]:
-    """Sum `size` bytes over all ranks, `rounds` times, and verify the result."""
+    """Sum `size` bytes over all ranks, or gather `size` bytes from all ranks, `rounds` times, and verify the result."""
     here = libraries.devices()
     if not here:
         raise MissingPrerequisite("the CUDA runtime finds no GPU")
     total = ranks or here
+    if collective == ALL_GATHER:
+        size -= size % (4 * total)
     if size % 4 or size <= 0 or not 0 < total < 256:
         raise MissingPrerequisite("size must be a positive multiple of 4 bytes, and ranks must be below 256")
     made: list[_Rank] = []
     try:
         _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
         for _ in range(WARM_UP):
-            _round(libraries, made, size)
+            _round(libraries, made, size, total, collective)
         _wait(libraries, made)
         started = time.perf_counter()
         for _ in range(rounds):
-            _round(libraries, made, size)
+            _round(libraries, made, size, total, collective)
         _wait(libraries, made)
         seconds = (time.perf_counter() - started) / rounds
-        # Each rank sends known data, so the expected sum is known.
-        wrong = sum(_wrong_bytes(libraries, one, size, total) for one in made)
+        # Each rank sends known data, so the expected result is known.
+        count = _wrong_gathered if collective == ALL_GATHER else _wrong_bytes
+        wrong = sum(count(libraries, one, size, total) for one in made)
     finally:
         _free(libraries, made)
     bandwidth = size / seconds / 1e9
@@ -155,12 +163,13 @@ def all_reduce(
         "nccl": libraries.version(),
         "ranks": total,
         "gpus": here,
+        "collective": collective,
         "bytes": size,
         "rounds": rounds,
         "seconds": seconds,
         "algbw_gb_s": bandwidth,
         # https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-        "busbw_gb_s": bandwidth * 2 * (total - 1) / total,
+        "busbw_gb_s": bandwidth * (1 if collective == ALL_GATHER else 2) * (total - 1) / total,
         "wrong": wrong,
     }
 
@@ -194,10 +203,14 @@ def _sum(total: int) -> int:
     return sum(_value(rank) * 0x01010101 for rank in range(total)) & 0xFFFFFFFF
 
 
-def _round(libraries: Libraries, made: list[_Rank], size: int) -> None:
+def _round(libraries: Libraries, made: list[_Rank], size: int, total: int, collective: str) -> None:
     libraries.nccl("ncclGroupStart")
     for rank in made:
-        libraries.nccl("ncclAllReduce", rank.send, rank.receive, size // 4, INT32, SUM, rank.comm, rank.stream)
+        if collective == ALL_GATHER:
+            count = size // 4 // total
+            libraries.nccl("ncclAllGather", rank.send, rank.receive, count, INT32, rank.comm, rank.stream)
+        else:
+            libraries.nccl("ncclAllReduce", rank.send, rank.receive, size // 4, INT32, SUM, rank.comm, rank.stream)
     libraries.nccl("ncclGroupEnd")
 
 
@@ -222,6 +235,23 @@ def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> in
         libraries.cuda("cudaMemcpy", buffer, c_void_p((rank.receive.value or 0) + start), length, DEVICE_TO_HOST)
         if buffer.raw != expected:
             wrong += sum(a != b for a, b in zip(buffer.raw, expected))
+    return wrong
+
+
+def _wrong_gathered(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
+    """Count the wrong bytes at the beginning and the end of the part of each rank."""
+    libraries.cuda("cudaSetDevice", rank.device)
+    part = size // total
+    length = min(SAMPLE // total // 4 * 4, part)
+    wrong = 0
+    for other in range(total):
+        expected = bytes([_value(other)]) * length
+        for start in sorted({0, part - length}):
+            buffer = ctypes.create_string_buffer(length)
+            place = c_void_p((rank.receive.value or 0) + other * part + start)
+            libraries.cuda("cudaMemcpy", buffer, place, length, DEVICE_TO_HOST)
+            if buffer.raw != expected:
+                wrong += sum(a != b for a, b in zip(buffer.raw, expected))
     return wrong
 
 
@@ -267,14 +297,14 @@ def _call(library: ctypes.CDLL, name: str, explain: Any, *arguments: Any) -> Non
         )
 
 
-def run(size: int, rounds: int, log: str) -> dict[str, Any]:
-    """Run one all-reduce inside this node. Adds the networks, their devices and the related lines from NCCL's log.
+def run(size: int, rounds: int, log: str, collective: str = ALL_REDUCE) -> dict[str, Any]:
+    """Run one collective inside this node. Adds the networks, their devices and the related lines from NCCL's log.
 
     Raises `MissingPrerequisite` with these lines if NCCL cannot create the communicator.
     """
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     try:
-        result = all_reduce(Libraries(), size=size, rounds=rounds)
+        result = all_reduce(Libraries(), size=size, rounds=rounds, collective=collective)
     except MissingPrerequisite as error:
         lines = network_lines(read_log(log))
         raise MissingPrerequisite("; ".join([str(error), *lines[-6:]])) from None
@@ -300,7 +330,8 @@ def network_of(log: str) -> list[str]:
     return sorted({name.strip() for name in found} - {""})
 
 
-_OFI = re.compile(r"NET/OFI Selected provider is efa, fabric is \S+ \(found (\d+) nics\)")
+_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is efa(?:, fabric is \S+)? \(found (\d+) nics\)")
+"""The fabric is in the line since aws-ofi-nccl 1.14, and `provider` is in lower case since 1.9 (logs of public repositories, retrieved 2026-11)."""
 _IB = re.compile(r"NET/IB ?: Using((?: ?\[\d+\]\S+)+)")
 
 

@@ -242,9 +242,16 @@ def _await(
 
 
 def run(
-    assignment: Mapping[str, Any], store: Rendezvous, *, size: int, rounds: int, log: str, limit_s: float = LIMIT_S
+    assignment: Mapping[str, Any],
+    store: Rendezvous,
+    *,
+    size: int,
+    rounds: int,
+    log: str,
+    collective: str = nccl.ALL_REDUCE,
+    limit_s: float = LIMIT_S,
 ) -> dict[str, Any]:
-    """Meet the partner, sum over both nodes, and return bandwidth and correctness: schema `gpuinfra.pair/1`."""
+    """Meet the partner, run the collective over both nodes, and return bandwidth and correctness: schema `gpuinfra.pair/1`."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     libraries = nccl.Libraries()
     one_id, first, ranks = meet(assignment, store, libraries)
@@ -252,7 +259,9 @@ def run(
     end.daemon = True
     end.start()
     try:
-        result = nccl.all_reduce(libraries, size=size, rounds=rounds, unique_id=one_id, first_rank=first, ranks=ranks)
+        result = nccl.all_reduce(
+            libraries, size=size, rounds=rounds, collective=collective, unique_id=one_id, first_rank=first, ranks=ranks
+        )
     finally:
         end.cancel()
     network = nccl.network_of(nccl.read_log(log))

@@ -23,6 +23,12 @@ _TEXTS = {
     "key_1": "pkeys/1",
 }
 """Maps each name in the result to a file in the port's folder."""
+_COUNTERS = (
+    "hw_counters/retrans_timeout_events", "hw_counters/unresponsive_remote_events", "hw_counters/impaired_remote_conn_events",
+    "hw_counters/retrans_pkts", "hw_counters/rx_drops", "hw_counters/local_ack_timeout_err", "hw_counters/packet_seq_err",
+    "hw_counters/rnr_nak_retry_err", "counters/symbol_error", "counters/link_error_recovery", "counters/port_rcv_errors",
+)  # fmt: skip
+"""Errors of EFA (amzn/amzn-drivers: kernel/linux/efa/src/efa_verbs.c), of mlx5 and of InfiniBand ports. A driver has some of these files."""
 
 
 def ports(folder: Path = SYS) -> dict[str, Any]:
@@ -36,6 +42,8 @@ def ports(folder: Path = SYS) -> dict[str, Any]:
         for port in sorted(numbers.iterdir())[:4] if numbers.is_dir() else []:
             one: dict[str, Any] = {"device": device.name, "port": port.name}
             one.update((name, _text(port / file)) for name, file in _TEXTS.items())
+            values = ((file.rpartition("/")[2], _text(port / file)) for file in _COUNTERS)
+            one["errors"] = {name: value for name, value in values if value not in (None, "0")}
             found.append(one)
     return {"schema": "gpuinfra.ports/1", "ports": found}
 

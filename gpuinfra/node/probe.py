@@ -76,12 +76,15 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     )
 
 
+_READ_EXPECTATION = ((NODE_PART, "files"), (NODE_PART, "nccl"), (NODE_PART, "pair"))
+
+
 def with_expectation(path: "os.PathLike[str]") -> Run:
-    """Return `run`, with the expectation that `node.pyz files` reads. The path becomes absolute, because probes run in the root folder."""
+    """Return `run`, with the expectation that these parts of the program read. The path becomes absolute, because probes run in the root folder."""
 
     def do(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
         words = tuple(argv)
-        return run((*words, "--expectation", os.path.abspath(path)) if words == (NODE_PART, "files") else words, probe)
+        return run((*words, "--expectation", os.path.abspath(path)) if words in _READ_EXPECTATION else words, probe)
 
     return do
 

@@ -78,7 +78,7 @@ METRIC = "DCGM_FI_DEV_GPU_TEMP{"
 METRICS = ("curl", "-s", "--noproxy", "*", "--max-time", "10")
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
-KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
+KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|gve |lost carrier|Out of memory|Hardware Error|AER: |PCIe Bus Error"
 
 FUSE = "fuse"
 BUCKETS = ("fuse.gcsfuse", FUSE)

@@ -5,7 +5,7 @@ NVIDIA: Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-cat
 (witness: leptonai/gpud at 4a8de33a: components/accelerator/nvidia/xid/catalog_generated.go, generated from this page);
 NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, appendix D, NVSwitch SXid errors
 (witness: leptonai/gpud at 4a8de33a: components/accelerator/nvidia/sxid/sxid.go);
-aws/eks-node-monitoring-agent at 51af5494: monitors/nvidia/dcgm/dcgm_policies.go, the exceptions of EC2.
+The profile of a cloud names the Xids after which the cloud replaces a machine although the catalog requires less.
 Azure/azurehpc-health-checks also fails a node on 68, 69, 80 and 92, which NVIDIA calls errors of an application or ignores; those stay warnings here.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from typing import Collection
 
 from .cause import Action
 
@@ -64,7 +65,7 @@ class Bucket(enum.Enum):
     MONITOR = "monitor", "warn", Action.LOOK
     NEEDS_RESET = "needs reset", "drain", Action.RESET
     NEEDS_REBOOT = "needs reboot", "drain", Action.REBOOT
-    EC2_REPLACES = "EC2 replaces the instance", "drain", Action.REPLACE
+    CLOUD_REPLACES = "the cloud replaces the machine", "drain", Action.REPLACE
 
 
 @dataclass(frozen=True)
@@ -164,18 +165,11 @@ XIDS: dict[int, Xid] = {
 
 UNKNOWN = Xid("not in the table", Bucket.MONITOR, "find the Xid in NVIDIA's Xid catalog, and add it to the table")
 
-EXCEPTIONS: dict[str, dict[int, Xid]] = {
-    "aws": {
-        63: Xid("row remapping recorded", Bucket.EC2_REPLACES, "EC2 replaces such instances before no spare row is left"),
-        64: Xid("row remapping failed", Bucket.EC2_REPLACES),
-    }
-}  # fmt: skip
-"""Entries of a cloud that differ from NVIDIA's catalog."""
 
-
-def xid_of(number: int, cloud: str = "") -> Xid:
-    """Return the entry of a number on a cloud."""
-    return EXCEPTIONS.get(cloud, {}).get(number) or XIDS.get(number, UNKNOWN)
+def xid_of(number: int, replacing: Collection[object] = ()) -> Xid:
+    """Return the entry of a number. The cloud replaces the machine after the numbers in `replacing`."""
+    entry = XIDS.get(number, UNKNOWN)
+    return Xid(entry.meaning, Bucket.CLOUD_REPLACES) if number in replacing else entry
 
 
 ACTIONS_OF_154 = {

@@ -121,6 +121,7 @@ def environment(facts: PoolFacts) -> dict[str, str]:
         values |= {
             "SCRATCH_MOUNT": SCRATCH_MOUNT,
             "SCRATCH_MODEL": _known(cloud.local_disk_model, f"the model of the local disks in {machine.name}"),
+            "SCRATCH_DISKS": str(machine.local_disks),
             "SCRATCH_OF_IMAGE": cloud.local_disk_mount_of_image,
         }
     return dict(sorted(values.items()))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from gpuinfra.catalog.records import ALL_REDUCE, Floor
 from gpuinfra.node.checks import ALL
-from gpuinfra.node.expectation import Expectation, ExpectedSoftware, Uses
+from gpuinfra.node.expectation import Expectation, ExpectedFloor, ExpectedSoftware, Uses
 from gpuinfra.plan.environment import ROOT_FREE_GIB
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import BootstrapStep
@@ -60,16 +61,14 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         "metadata_guarded": list(facts.guarded),
         "homes": list(facts.homes),
         "buckets": [{"mount": bucket.mount, "read_only": bucket.read_only} for bucket in facts.buckets],
+        "replacing_xids": list(facts.replacing_xids),
         "mig": bool(facts.mig),
         "mig_profiles": list(facts.mig),
         "energy": facts.energy,
         "fabric_test": facts.fabric_test,
         "burn_in": facts.burn_in if facts.burn_in > 1 else 0,
         "gvnics": facts.gvnics,
-        "floors": [
-            {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit}
-            for floor in machine.floors
-        ],
+        "floors": [_floor(floor) for floor in machine.floors],
     }
     pool.update(cast("Expectation", {name: value for name, value in uses.items() if value}))
     for check in ALL.values():
@@ -80,6 +79,17 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         else:
             pool["required"].append(check.id)
     return pool
+
+
+def _floor(floor: Floor) -> ExpectedFloor:
+    entry: ExpectedFloor = {
+        "check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit,
+    }  # fmt: skip
+    if floor.gib is not None:
+        entry["gib"] = floor.gib
+    if floor.collective != ALL_REDUCE:
+        entry["collective"] = floor.collective
+    return entry
 
 
 def _software(lock: SoftwareLock) -> dict[str, ExpectedSoftware]:

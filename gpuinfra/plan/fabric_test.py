@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuinfra.catalog.floors import PAIRS_SEARCHED
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
@@ -61,5 +62,5 @@ def obstacle(pool: Pool, machine: MachineType) -> str:
     if pool.mig:
         return "the pool uses MIG, and NCCL measures whole GPUs only"
     if not any(floor.check == "B3" for floor in machine.floors):
-        return f"no bandwidth between two healthy {machine.name} nodes is known"
+        return f"no bandwidth between two healthy {machine.name} nodes is published (searched {PAIRS_SEARCHED})"
     return ""

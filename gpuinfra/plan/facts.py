@@ -37,6 +37,8 @@ class PoolFacts:
     """Whether the nodes must pass the fabric test (`fabric_test.py`)."""
     burn_in: int = 1
     """Level of the burn-in test."""
+    replacing_xids: tuple[int, ...] = ()
+    """Xids after which the cloud replaces a machine."""
     energy: bool = False
     """Whether the nodes record the energy of their GPUs."""
     metadata: tuple[str, ...] = ()

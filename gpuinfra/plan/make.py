@@ -193,6 +193,7 @@ def _facts(
         mig=tuple(sorted(pool.mig, reverse=True)),
         fabric_test=tested.required,
         burn_in=spec.handover.burn_in,
+        replacing_xids=cloud.replacing_xids if machine.gpu else (),
         energy=pool.idle_stop is not None,
         metadata=cloud.metadata_to_guard,
         containers_reach_metadata=pool.containers_reach_metadata,

@@ -112,6 +112,8 @@ class CloudProfile(Offer, Protocol):
     """The only currency of a budget, as an ISO 4217 code, or None if it is the currency of the billing account."""
     replication: Replication | None = None
     """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
+    replacing_xids: tuple[int, ...] = ()
+    """Xids after which the cloud replaces a machine, although NVIDIA's catalog requires less."""
     metadata_to_guard: tuple[str, ...] = ()
     """Metadata service addresses that nodes block for containers. Empty if the cloud has a hop limit."""
 

@@ -122,18 +122,17 @@ def _check(check: Any) -> Explanation:
 
 def known_xid(number: int) -> Explanation:
     """Return the description of an Xid. If the Xid is unknown, the description states this."""
-    from gpuinfra.node.xids import EXCEPTIONS, xid_of
+    from gpuinfra.node.xids import xid_of
 
     known = xid_of(number)
     severity = f"{known.severity}: {_SEVERITY[known.severity]}" if known.severity in _SEVERITY else known.severity
-    exceptions = ((f"on {cloud}", entries[number].action) for cloud, entries in EXCEPTIONS.items() if number in entries)
     rows = (
         ("meaning", known.meaning),
         ("severity", severity),
         ("bucket", known.bucket.value),
         ("action", known.action),
     )
-    return _entry(f"Xid {number}", (*rows, *exceptions))
+    return _entry(f"Xid {number}", rows)
 
 
 def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Explanation:

@@ -172,10 +172,13 @@ def purchase_fixes_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return  # an Azure region, in which the scale set is in all zones, or an unknown region
     for path, pool, entry in entries_of(spec):
         if isinstance(entry, (Reserved, Block)) and not (pool.zone or spec.where.zone or getattr(entry, "zone", None)):
-            what = "is a purchase in one zone, but no zone is declared"
+            what = f"is required, because {path} is {entry.kind} capacity, which is in one zone"
             yield error(
-                path, what, f"set the zone of the {entry.kind} capacity in where.zone or {path.partition('.')[0]}.zone"
+                "where.zone",
+                what,
+                f"set it, or {path.partition('.')[0]}.zone, to the zone of the {entry.kind} capacity",
             )
+            return
 
 
 def reservation_is_used_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:

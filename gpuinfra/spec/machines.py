@@ -68,12 +68,15 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
     if fabric != base.fabric or record.gpus not in (None, base.gpus):
         # The bandwidth between two nodes depends on their number of fabric devices and GPUs.
         floors = tuple(one for one in floors if one.check != "B3")
+    if gpus != base.gpus:
+        floors = tuple(one for one in floors if one.check != "B2")
     return replace(
         base,
         name=record.name,
         arch=record.arch or base.arch,
         gpu=gpu,
         gpus=gpus,
+        local_disks=0,
         nvswitch=base.nvswitch and gpu is not None and gpu.nvlinks > 0,
         vcpus=record.vcpus or base.vcpus,
         memory_gib=record.memory_gib or base.memory_gib,

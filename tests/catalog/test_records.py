@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
+from gpuinfra.catalog.floors import MARGIN
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws import regions as aws_regions
@@ -63,6 +65,13 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
     for floor in machine.floors:
         assert floor.at_least > 0
         assert floor.source
+        if floor.check in ("B2", "B3"):
+            assert floor.gib
+            assert floor.what.startswith(f"{floor.collective} of ")
+            threshold = floor.healthy is None and re.search(
+                "azurehpc-health-checks|cluster-health-scanner", floor.source
+            )
+            assert threshold or (floor.healthy and floor.at_least <= MARGIN * floor.healthy)
 
 
 def recorded_numa(path: Path) -> list[tuple[list[int], list[int]]]:

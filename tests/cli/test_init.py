@@ -448,6 +448,7 @@ def test_a_terminal_is_asked_and_wrong_answers_are_asked_again(tmp_path: Path) -
     terminal.type("id: ", "cr-0123456789abcdef0\n")
     terminal.type("count [1]: ", "2\n")
     terminal.type("storage [none]: ", "2\n")
+    terminal.type("where.zone: ", "use1-az4\n")
     terminal.type("write Pulumi.yaml, __main__.py, Pulumi.train.yaml? [Y/n]: ", "y\n")
     assert terminal.end() == 0, terminal.shown
     spec = read_stack("train").spec

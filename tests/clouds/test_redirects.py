@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.clouds.preflight import Unanswered
 from gpuinfra.handover.ports import IdentityRefused, PortUnavailable
 from gpuinfra.node import cloud
+from tests.bootstrap.fetching import first_trouble, start
 from tests.clouds.aws.handover.test_ports import proof
 from tests.servers import Answering, serve
 
@@ -179,3 +181,17 @@ def test_no_request_of_a_node_follows_a_redirect(
     with pytest.raises(cloud.CloudError):
         send(hosts.node(name))
     assert hosts.reached == []
+
+
+@pytest.mark.parametrize("metadata", [False, True], ids=["store", "metadata"])
+@pytest.mark.parametrize("name", NODES)
+def test_the_download_of_the_bundle_follows_no_redirect(
+    hosts: Hosts, name: str, metadata: bool, tmp_path: Path
+) -> None:
+    """User data names the redirect and asks again, writes nothing, and the other host receives nothing."""
+    hosts.redirects_metadata = metadata
+    process = start(name, (CONTAINER, "k", "us-east-1", "0" * 64), tmp_path / "got", hosts.environ)
+    said = first_trouble(process)
+    assert hosts.reached == []
+    assert "HTTP 302" in said
+    assert not (tmp_path / "got").exists()

@@ -16,7 +16,6 @@ from gpuinfra.handover.gather import LISTED_AGAIN, READS_AT_ONCE, Gatherer
 from gpuinfra.handover.listing import MOST_KEPT
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.handover.workers import Workers, workers_for
-from gpuinfra.node import evidence
 from gpuinfra.node.outcome import CheckResult
 
 from .fleet import LAUNCHED, Fleet, instance, judge, pool
@@ -155,15 +154,6 @@ def test_a_document_is_read_again_for_a_report(monkeypatch: pytest.MonkeyPatch) 
     assert polls.data_of(node) == fleet.bodies[node.evidence_key]
     fleet.bodies[node.evidence_key] += b" "
     assert polls.data_of(node) is None
-
-
-def test_a_proof_is_read_where_the_node_writes_it() -> None:
-    """The key of a proof follows from the key of its evidence, as in the node program."""
-    fleet = Fleet()
-    fleet.launch(1)
-    ref = fleet.report(1, seq=7)
-    place = ("evidence/train", f"{ref.owner}:{ref.instance_id}", ref.boot_id, ref.seq)
-    assert (ref.key, ref.proof_key) == (evidence.key(*place), evidence.key(*place, ".proof.json"))
 
 
 def test_history_has_all_documents_of_the_boot() -> None:

@@ -135,6 +135,11 @@ def drawn(seed: str = SEED, count: int = COUNT) -> tuple[tuple[str, str], ...]:
     )
 
 
+def recorded() -> list[tuple[str, str]]:
+    """The mutants in the record of the draw."""
+    return [(one["module"], one["mutant"]) for one in json.loads(RECORD.read_text(encoding="utf-8"))["mutants"]]
+
+
 def main(seed: str) -> None:
     """Run the tests of each drawn mutant, and write the record: the first test that finds each mutant, or an empty text."""
     from tests.mutation.run import prepare, verdict

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation import draw, plugin
-from tests.mutation.mutants import sample, source_of
+from tests.mutation import draw, plugin, shell
+from tests.mutation.mutants import mutants_of_all_lines, sample, source_of
 from tests.mutation.plugin import NOT_LOADED
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +125,7 @@ def verdict(module: str, name: str | None) -> Verdict:
 
 def _run(module: str, name: str | None, folder: str) -> int:
     """In the copy of the process: run the tests, and return the exit code."""
+    code = BROKEN
     try:
         if name is not None:
             plugin.install(module, name)
@@ -182,14 +183,18 @@ def sampled(module: str) -> list[str]:
 
 
 def chosen(module: str) -> list[str]:
-    """The names of the mutants that `make test-long` tests: the sample of a target, and the drawn mutants."""
+    """The names of the mutants that `make test-long` tests: the sample of a target, and the mutants in the record of the draw that still exist."""
     own = sampled(module) if module in TARGETS else []
-    return list(dict.fromkeys([*own, *(name for drawn, name in draw.drawn() if drawn == module)]))
+    text = source_of(module).read_text(encoding="utf-8") if source_of(module).exists() else ""
+    there = set(shell.mutants(text) if module.endswith(".sh") else mutants_of_all_lines(text))
+    return list(
+        dict.fromkeys([*own, *(name for recorded, name in draw.recorded() if recorded == module and name in there)])
+    )
 
 
 def every() -> list[str]:
     """The modules and scripts with chosen mutants."""
-    return list(dict.fromkeys([*TARGETS, *(module for module, _ in draw.drawn())]))
+    return list(dict.fromkeys([*TARGETS, *(module for module, _ in draw.recorded())]))
 
 
 if __name__ == "__main__":

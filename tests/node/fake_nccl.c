@@ -32,7 +32,7 @@ static int current = 0, group = 0, communicators = 0, collectives = 0;
 static struct memory memories[MOST * 4];
 static struct pending queue[MOST];
 static unsigned pair_id = 0;
-static int queued = 0, initialized[MOST], waiting_ranks = 0, waiting_total = 0;
+static int queued = 0, gathering = 0, initialized[MOST], waiting_ranks = 0, waiting_total = 0;
 
 /* Writes this process's sums to a file and reads those of the other process. Both number their collectives equally. */
 static void meet(uint32_t *sum, size_t count, int first) {
@@ -186,6 +186,18 @@ ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, int ty
     queue[queued++] = (struct pending){send, receive, count, comm};
     return 0;
 }
+ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, int type, struct comm *comm, struct stream *stream) {
+    if (ordered_to_fail("ncclAllGather")) return 1;
+    if (!group) violation("ncclAllGather of several devices outside a group hangs for ever");
+    if (!comm || comm->magic != 0xC0111111u) violation("ncclAllGather without a communicator");
+    if (!stream || stream->magic != 0x57AEA111u || stream->device != comm->device) violation("communicator and stream of different devices");
+    if (type != 2) violation("not int32");
+    struct memory *from = memory_of(send, count * 4), *to = memory_of(receive, count * 4 * comm->ranks);
+    if (!from || !to || from->device != comm->device || to->device != comm->device) violation("buffers that are too small or elsewhere");
+    gathering = 1;
+    queue[queued++] = (struct pending){send, receive, count, comm};
+    return 0;
+}
 ncclResult_t ncclGroupEnd(void) {
     if (!group) violation("ncclGroupEnd without a start");
     group--;
@@ -201,15 +213,15 @@ ncclResult_t ncclGroupEnd(void) {
     if (ordered_to_fail("ncclGroupEnd")) return 2;
     if (queued) {
         if (queued != communicators) violation("not all ranks take part");
-        size_t count = queue[0].count;
+        size_t part = queue[0].count, count = gathering ? part * queue[0].comm->ranks : part;
         uint32_t *sums = calloc(count, 4);
-        for (size_t i = 0; i < count; i++)
-            for (int r = 0; r < queued; r++) sums[i] += ((const uint32_t *)queue[r].send)[i];
+        for (size_t i = 0; i < part; i++)
+            for (int r = 0; r < queued; r++) sums[gathering ? queue[r].comm->rank * part + i : i] += ((const uint32_t *)queue[r].send)[i];
         if (queue[0].comm->ranks != queued) meet(sums, count, queue[0].comm->rank);
         for (int r = 0; r < queued; r++) memcpy(queue[r].receive, sums, count * 4);
         free(sums);
         if (getenv("FAKE_WRONG")) ((unsigned char *)queue[queued - 1].receive)[count * 4 - 1] ^= 1;
-        queued = 0;
+        queued = gathering = 0;
         collectives++;
     }
     return 0;

@@ -83,6 +83,18 @@ H100 = {
 """An H100 node that also requires the speed checks and Blackwell's F6, so that every check passes on some machine."""
 
 PAIR = {"schema": "gpuinfra.pair/1", "ranks": 16, "busbw_gb_s": 441.5, "wrong": 0, "network": ["AWS Libfabric"]}
+
+
+def sized(result: dict[str, Any], expectation: dict[str, Any], check: str) -> dict[str, Any]:
+    """A result of the collective and size that the floor of a check names."""
+    entry = next((floor for floor in expectation.get("floors", ()) if floor["check"] == check), {})
+    if "gib" not in entry:
+        return result
+    ranks = expectation["gpus"] * (2 if check == "B3" else 1)
+    rate = {"bytes": int(entry["gib"] * (1 << 30)), "busbw_gb_s": round(entry["at_least"] * 1.08, 1), "ranks": ranks}
+    return {**result, **rate, "collective": entry.get("collective", "all-reduce")}
+
+
 LNET = "net:\n" + "".join(
     f"    - net type: {net}\n      local NI(s):\n"
     + "".join(
@@ -140,7 +152,7 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     )
     facts = PoolFacts(
         cloud=cloud, machine=record, software=profile_of(cloud).software, lock=chosen, fabric=True,
-        metadata=profile_of(cloud).metadata_to_guard, **{"file_systems": (LUSTRE,), **more},
+        metadata=profile_of(cloud).metadata_to_guard, replacing_xids=profile_of(cloud).replacing_xids, **{"file_systems": (LUSTRE,), **more},
     )  # fmt: skip
     wanted = expectation(facts, steps=())
     return {**wanted, "steps": P4D["steps"], "software": P4D["software"], "root_free_gib": 50}
@@ -333,7 +345,9 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
         if words == [NODE_PART, "files"]:
             return record(words, json.dumps(declared_files(expectation)) + "\n")
         if words == [NODE_PART, "pair"]:
-            return record(words, json.dumps(PAIR) + "\n")
+            return record(words, json.dumps(sized(PAIR, expectation, "B3")) + "\n")
+        if words == [NODE_PART, "nccl"]:
+            return record(words, json.dumps(sized(NCCL, expectation, "B2")) + "\n")
         if words[:2] == [NODE_PART, "nccl"] and "--gib" in words:
             return record(words, json.dumps(nccl_network(device_state, expectation)) + "\n")
         if words == [NODE_PART, "heat"]:

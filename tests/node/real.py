@@ -84,7 +84,7 @@ B200 = machine("aws", "p6-b200.48xlarge")
 B300 = machine("aws", "p6-b300.48xlarge")
 A3_ULTRA = machine("gcp", "a3-ultragpu-8g")
 GUARDED = {"metadata_guarded": ["169.254.169.254", "fd20:ce::254"]}
-QUIET = {"X1": "pass", "X2": "pass", "N6": "pass"}
+QUIET = {"X1": "pass", "X2": "pass", "X3": "pass", "N6": "pass"}
 CASES: dict[str, Case] = {
     "a100-nvlink-s-1": Case({"F3": "pass"}, expected=LINKS_80),
     "a100-nvlink-s-2": Case({"F3": "fail"}, expected=LINKS_80),
@@ -95,15 +95,17 @@ CASES: dict[str, Case] = {
     "h100-nvlink-e-1": Case({"F4": "pass"}),
     "b300-nvlink-e-1": Case({"F4": "pass"}, B300, {"gpus": 2}),
     "gb200-nvlink-e-1": Case({"F4": "pass"}, B300, {"gpus": 4}),
-    "gb200-nvlink-e-2": Case({"F4": "warn"}, B300, {"gpus": 4}),
+    "gb200-nvlink-e-2": Case({"F4": "fail"}, B300, {"gpus": 4}),
+    "gb200-nvlink-e-3": Case({"F4": "fail"}, B300, {"gpus": 1}),
     "a100-topo-1": Case({"F5": "pass"}, P4D),
     "a3ultra-topo-1": Case({"F5": "pass"}, A3_ULTRA),
     "b200-topo-1": Case({"F5": "fail"}, B200),
     "b200-topo-2": Case({"F5": "pass"}, B200),
     "b300-topo-2": Case({"F5": "pass"}, B300),
+    "l40-dmesg-off-bus-1": Case({**QUIET, "X3": "fail"}, AZURE),
     "gb200-dmesg-xid-1": Case({**QUIET, "X1": "fail"}, AZURE),
     "gb200-dmesg-xid-2": Case({**QUIET, "X1": "fail"}, AZURE),
-    "hgx-dmesg-sxid-1": Case({**QUIET, "X1": "fail", "X2": "fail"}, AZURE),
+    "hgx-dmesg-sxid-1": Case({**QUIET, "X1": "fail", "X2": "fail", "X3": "fail"}, AZURE),
     "h100-dmesg-sxid-3": Case(QUIET, AZURE),
     "h200-dmesg-sxid-1": Case(QUIET, AZURE),
     "hgx-dmesg-xid-1": Case({**QUIET, "X1": "warn"}, AZURE),
@@ -116,10 +118,11 @@ CASES: dict[str, Case] = {
     "efa-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 1}),
     "h100-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 2}),
     "h100-sys-class-infiniband-1": Case(
-        {"N6": "fail", "N9": "read", "N7": "skip", "N2": "pass"}, AZURE, {"fabric_devices": 3}
+        {"N6": "fail", "N9": "read", "N7": "skip", "N2": "pass", "N10": "pass"}, AZURE, {"fabric_devices": 3}
     ),
     "gb10-dcgm-json-1": Case({"B1": "warn"}, expected={"gpus": 1}, code=226),
     "gb10-dcgm-json-2": Case({"B6": "fail"}, expected={"gpus": 1, "burn_in": 2}, code=226),
+    "dcgm-memory-alloc-1": Case({"B6": "fail"}, expected={"gpus": 2, "burn_in": 2}),
     "dcgm-json-1": Case({"B6": "error"}, expected={"gpus": 1, "burn_in": 3}),
     "h100-nvbandwidth-1": Case({"B5": "pass"}),
     "h100-nvbandwidth-2": Case({"B5": "pass"}, machine("aws", "p5.4xlarge")),
@@ -172,8 +175,8 @@ CASES: dict[str, Case] = {
             ],
         },
     ),
-    "gce-ports-1": Case({"N2": "skip", "N6": "pass", "N7": "pass", "N9": "skip"}, A3_ULTRA),
-    "gce-ports-2": Case({"N2": "skip", "N6": "pass", "N7": "fail", "N9": "skip"}, A3_ULTRA),
+    "gce-ports-1": Case({"N2": "skip", "N6": "pass", "N7": "pass", "N9": "skip", "N10": "pass"}, A3_ULTRA),
+    "gce-ports-2": Case({"N2": "skip", "N6": "pass", "N7": "fail", "N9": "skip", "N10": "pass"}, A3_ULTRA),
     "dgx-enroot-1": Case({"C5": "fail"}, code=1, stderr=True),
 }
 """Output -> what each check that reads this command finds."""

@@ -148,6 +148,16 @@ def test_blob_is_written_with_the_required_headers(service: Service) -> None:
     assert "if-none-match" not in again
 
 
+@pytest.mark.parametrize(
+    "trouble", [(409, "BlobAlreadyExists"), (409, "BlobImmutableDueToPolicy"), (412, "ConditionNotMet")]
+)
+def test_evidence_in_the_container_is_not_replaced(service: Service, trouble: tuple[int, str]) -> None:
+    """Each refusal of Azure to replace a blob means that the blob exists."""
+    service.troubles = [trouble]
+    with pytest.raises(Exists):
+        service.node.put(URL, "k", b"{}", once=True)
+
+
 def test_addresses_come_from_azure_or_the_variable() -> None:
     """Without the variable the account's own host is used, in every Azure cloud; the variable puts the account into the path."""
     assert azure.blob_url(URL, "a/b c.json", {}) == URL + "/a/b%20c.json"

@@ -309,6 +309,7 @@ MUTATIONS: dict[str, list[Callable[[Node], object]]] = {
     ],
     "F4": [
         swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: 3"),
+        swaps("nvlink-errors", "Replay Errors: 0", "Link recovery successful events: 505"),
         swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: none"),
         swaps("nvlink-errors", "Replay Errors: 0", "Bent Pin Errors: 0"),
         swaps("nvlink-errors", "Link 0: Replay Errors: 0", "GPU 9 has no heart"),
@@ -346,6 +347,32 @@ MUTATIONS: dict[str, list[Callable[[Node], object]]] = {
         ),
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Data {0x10000000, 0x10000000}"),
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 11012, Non-fatal, Link 12"),
+    ],
+    "X3": [
+        kernel_line("NVRM: fallen off the bus and is not responding to commands."),
+        kernel_line("NVRM: The NVIDIA probe routine failed for 1 device(s)."),
+        kernel_line("{1}[Hardware Error]: event severity: fatal"),
+        kernel_line("mce: [Hardware Error]: Machine check events logged"),
+        kernel_line("pcieport 0000:10:00.0: AER: Uncorrected (Fatal) error received: 0000:10:1c.0"),
+        kernel_line("Out of memory: Killed process 4711 (python3) total-vm:1kB"),
+        kernel_line(
+            "\n".join(["2026-11-21T10:00:00+0000 n kernel: pcieport 0000:10:00.0: AER: Corrected error received"] * 100)
+        ),
+        says("kernel-log", ""),
+    ],
+    "G16": [
+        swaps("nvidia-smi-xml", "<channel_repair_pending>No<", "<channel_repair_pending>Yes<"),
+        swaps("nvidia-smi-xml", "<tpc_repair_pending>No<", "<tpc_repair_pending>Yes<"),
+    ],
+    "G17": [
+        swaps("nvidia-smi-xml", "<vbios_version>[^<]*<", "<vbios_version>92.00.00.00.01<"),
+        swaps("nvidia-smi-xml", "<gsp_firmware_version>[^<]*<", "<gsp_firmware_version>570.1<"),
+    ],
+    "N10": [
+        swaps("ports", '"errors": {}', '"errors": {"retrans_timeout_events": "1011"}'),
+        swaps("ports", '"errors": {}', '"errors": {"symbol_error": "1"}'),
+        swaps("ports", '"errors": {}', '"errors": {"symbol_error": "many"}'),
+        swaps("ports", '"errors": {}', '"errors": null'),
     ],
     "N1": [
         says("efa", "fi_getinfo: -61 (No data available)\n", 61),

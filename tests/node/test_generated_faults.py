@@ -6,6 +6,7 @@ The generator makes only faults by definition of the checks' fields; each kind l
 from __future__ import annotations
 
 import copy
+import json
 import random
 import re
 from collections import Counter
@@ -369,9 +370,79 @@ def software_fault(rng: random.Random, one: Node) -> str:
     return f"{probe}: {pattern} -> {replacement[:40]}"
 
 
+def speed_fault(rng: random.Random, one: Node) -> str:
+    """The node sums data or copies below the floor of the machine, or sums wrong data, without an error."""
+    floors = {entry["check"]: entry["at_least"] for entry in one["expectation"].get("floors", ())}
+    required = one["expectation"]["required"]
+    if "B2" in required and rng.random() < 0.7:
+        wrong = rng.random() < 0.2
+        rate = round(floors["B2"] * rng.uniform(0.05, 0.99), 1)
+        text = one["probes"]["nccl"]["stdout"]
+        text = (
+            re.sub(r'"wrong": 0', f'"wrong": {rng.randrange(1, 99)}', text)
+            if wrong
+            else re.sub(r'"busbw_gb_s": [\d.]+', f'"busbw_gb_s": {rate}', text)
+        )
+        one["probes"]["nccl"]["stdout"] = text
+        return f"B2 {'wrong' if wrong else rate}"
+    if "B5" not in required:
+        return bad_cell(rng, one)
+    document = json.loads(one["probes"]["nvbandwidth"]["stdout"])
+    case = rng.choice(document["nvbandwidth"]["testcases"])
+    row = rng.choice(case["bandwidth_matrix"])
+    row[rng.randrange(len(row))] = f"{floors['B5'] * rng.uniform(0.05, 0.99):.2f}"
+    one["probes"]["nvbandwidth"]["stdout"] = json.dumps(document)
+    return f"B5 {case['name']}"
+
+
+def silent_fault(rng: random.Random, one: Node) -> str:
+    """Counters, repairs, kernel lines and firmware that no command reports as an error."""
+    lines = (
+        "NVRM: fallen off the bus and is not responding to commands.", "{1}[Hardware Error]: event severity: fatal",
+        "mce: [Hardware Error]: Machine check events logged", "pcieport 0000:10:00.0: AER: Uncorrected (Non-Fatal) error received",
+        "Out of memory: Killed process 1 (x)",
+    )  # fmt: skip
+    ways = [("kernel-log", r"\Z", f"2026-11-21T10:00:00+0000 gpu-1 kernel: {rng.choice(lines)}\n")]
+    ways.append(("nvidia-smi-xml", "_repair_pending>No<", "_repair_pending>Yes<"))
+    ways.append(("nvidia-smi-xml", "<vbios_version>[^<]*<", f"<vbios_version>92.00.{rng.randrange(99)}<"))
+    if "N10" in one["expectation"]["required"]:
+        name = rng.choice(
+            ("retrans_timeout_events", "retrans_pkts", "symbol_error", "link_error_recovery", "packet_seq_err")
+        )
+        ways.append(("ports", '"errors": {}', f'"errors": {{"{name}": "{rng.randrange(1, 10**6)}"}}'))
+    if "F4" in one["expectation"]["required"] and "nvlink-errors" in one["probes"]:
+        ways.append(
+            ("nvlink-errors", r"Link 0: [^:]*: 0", f"Link 0: Link recovery successful events: {rng.randrange(1, 1000)}")
+        )
+    probe, pattern, replacement = rng.choice(ways)
+    text, done = re.subn(pattern, replacement.replace("\\", "\\\\"), one["probes"][probe]["stdout"], count=1)
+    assert done, f"{pattern} is not in {probe}"
+    one["probes"][probe]["stdout"] = text
+    return f"{probe}: {replacement[:60]}"
+
+
+def hidden_gpus(rng: random.Random, one: Node) -> str:
+    """DCGM has no result for some GPUs, or no memory for its test, and reports a setting or a pass."""
+    if "B1" not in one["expectation"]["required"]:
+        return bad_cell(rng, one)
+    document = json.loads(one["probes"]["dcgm"]["stdout"])
+    results = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"]
+    if rng.random() < 0.5:
+        del results[rng.randrange(1, len(results)) :]
+        for result in results:
+            result.update(
+                status="Fail",
+                warnings=[{"warning": "Persistence mode is disabled.", "error_id": 29, "error_severity": 5}],
+            )
+    else:
+        rng.choice(results)["warnings"] = [{"warning": "Couldn't allocate", "error_id": 32, "error_severity": 4}]
+    one["probes"]["dcgm"]["stdout"] = json.dumps(document)
+    return f"{len(results)} results"
+
+
 KINDS: tuple[Callable[[random.Random, Node], str], ...] = (
     bad_cell, error_token, lost_line, doubled_line, broken_state, bad_exit, no_answer, xml_fault, link_fault, kernel_fault,
-    version_fault, host_fault, journal_fault, fabric_fault, software_fault,
+    version_fault, host_fault, journal_fault, fabric_fault, software_fault, speed_fault, silent_fault, hidden_gpus,
 )  # fmt: skip
 
 

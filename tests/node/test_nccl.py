@@ -249,3 +249,21 @@ def test_host_copies_are_judged_per_gpu() -> None:
     assert "GPU 7: host_to_device 11.9 GB/s" in present(slow["reason"])
     assert of(*[24.1] * 7)["outcome"] == "fail"
     assert of(*[24.1] * 8, status="Error")["outcome"] == "error"
+
+
+def test_all_gather_is_verified_by_rank(libraries: Path, tmp_path: Path) -> None:
+    """An all-gather has the size and the collective of the machine's floor, its own bus bandwidth, and each rank's data in its place."""
+    record_ = tmp_path / "expectation.json"
+    floor = {"check": "B2", "what": "x", "at_least": 0.001, "unit": "GB/s", "gib": 0.001, "collective": "all-gather"}
+    record_.write_text(json.dumps({"floors": [floor]}))
+    args = ("nccl", "--rounds", "2", "--expectation", str(record_))
+    done = call(libraries, *args)
+    assert (done.returncode, done.stderr) == (0, "")
+    output = json.loads(done.stdout)
+    assert (output["collective"], output["wrong"], output["bytes"] // 2**20) == ("all-gather", 0, 1)
+    assert output["busbw_gb_s"] == pytest.approx(output["algbw_gb_s"] * 7 / 8)
+    assert judged(done.stdout, {"floors": [floor]})["B2"]["outcome"] == "pass"
+    assert json.loads(call(libraries, *args, FAKE_WRONG="1").stdout)["wrong"] == 1
+    for wrong in ({"gib": 16}, {"collective": "all-reduce"}):
+        found = judged(done.stdout, {"floors": [{**floor, **wrong}]})["B2"]
+        assert (found["outcome"], "the floor is for an" in (found["reason"] or "")) == ("error", True)

@@ -16,6 +16,9 @@ import pytest
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions
+from gpuinfra.plan.make import build_plan
+from gpuinfra.plan.planned import Actions
+from gpuinfra.spec import read_stack
 from gpuinfra_rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra_rehearsal.cloud.azure.ids import new_id
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -24,10 +27,16 @@ from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.store import Resource
 from gpuinfra_rehearsal.cloud.gcp import conditions
 from gpuinfra_rehearsal.cloud.gcp import operator as operator_gcp
-from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_stacks
 from tests.permissions.needed import permissions_of
 
 STACKS = [*shipped_stacks("azure"), *shipped_stacks("gcp")]
+PEERS = [
+    path
+    for path in sorted((Path(__file__).parents[1] / "peers" / "specs").glob("*.yaml"))
+    if read_stack(path).spec.cloud in ("azure", "gcp")
+]
 OURS = ("azure-native:", "gcp:")
 SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu"
 
@@ -36,9 +45,9 @@ def _permissions(stack: str) -> Permissions:
     return permissions_of(plan_of(stack))
 
 
-def _denied(stack: str, operator: Operator) -> Iterator[str]:
+def _denied(stack: str | Recording, operator: Operator) -> Iterator[str]:
     """Create, read, update and delete every resource of a stack as the operator; yields the denied requests."""
-    recording, cloud = recording_of(stack), None
+    recording, cloud = recording_of(stack) if isinstance(stack, str) else stack, None
     for one in recording.custom:
         if not one.type.startswith(OURS):
             continue
@@ -65,6 +74,14 @@ def _denied(stack: str, operator: Operator) -> Iterator[str]:
 def test_the_role_of_a_stack_is_sufficient(stack: str) -> None:
     """The role allows every request of the resources and of the program."""
     assert list(_denied(stack, Operator(_permissions(stack).documents))) == []
+
+
+@pytest.mark.parametrize("path", PEERS, ids=[path.stem for path in PEERS])
+def test_the_roles_of_a_peer_are_sufficient(path: Path) -> None:
+    """The roles for the cluster of a public project allow every request of its resources."""
+    spec = read_stack(path).spec
+    documents = permissions_of(build_plan(spec, TODAY)).documents
+    assert list(_denied(recording_of_spec(spec, stack="prod"), Operator(documents))) == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -130,6 +147,23 @@ def test_without_one_action_its_requests_are_denied(stack: str, action: str, wor
     assert refused
     assert all(action in one for one in refused)
     assert words in refused[0]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "Microsoft.Network/virtualNetworks/write",
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+        "Microsoft.Compute/virtualMachineScaleSets/delete",
+        "Microsoft.Storage/storageAccounts/read",
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    ],
+)
+def test_the_stand_in_denies_what_the_table_lacks(monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    """An action that is missing in the table, and so in the role, is still a request of the stand-in: it follows from the resource and its references."""
+    monkeypatch.setattr(operator_azure, "ACTIONS", dict.fromkeys(azure.ACTIONS, Actions("", "")))
+    documents = json.loads(json.dumps(list(_permissions("azure-ndv5").documents)).replace(f'"{action}"', '"nothing"'))
+    assert any(action in one for one in _denied("azure-ndv5", Operator(documents)))
 
 
 GROUP = "/subscriptions/s/resourceGroups/{}-{}-0a1b2c3d"

@@ -89,3 +89,29 @@ def test_tags_and_policies_are_fenced(stack: str) -> None:
                 assert keys == {"iam:PolicyARN"}, one
             if any(action.startswith("ec2:AuthorizeSecurityGroup") for action in one["Action"]):
                 assert one["Condition"]["StringEquals"].keys() == {"aws:ResourceTag/gpuinfra:cluster"}, one
+
+
+ADDS = ("Allocate", "Associate", "Attach", "Create", "Run")
+"""Verbs of EC2 that add something to the resource whose tag they would check."""
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_existing_resources_of_ec2_are_changed_by_their_tag(stack: str) -> None:
+    """Each action that changes or deletes a resource of EC2 has a condition on its tag, if AWS supports the condition."""
+    (ec2,) = (service for service in _linter().iam_definition if service["prefix"] == "ec2")
+    by_tag = {
+        f"ec2:{one['privilege']}"
+        for one in ec2["privileges"]
+        for resource in one["resource_types"]
+        if resource["resource_type"] and any("aws:ResourceTag" in key for key in resource["condition_keys"])
+    }
+    without = {
+        action
+        for document in _documents(stack)
+        for statement in document["Statement"]
+        if "aws:ResourceTag" not in str(statement.get("Condition"))
+        for action in statement["Action"]
+    }
+    assert {
+        one for one in without & by_tag if not one.removeprefix("ec2:").startswith((*ADDS, "Describe", "Get"))
+    } == set()

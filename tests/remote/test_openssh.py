@@ -319,6 +319,21 @@ def test_stalled_command_times_out(lab: Lab) -> None:
     assert error.value.kind is ProblemKind.TIMEOUT
 
 
+def test_closing_the_connector_ends_a_command(lab: Lab) -> None:
+    """After an interrupt, a command that is waited for ends at once, and no new connection is opened."""
+    key = lab.keygen("host")
+    host = lab.host(lab.serve(key=key), host_keys=(lab.public(key),))
+    connector = lab.connector()
+    with connector.connect(host) as connection:
+        threading.Timer(0.2, connector.close).start()
+        with pytest.raises(HostProblem) as error:
+            connection.run("sleep 60", limit_s=30)
+    assert error.value.kind is ProblemKind.DROPPED
+    with pytest.raises(HostProblem) as error, connector.connect(host):
+        pass
+    assert error.value.kind is ProblemKind.INTERRUPTED
+
+
 def test_connection_dropped_during_a_command_is_a_failure(lab: Lab) -> None:
     """A connection that breaks during a command is reported as dropped, whatever the output was."""
     key = lab.keygen("host")

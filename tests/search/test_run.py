@@ -307,6 +307,22 @@ def test_a_resumed_search_keeps_the_groups_of_its_attempt(world: World) -> None:
     assert world.calls == [*before, "up use1-az4 use1-az6 again"]
 
 
+def test_a_failure_without_a_shortage_ends_the_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment that fails for another reason is not repeated, its error is the result, and a new search can start."""
+
+    def refused(again: bool) -> None:
+        world.calls.append("up")
+        raise UpFailed("`pulumi up` exited with code 255: AccessDenied", [])
+
+    monkeypatch.setattr(world, "deploy", refused)
+    with pytest.raises(UpFailed, match="AccessDenied"):
+        go(world)
+    assert (world.calls, world.path.read_text()) == (["up"], TEXT)
+    journal = SearchJournal(world.path, world.path.parent)
+    assert (journal.unfinished, [one["result"] for one in journal.attempts]) == (False, ["failed"])
+    journal.close()
+
+
 def test_edited_file_is_not_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack file that changed during the search is an error that names the journal, and nothing is deployed."""
     world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 5

@@ -20,6 +20,10 @@ EACH_VERSION = {
 CHANGELOG: dict[str, str] = {
     "train-node-fabric": "creates the grant `NAME-node-fabric`",
     "train-node-proof": "deletes the grant `NAME-node-proof`",
+    "train-services-artifactregistry": "enables the Artifact Registry API",
+    "train-foundation-audit-key-storage": "shows the grants on keys as replaced",
+    "train-foundation-audit-key-logging": "shows the grants on keys as replaced",
+    "train-foundation-data-storage": "shows the grants on keys as replaced",
 }
 """Logical name -> the words of CHANGELOG.md that announce its creation, replacement or deletion."""
 

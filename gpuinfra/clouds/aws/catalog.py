@@ -12,12 +12,11 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import one_node, over_link
+from gpuinfra.catalog.floors import A100_BOARD, B200_BOARD, B300_BOARD, H100_BOARD, H200_BOARD, collective, over_link
 from gpuinfra.catalog.notation import numa_halves
 from gpuinfra.catalog.records import (
     CapacityKind,
     Fabric,
-    Floor,
     MachineType,
     NicLimits,
     NicShape,
@@ -61,6 +60,8 @@ def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | 
     return (*first, *(NicShape(card=card, device=0, kind="efa-only") for card in others))
 
 
+_AWSOME = "awslabs/awsome-distributed-ai at 95b939cd"
+_B3_READ = date(2026, 11, 28)
 _US_CB = ("us-east-1", "us-east-2", "us-west-2")
 
 P4D = MachineType(
@@ -87,8 +88,8 @@ P4D = MachineType(
     quotas={**_P_QUOTA, K.SPOT: "L-7212CCBC"},
     floors=(
         over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
-        one_node(228, source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board", read=_READ),
-        Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de", read=_READ),
+        A100_BOARD,
+        collective("B3", 70, gib=2, healthy=78.3, source=f"{_AWSOME}:micro-benchmarks/nccl-tests/README.md: 78.3 GB/s between two p4de", read=_READ),
     ),
     source=KARP,
     notes=("EFA on p4d and p4de connects only to nodes of the same machine type.",),
@@ -102,6 +103,10 @@ P4DE = replace(
     zones=zones_of("use1:4,6 usw2:1-3 apne1:1,4 apse1:2,3 euc1:1,2"),
     block_regions=("us-east-1", "us-west-2"),
 )
+
+_H200_PAIR = collective(
+    "B3", 335, gib=4, healthy=364.9, source="stas00/ml-engineering at 744d01e1:network/README.md: 364.87 GB/s between four p5en with rings (NCCL 2.27.7), of which two have less traffic between them", read=_B3_READ
+)  # fmt: skip
 
 P5_4XL = MachineType(
     name="p5.4xlarge",
@@ -160,8 +165,8 @@ P5 = MachineType(
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     floors=(
         over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
-        one_node(460, source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
-        Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444", read=_READ),
+        H100_BOARD,
+        collective("B3", 400, gib=2, healthy=443.7, source=f"{_AWSOME}:micro-benchmarks/nccl-tests/README.md: 443.7 GB/s between two p5", read=_READ),
     ),
     source=KARP,
 )  # fmt: skip
@@ -178,7 +183,8 @@ P5E = replace(
         "eu-north-1", "sa-east-1",
     ),
     floors=(
-        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        H200_BOARD,
+        _H200_PAIR,
         next(floor for floor in P5.floors if floor.check == "B5"),
     ),
     notes=("No on-demand price in us-east-1.",),
@@ -203,7 +209,8 @@ P5EN = replace(
         "eu-west-2", "eu-south-2", "eu-north-1",
     ),
     floors=(
-        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        H200_BOARD,
+        _H200_PAIR,
         over_link(5, source=f"{_DUMPS}/p5en/topology.xml: Xeon 8488C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
     notes=("EFA devices can appear late; the check retries three times.",),
@@ -224,7 +231,8 @@ P6_B200 = replace(
     block_regions=("us-east-1", "us-east-2", "us-west-2", "ap-south-1", "us-gov-west-1", "us-gov-east-1"),
     quotas=dict(_P_QUOTA),
     floors=(
-        one_node(750, source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
+        B200_BOARD,
+        collective("B3", 346, gib=16, healthy=377, source=f"{_AWSOME}:architectures/aws-pcs/tests/compute-test.md: 377 GB/s between four nodes, of which two have less traffic between them", read=_B3_READ),
         over_link(5, source=f"{_DUMPS}/p6-b200/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
     notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The spot quota code is not confirmed."),
@@ -244,10 +252,14 @@ P6_B300 = replace(
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     floors=(
-        one_node(
-            750,
-            source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200; same NVLink generation",
-            read=_FLOORS_READ,
+        B300_BOARD,
+        collective(
+            "B3",
+            600,
+            gib=16,
+            healthy=654,
+            source=f"{_AWSOME}:architectures/aws-pcs/tests/compute-test.md: 654 GB/s between two nodes",
+            read=_B3_READ,
         ),
         over_link(5, source=f"{_DUMPS}/p6-b300/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
     ),

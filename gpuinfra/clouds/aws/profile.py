@@ -83,6 +83,9 @@ class AwsProfile(CloudProfile):
     image_families = IMAGES
     user_data_limit = 16 * 1024
     """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, retrieved 2026-11-21."""
+    replacing_xids = (63, 64)
+    """A GPU that remaps rows ends without spare rows, so EC2 recommends a replacement (aws/eks-node-monitoring-agent at 51af5494:
+    monitors/nvidia/dcgm/dcgm_policies.go, retrieved 2026-11-28)."""
     opt_in_zones = frozenset(zone for zones in places.LOCAL_ZONES.values() for zone in zones)
     node_units = frozenset[str]()
     region_setting = "aws:region"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
+from gpuinfra.catalog.floors import A100_BOARD, H100_BOARD, H200_BOARD, collective
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, NumaNode, Source
 from gpuinfra.clouds.azure.prices import PRICES
@@ -52,19 +53,26 @@ def _infiniband(gbps: float, generation: str, devices: int = 8) -> Fabric:
     return Fabric(provider="infiniband", devices=devices, gbps=gbps * devices, generation=generation)
 
 
-def _floors(copy: float | None, one_node: float | None, hca: float | None, conf: str) -> tuple[Floor, ...]:
+def _floors(
+    conf: str, *, copy: float, hca: float | None = None, one_node: float | None = None, gib: float = 16
+) -> tuple[Floor, ...]:
+    """Return the thresholds of Azure's node health checks."""
     source = _NHC + conf
-    rows = (
-        ("B5", "host to device copy", copy, "GB/s"),
-        ("B2", "all-reduce of 16 GiB in one node", one_node, "GB/s"),
-        ("N5", "RDMA write with GPU memory, one adapter", hca, "Gb/s"),
-    )
-    return tuple(
-        Floor(check=check, what=what, at_least=value, unit=unit, source=source, read=_NHC_READ)
-        for check, what, value, unit in rows
-        if value is not None
-    )
+    rows = [Floor(check="B5", what="host to device copy", at_least=copy, unit="GB/s", source=source, read=_NHC_READ)]
+    if one_node:
+        rows.append(collective("B2", one_node, gib=gib, healthy=None, source=source, read=_NHC_READ))
+    if hca:
+        what = "RDMA write with GPU memory, one adapter"
+        rows.append(Floor(check="N5", what=what, at_least=hca, unit="Gb/s", source=source, read=_NHC_READ))
+    return tuple(rows)
 
+
+_A100_PAIR = collective(
+    "B3", 172, gib=8, healthy=187, source="Azure/aks-rdma-infiniband:tests/expected-output.md: 187 GB/s between two ND A100 v4", read=_READ
+)  # fmt: skip
+_H200_PAIR = collective(
+    "B3", 335, gib=4, healthy=364.9, source="stas00/ml-engineering at 744d01e1:network/README.md: 364.87 GB/s between four nodes of eight H200 with rings and 3,200 Gb/s (p5en), of which two have less traffic between them", read=date(2026, 11, 28)
+)  # fmt: skip
 
 ND_A100_40 = MachineType(
     name="Standard_ND96asr_v4",
@@ -85,7 +93,7 @@ ND_A100_40 = MachineType(
     numa_source=_TOPOLOGY + "ndv4-topo.xml, retrieved 2026-11-27",
     capacity=_EITHER,
     quotas=_quota("Standard NDASv4_A100 Family"),
-    floors=_floors(21, 228, 180, "nd96asr_v4.conf"),
+    floors=(*_floors("nd96asr_v4.conf", copy=21, hca=180), A100_BOARD, _A100_PAIR),
     source=_source("ndasra100v4-series"),
     notes=("No Trusted Launch.",),
 )
@@ -98,7 +106,7 @@ ND_A100_80 = replace(
     local_disk_gb=6872,
     zones=zones_by_region("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
     quotas=_quota("standard NDAMSv4_A100Family"),
-    floors=_floors(21, 228, 180, "nd96amsr_a100_v4.conf"),
+    floors=(*_floors("nd96amsr_a100_v4.conf", copy=21, hca=180), A100_BOARD, _A100_PAIR),
     source=_source("ndma100v4-series"),
 )  # fmt: skip
 
@@ -126,8 +134,9 @@ ND_H100 = MachineType(
     ),
     quotas=_quota("standardNDSH100v5Family"),
     floors=(
-        *_floors(48, 460, 380, "nd96isr_h100_v5.conf"),
-        Floor(check="B3", what="all-reduce of 16 GiB across many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace", read=_READ),
+        *_floors("nd96isr_h100_v5.conf", copy=48, hca=380),
+        H100_BOARD,
+        collective("B3", 400, gib=16, healthy=450, source=_FIELD_GUIDE + ": about 450 GB/s expected, below 400 warn, below 300 replace", read=_READ),
     ),
     source=_source("ndh100v5-series"),
 )  # fmt: skip
@@ -143,7 +152,7 @@ ND_H200 = replace(
         "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
     ),
     quotas=_quota("standardNDISRH200V5Family"),
-    floors=_floors(48, 431, 360, "nd96isr_h200_v5.conf"),
+    floors=(*_floors("nd96isr_h200_v5.conf", copy=48, hca=360), H200_BOARD, _H200_PAIR),
     source=_source("nd-h200-v5-series"),
     notes=("Has an Ethernet RDMA device mlx5_an0 in addition to mlx5_ib0..7.",),
 )  # fmt: skip
@@ -176,7 +185,7 @@ ND_GB300 = replace(
     fabric=_infiniband(400, "XDR", 4),
     quotas=_quota("standardNDISRGB300V6Family"),
     floors=(
-        Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace", read=_READ),
+        collective("B3", 800, gib=16, healthy=937, source=_FIELD_GUIDE + ": about 937 GB/s expected in a rack, below 800 warn, below 600 replace", read=_READ),
     ),
     source=_source("nd-gb300-v6-series", "the page states 4 x 800 Gb/s, the field guide measured 4 x 400; the lower value is used"),
     notes=(*ND_GB200.notes, "No service healing."),
@@ -257,23 +266,23 @@ _SINGLE = (
     _nc(
         "Standard_NC24ads_A100_v4", "A100-PCIE-80GB", 1, 24, 220, 20, 2, 894, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
-        floors=_floors(21, None, None, "nc24ads_a100_v4.conf"),
+        floors=_floors("nc24ads_a100_v4.conf", copy=21),
     ),
-    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=_floors(21, 193, None, "nc48ads_a100_v4.conf")),
+    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=_floors("nc48ads_a100_v4.conf", copy=21, one_node=193)),
     _nc(
         "Standard_NC96ads_A100_v4", "A100-PCIE-80GB", 4, 96, 880, 80, 8, 3576, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
-        floors=_floors(21, 25, None, "nc96ads_a100_v4.conf"),
+        floors=_floors("nc96ads_a100_v4.conf", copy=21, one_node=25, gib=8),
     ),
     _nc(
         "Standard_NC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
-        floors=_floors(48, None, None, "nc40ads_h100_v5.conf"),
+        floors=_floors("nc40ads_h100_v5.conf", copy=48),
     ),
     _nc(
         "Standard_NC80adis_H100_v5", "H100-NVL", 2, 80, 640, 80, 4, 7152, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
-        floors=_floors(48, 208, None, "nc80adis_h100_v5.conf"),
+        floors=_floors("nc80adis_h100_v5.conf", copy=48, one_node=208),
     ),
     _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM. The memory size is not confirmed.",)),
 )  # fmt: skip

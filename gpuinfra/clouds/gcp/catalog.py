@@ -12,9 +12,9 @@ from datetime import date
 from functools import partial
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import one_node, over_link
+from gpuinfra.catalog.floors import B200_BOARD, H200_BOARD, RING_BOARD, collective, over_link
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
-from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
+from gpuinfra.catalog.records import ALL_GATHER, CapacityKind, Fabric, MachineType, NicLimits, NicShape, Source
 from gpuinfra.clouds.gcp.prices import PRICES
 
 _AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
@@ -105,9 +105,9 @@ A3_HIGH = MachineType(
     ),
     quotas=_quota("NVIDIA_H100"),
     floors=(
-        Floor(check="B3", what="all-gather of 512 MiB across two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
+        collective("B3", 60, gib=0.5, healthy=70.9, name=ALL_GATHER, source=f"GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md: 70.9 GB/s; threshold of {_CHS}", read=_READ),
         # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/internals/decisions/network-plugin.md).
-        one_node(330, source="github.com/NVIDIA/nccl/issues/1455: 365 to 370 with rings on eight H100", read=date(2026, 11, 23)),
+        RING_BOARD,
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -141,11 +141,15 @@ A3_MEGA = replace(
     ),
     quotas=_quota("NVIDIA_H100_MEGA"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB across two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md", read=_READ),
+        collective("B3", 150, gib=8, healthy=188.7, name=ALL_GATHER, source=f"GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md: 188.7 GB/s; threshold of {_CHS}", read=_READ),
         *(floor for floor in A3_HIGH.floors if floor.check in {"B2", "B5"}),
     ),
     source=_source("one page states 1,800 Gbps, another 1,600 for the eight data interfaces without nic0"),
     notes=("Uses nine networks of the project quota.",),
+)  # fmt: skip
+
+_ULTRA_PAIR = collective(
+    "B3", 250, gib=8, healthy=328.8, name=ALL_GATHER, source=f"GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md: 328.8 to 336 GB/s between two A3 Ultra; A4 has the same adapters; threshold of {_CHS} for both", read=_READ
 )  # fmt: skip
 
 A3_ULTRA = MachineType(
@@ -172,8 +176,8 @@ A3_ULTRA = MachineType(
     ),
     quotas=_quota("NVIDIA_H200"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB across two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
-        one_node(431, source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        _ULTRA_PAIR,
+        H200_BOARD,
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -192,8 +196,8 @@ A4 = replace(
     ),
     quotas=_quota("NVIDIA_B200"),
     floors=(
-        Floor(check="B3", what="all-gather across two nodes", at_least=250, unit="GB/s", source=_CHS, read=_READ),
-        one_node(750, source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
+        _ULTRA_PAIR,
+        B200_BOARD,
         _PCIE_5_HOST,
     ),
 )
@@ -215,7 +219,7 @@ A4X = MachineType(
     hypervisor="grace",
     capacity=_BOUND,
     quotas=_quota("NVIDIA_GB200"),
-    floors=(Floor(check="B3", what="all-gather across two nodes", at_least=160, unit="GB/s", source=_CHS, read=_READ),),
+    floors=(collective("B3", 160, gib=8, healthy=None, name=ALL_GATHER, source=f"threshold of {_CHS}", read=_READ),),
     source=_source(),
     notes=(
         "Available only with a reservation: no spot, flex-start or resize requests.",

@@ -146,8 +146,12 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     scoped = list(_scoped(plan, uses))
     apart = {one for part in scoped for one in part.permissions}
     project = [one for one in sorted(uses) if one not in (*apart, *billing)]
-    documents = [_role(plan, of, to, project)] + ([_role(plan, f"{of} billing", to, billing)] if billing else [])
-    documents += [_role(plan, f"{of} {part.purpose}", f"{to} {part.what} of", part.permissions) for part in scoped]
+    documents = [_custom_role(plan, of, to, project)] + (
+        [_custom_role(plan, f"{of} billing", to, billing)] if billing else []
+    )
+    documents += [
+        _custom_role(plan, f"{of} {part.purpose}", f"{to} {part.what} of", part.permissions) for part in scoped
+    ]
     bindings = [{"role": _id(documents[0]), "members": ["OPERATOR"]}]
     for part, document in zip(scoped, documents[-len(scoped) :], strict=True) if scoped else ():
         for number, expression in enumerate(part.expressions):
@@ -276,7 +280,7 @@ def _id(document: Mapping[str, Any]) -> str:
     return f"projects/PROJECT/roles/{re.sub('[^a-zA-Z0-9_.]', '_', document['title'])}"
 
 
-def _role(plan: Plan, purpose: str, to: str, included: list[str]) -> dict[str, Any]:
+def _custom_role(plan: Plan, purpose: str, to: str, included: list[str]) -> dict[str, Any]:
     return {
         "title": f"gpuinfra {plan.name}{purpose}",
         "description": f"Minimum permissions to {to} the cluster {plan.name}.",

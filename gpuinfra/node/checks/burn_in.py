@@ -31,7 +31,7 @@ def _outcome(code: int, found: list[DcgmStatus], level: int, gpus: int) -> Check
     run = [one for one in found if one.status.lower() not in ("skip", "not run", "notrun")]
     if not run:
         raise Unreadable("dcgmi ran no tests")
-    failing = [one for one in run if one.status.lower() != "pass"]
+    failing = [one for one in run if not one.is_pass]
     # D5 reports this setting. Because of it, DCGM fails the test on each GPU and in the summary.
     setting = {(one.test, one.where) for one in failing if one.where and set(one.errors) == {PERSISTENCE_MODE}}
     tests_with_setting = {test for test, _ in setting}
@@ -42,16 +42,20 @@ def _outcome(code: int, found: list[DcgmStatus], level: int, gpus: int) -> Check
         % (
             one.test or "a test",
             " on " + one.where if one.where else "",
-            one.status,
+            "%s with an error" % one.status if one.serious and one.status.lower() == "pass" else one.status,
             ", " + one.warnings if one.warnings else "",
         )
         for one in failing
         if (one.where or one.test not in named) and (one.test, one.where) not in setting
     ]
-    failed_tests = {test_name(one.test) for one in failing if (one.test, one.where) not in setting}
+    failed_tests = {
+        test_name(one.test)
+        for one in failing
+        if (one.where or one.test not in named) and (one.test, one.where) not in setting
+    }
     for name in TESTS[level]:
         passing = {one.where for one in run if test_name(one.test) == name and one.where.startswith("GPU ")
-                   and (one.status.lower() == "pass" or (one.test, one.where) in setting)}  # fmt: skip
+                   and (one.is_pass or (one.test, one.where) in setting)}  # fmt: skip
         if len(passing) != gpus and name not in failed_tests:
             wrong.append("%s passed on %d of %d GPUs%s" % (name, len(passing), gpus, _skipped(name, found)))
     if code != 0 and not wrong and not setting:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import Broken, CheckOutcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
+from ..outcome import (
+    Broken,
+    CheckOutcome,
+    Phase,
+    Severity,
+    Unreadable,
+    equal,
+    failed,
+    passed,
+    shortened,
+    skipped,
+    warned,
+)
 from ..table import GpuTable, absent
 from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, judged, listed, on_some
 from .conditions import ampere, before_blackwell, gpus, mig, nvlinks, nvswitch
@@ -34,6 +47,8 @@ _INFORMATION = re.compile(
 )
 """Counters that can be above zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
 correction, and bucket 0 of `FEC Errors` counts code words without an error."""
+_RECOVERIES = {"Link recovery successful events": 50, "Link recovery failed events": 0}
+"""Events of one link above which it is dying. The limit for successful recoveries is gpuinfra's own value: a healthy link has none."""
 RATE_SHARE = 0.94
 """nvidia-smi prints the link rate with or without the encoding overhead, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""
 
@@ -171,24 +186,28 @@ class NvlinkActive(Check):
 
 
 class NvlinkErrors(Check):
-    """No NVLink reports errors. NVLink 5 counters that are never zero are informational only. An unknown counter results in a warning."""
+    """No NVLink reports errors. NVLink 5 counters that are never zero are informational only. Errors and unknown counters result in a warning; a link that
+    recovers again and again, or that failed to recover, fails."""
 
     id, name = "F4", "nvlink_errors"
-    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    action = Action.REPLACE
+    may_warn = True
     when = (nvlinks,)
     skips = ((mig, "a GPU with MIG reports no NVLink"),)
     probes = ("nvlink-errors",)
-    hint = "watch the counters; if they rise, drain and replace the node"
+    hint = "watch the counters; if they rise, or if a link recovers again and again, drain and replace the node"
     source = (
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 3; "
+        "marin-community/marin#9086 (2026-09): of 5,760 links, all have no recovery except one with 505, which died five days later; "
         "NVLink 5 counter names from a p6-b300.48xlarge with driver 595.91.07 (public notes, retrieved 2026-11) and nvidia-smi(1)"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str], list[str]]:
-        """Return the GPUs with counters, the counted errors, and the lines that are not in the tables."""
+    def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str], list[str], list[str]]:
+        """Return the GPUs with counters, the counted errors, the dying links, and the lines that are not in the tables."""
         refuse_mig(answers.text("nvlink-errors"))
         gpus: set[int] = set()
-        current, counted, unknown = None, [], {}
+        current, counted, dying, unknown = None, [], [], {}
         for line in answers.lines("nvlink-errors"):
             text = line.strip()
             counter = _COUNTER.match(text)
@@ -200,23 +219,28 @@ class NvlinkErrors(Check):
                     continue
                 gpus.add(current)
                 if name in _ERRORS and int(value):
-                    counted.append("GPU %d link %s: %s %s" % (current, link, value, _short(name)))
+                    text = "GPU %d link %s: %s %s" % (current, link, value, _short(name))
+                    (dying if int(value) > _RECOVERIES.get(name, math.inf) else counted).append(text)
             elif gpu:
                 current = int(gpu.group(1))
             else:
                 unknown[text] = None
-        return gpus, counted, list(unknown)
+        return gpus, counted, dying, list(unknown)
 
-    def judge(self, found: tuple[set[int], list[str], list[str]], machine: Machine) -> CheckOutcome:
-        gpus, counted, unknown = found
+    def judge(self, found: tuple[set[int], list[str], list[str], list[str]], machine: Machine) -> CheckOutcome:
+        gpus, counted, dying, unknown = found
         if len(gpus) != machine.gpus:
             why = "%d of %d GPUs report link counters" % (len(gpus), machine.gpus)
             if unknown:
                 why += "; unknown lines: %s" % listed(unknown)
-            return failed(len(gpus), machine.gpus, why, "GPUs")
+            return warned(len(gpus), machine.gpus, why, "GPUs")
+        if dying:
+            return judged(len(dying), 0, dying, "links")
         if unknown and not counted:
             return warned(0, 0, "unknown counters in nvidia-smi nvlink -e: %s" % listed(unknown), "counters")
-        return judged(len(counted), 0, counted, "counters")
+        if counted:
+            return warned(len(counted), 0, listed(counted), "counters")
+        return passed(0, 0, "counters")
 
 
 def _known(name: str, value: str) -> bool:

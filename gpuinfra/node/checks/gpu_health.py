@@ -294,3 +294,48 @@ class ErrorTokens(Check):
 
     def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         return judged(len(found), 0, found, "cells")
+
+
+class PendingRepairs(Check):
+    """No GPU waits for a reset that repairs a memory channel or a processing cluster. Until then, the GPU works with the damaged part."""
+
+    id, name = "G16", "pending_repairs"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.RESET
+    probes = ("nvidia-smi-xml",)
+    hint = "drain the node and reset the GPU, or reboot the node; replace it if the repair is still pending"
+    source = (
+        "nvidia-smi -q -x of driver 595 (influxdata/telegraf and NVIDIA/k8s-test-infra, tests/recordings): channel_repair_pending, "
+        "tpc_repair_pending. Older drivers do not print them"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        return [
+            "%s: %s is %s" % (gpu.label, path.rpartition("/")[2], shortened(text, 40))
+            for gpu in answers.xml().gpus
+            for path, text in gpu.fields.items()
+            if path.endswith("_repair_pending") and text not in ("No", "N/A")
+        ]
+
+    def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
+        return judged(len(found), 0, found, "repairs")
+
+
+class GpuFirmware(Check):
+    """All GPUs of the node have the same VBIOS and the same firmware. Different ones are a replaced part or an interrupted update."""
+
+    id, name = "G17", "gpu_firmware"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (gpus,)
+    probes = ("nvidia-smi-xml",)
+    hint = "report the difference to the cloud's support: GPUs with different firmware can differ in speed and behavior"
+    source = "nvidia-smi -q -x: vbios_version, gsp_firmware_version; the same on all GPUs of each recorded machine (tests/recordings)"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
+        rows = answers.xml().gpus
+        return {name: sorted({gpu.find(name) for gpu in rows}) for name in ("vbios_version", "gsp_firmware_version")}
+
+    def judge(self, found: dict[str, list[str]], machine: Machine) -> CheckOutcome:
+        wrong = ["%s: %s" % (name, listed(values)) for name, values in found.items() if len(values) > 1]
+        return judged(len(wrong), 0, wrong, "fields")

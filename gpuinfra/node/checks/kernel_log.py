@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..answer import Answers
 from ..cause import Action, Cause
@@ -11,7 +12,7 @@ from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, BENIGN_SXIDS, TO_DO, Bucket, nvlink5, sxid_action, xid_of
 from .base import Check, listed, strongest
-from .conditions import gpus, nvswitch
+from .conditions import every_node, gpus, nvswitch
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:,|:|$)(.*)$")
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
@@ -93,13 +94,13 @@ class Xids(Check):
         return seen, limits(answers)
 
     def judge(self, found: tuple[list[tuple[int, str, str]], LogLimits], machine: Machine) -> CheckOutcome:
-        return with_limits(_judge_xids(found[0], machine.cloud), found[1])
+        return with_limits(_judge_xids(found[0], machine.replacing_xids), found[1])
 
 
-def _judge_xids(found: list[tuple[int, str, str]], cloud: str) -> CheckOutcome:
+def _judge_xids(found: list[tuple[int, str, str]], replacing: list[Any]) -> CheckOutcome:
     drain, warn, hints, required = [], [], [], []
     for number, where, text in found:
-        entry = xid_of(number, cloud)
+        entry = xid_of(number, replacing)
         severity, do, action = entry.severity, entry.do, entry.action
         if entry.bucket is Bucket.XID_154:
             parts = (re.match(r"[^()]*\(([^()]*)\)", part) for part in re.split(r"\bto ", text)[1:])
@@ -201,3 +202,59 @@ class SwitchError:
     def is_harmless(self) -> bool:
         """True if the line states that the event is not fatal. All other lines count."""
         return bool(re.match(r"(?i)non-?fatal\b|Severity 0\b", self.text))
+
+
+@dataclass(frozen=True)
+class _Symptom:
+    """Lines of the kernel about the host, and what they require."""
+
+    pattern: re.Pattern[str]
+    what: str
+    action: Action
+    at_least: int = 1
+
+
+_SYMPTOMS = (
+    _Symptom(re.compile(r"NVRM.*(?:fallen off the bus|GPU is lost|probe routine failed)"), "GPU lost", Action.REBOOT),
+    _Symptom(re.compile(r"(?i)Hardware Error\].*(?:severity: (?:fatal|recoverable)|uncorrect|context corrupt)"), "uncorrected CPU error", Action.REPLACE),
+    _Symptom(re.compile(r"(?:AER: |PCIe Bus Error: severity=)Uncorrect"), "uncorrected PCIe error", Action.REBOOT),
+    _Symptom(re.compile(r"(?:AER: |PCIe Bus Error: severity=)Correct"), "corrected PCIe errors", Action.LOOK, 100),
+    _Symptom(re.compile(r"Hardware Error"), "CPU or memory error", Action.LOOK),
+    _Symptom(re.compile(r"Out of memory"), "process killed because host memory was full", Action.LOOK),
+)  # fmt: skip
+"""In this order: a line counts for the first pattern that it matches. The number of corrected PCIe errors is gpuinfra's own value: single ones are normal."""
+
+
+class HostErrors(Check):
+    """In this boot, the kernel logged no uncorrected error of CPU, memory or PCIe, and no GPU was lost without an Xid. Corrected errors, and processes
+    that were killed because memory was full, result in a warning."""
+
+    id, name = "X3", "host_errors"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (every_node,)
+    action = Action.REBOOT
+    may_warn = True
+    probes = ("kernel-log",)
+    hint = "drain the node and read journalctl -k -b; replace the node if the error returns after a reboot"
+    source = (
+        "torvalds/linux: drivers/firmware/efi/cper.c (event severity), drivers/pci/pcie/aer.c, mm/oom_kill.c; "
+        "NVIDIA/NVSentinel#155 (2025-10-25): a GPU that fell off the bus at probe without an Xid"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[dict[_Symptom, int], LogLimits]:
+        seen: dict[_Symptom, int] = {}
+        for line in kernel_log(answers):
+            if "NVRM: Xid" not in line:
+                symptom = next((one for one in _SYMPTOMS if one.pattern.search(line)), None)
+                if symptom:
+                    seen[symptom] = seen.get(symptom, 0) + 1
+        return seen, limits(answers)
+
+    def judge(self, found: tuple[dict[_Symptom, int], LogLimits], machine: Machine) -> CheckOutcome:
+        seen = {one: count for one, count in found[0].items() if count >= one.at_least}
+        shown = listed(["%s (%d lines)" % (one.what, count) for one, count in seen.items()])
+        required = [one.action for one in seen if one.action.drains]
+        if required:
+            cause = strongest(Cause.requiring(action) for action in required)
+            return with_limits(failed(len(seen), 0, shown, "kinds", cause=cause), found[1])
+        return with_limits(warned(len(seen), 0, shown, "kinds") if seen else passed(0, 0, "kinds"), found[1])

@@ -8,14 +8,17 @@ from typing import Any
 from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
-from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped, warned
 from .base import Check, judged, listed, result_of
 from .conditions import fabric_of, several_gvnics
 from .kernel_log import kernel_log
 
 MAX_FLAPS = 5
 _LOST = re.compile(r"(?i)\b(?:lost carrier|link (?:is )?down)\b")
-_DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: )?(?:nic )?(?:lost carrier|link)")
+_DEVICE = re.compile(
+    r"(?i)(?=\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: )?(?:nic |device )?(?:lost carrier|link))"
+)
+"""Matches at each name, because the word before a colon can also be the program: `kernel: ib3: lost carrier`."""
 
 
 _INTERFACES = {
@@ -208,9 +211,9 @@ class LinkFlaps(Check):
                 raise Unreadable("cannot parse a line of journalctl: %s" % shortened(line, 80))
         of_the_fabric = _INTERFACES.get(machine.fabric_provider)
         for line in [*kernel_log(answers), *log]:
-            named = _DEVICE.search(line) if _LOST.search(line) else None
-            if named and of_the_fabric and of_the_fabric.match(named.group(1)):
-                flaps[named.group(1)] = flaps.get(named.group(1), 0) + 1
+            names = _DEVICE.findall(line) if _LOST.search(line) else []
+            for name in dict.fromkeys(name for name in names if of_the_fabric and of_the_fabric.match(name)):
+                flaps[name] = flaps.get(name, 0) + 1
         # Azure's Ethernet function goes down and up during host maintenance, so only the fabric's ports count.
         layer = "InfiniBand" if machine.fabric_provider == "infiniband" else "Ethernet"
         for port in rdma_ports(answers):
@@ -229,3 +232,49 @@ class LinkFlaps(Check):
         if wrong:
             return failed(worst, MAX_FLAPS, "link lost: %s" % listed(wrong), "at most")
         return passed(worst, MAX_FLAPS, "at most")
+
+
+class RdmaErrors(Check):
+    """No fabric device counts errors: time-outs and retransmissions of EFA and RoCE, symbol errors and recoveries of InfiniBand. A few are a warning."""
+
+    id, name = "N10", "rdma_errors"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (fabric_of("efa", "infiniband", "gib"),)
+    action = Action.REPLACE
+    may_warn = True
+    probes = ("ports",)
+    hint = "compare the counters of all nodes (rdma statistic show); replace the node if they rise on one node only"
+    source = (
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 6 (retrans_timeout_events must be 0); "
+        "a public incident with 1,011 and 1,832 time-outs on two EFA devices, in which bulk writes failed (retrieved 2026-11)"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for port in rdma_ports(answers):
+            errors = port.get("errors")
+            if not isinstance(errors, dict):
+                raise Unreadable("port %s has no list of errors" % shortened(port["device"], 40))
+            for name, value in errors.items():
+                if not isinstance(value, str) or not re.match(r"^\d{1,20}$", value):
+                    raise Unreadable(
+                        "%s has an invalid counter %s" % (shortened(port["device"], 40), shortened(name, 40))
+                    )
+                found.setdefault(port["device"], {})[name] = int(value)
+        return found
+
+    def judge(self, found: dict[str, dict[str, int]], machine: Machine) -> CheckOutcome:
+        many = ["%s: %s %d" % (device, shortened(name, 40), count) for device, errors in sorted(found.items())
+                for name, count in errors.items() if count > _MAX_ERRORS.get(name, 10**5)]  # fmt: skip
+        if many:
+            return failed(len(many), 0, listed(many), "counters")
+        few = ["%s: %s %d" % (device, shortened(name, 40), count) for device, errors in sorted(found.items())
+               for name, count in errors.items()]  # fmt: skip
+        return warned(len(few), 0, listed(few), "counters") if few else passed(0, 0, "counters")
+
+
+_MAX_ERRORS = {
+    "retrans_timeout_events": 500, "unresponsive_remote_events": 500, "retrans_pkts": 10**4, "local_ack_timeout_err": 500,
+    "link_error_recovery": MAX_FLAPS, "symbol_error": 500,
+}  # fmt: skip
+"""Numbers since boot that drain a node: gpuinfra's own values, half of the lowest ones of the incident. Jobs that end abruptly leave a few time-outs."""

@@ -1,4 +1,4 @@
-"""B: the speed of the node, compared with the figures of its machine type. B4 and B5 take seconds and are required; the other checks run on request.
+"""B: the speed of the node, compared with the figures of its machine type. B2, B4 and B5 take seconds and are required; B3 runs on request.
 
 The floors come from the machine's record (`floors`), which gives the source of each figure.
 """
@@ -30,6 +30,11 @@ PLUGINS = {
 """Maps each fabric to NCCL's names for its network plugin. `_v*` is any version number. `Socket` is never a valid name."""
 
 
+GIB = 1 << 30
+SAME_SIZE = 0.01
+"""Relative difference between the size of a test and the size of its floor that makes no difference: an all-gather rounds to whole ranks."""
+
+
 def is_plugin(name: object, provider: str) -> bool:
     """Return True if the network that NCCL names is a plugin of the fabric."""
     return isinstance(name, str) and any(
@@ -42,31 +47,47 @@ def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.n
     return result_of(answers, probe, schema, "the output of the all-reduce")
 
 
-def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> CheckOutcome:
-    """Judge one all-reduce by its number of ranks, its result and its bandwidth."""
+def judge_collective(found: dict[str, Any], ranks: int, machine: Machine, check: str) -> CheckOutcome:
+    """Judge one all-reduce or all-gather by its number of ranks, its result and its bandwidth. Another size or collective has another rate."""
+    least, entry = floor(machine, check), floor_entry(machine, check) or {}
+    wanted = (entry.get("collective", "all-reduce"), entry.get("gib"))
+    size = found.get("bytes")
+    measured = (found.get("collective", "all-reduce"), size / GIB if is_number(size) else None)
+    if measured[0] != wanted[0] or (wanted[1] and (not measured[1] or abs(measured[1] / wanted[1] - 1) > SAME_SIZE)):
+        raise Unreadable(
+            "the test is an %s of %s GiB, but the floor is for an %s of %s GiB"
+            % tuple(shortened(str(value), 20) for value in (*measured, *wanted)),
+            "repeat the test without --gib",
+        )
     bandwidth, wrong = found.get("busbw_gb_s"), found.get("wrong")
     if not is_number(bandwidth) or not isinstance(wrong, int):
-        raise Unreadable("the all-reduce reports no bandwidth or no number of wrong bytes")
+        raise Unreadable("the test reports no bandwidth or no number of wrong bytes")
     if found.get("ranks") != ranks:
         seen = shortened(str(found.get("ranks")), 12)
-        return failed(seen, ranks, "the all-reduce ran over %s of %d GPUs" % (seen, ranks), "GPUs")
+        return failed(seen, ranks, "the test ran over %s of %d GPUs" % (seen, ranks), "GPUs")
     if wrong:
         hint = "drain the node immediately: it computes wrong results"
-        return failed(wrong, 0, "%d bytes of the sum are wrong" % wrong, "bytes", hint)
+        return failed(wrong, 0, "%d bytes of the result are wrong" % wrong, "bytes", hint)
     if not least <= bandwidth < math.inf:
         why = "%.1f GB/s, but a healthy machine reaches %g GB/s" % (bandwidth, least)
         return failed(round(bandwidth, 1), least, why, "GB/s")
     return passed(round(bandwidth, 1), least, "GB/s")
 
 
-def known_floor(machine: Machine, check: str) -> float | None:
-    """Return the lowest figure that a healthy machine of this type reaches, or None if no machine was measured."""
+def floor_entry(machine: Machine, check: str) -> Mapping[str, Any] | None:
+    """Return the entry of the machine's record for a check, or None if no machine was measured."""
     for entry in machine.floors:
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
             if is_number(value) and value > 0:
-                return float(value)
+                return entry
     return None
+
+
+def known_floor(machine: Machine, check: str) -> float | None:
+    """Return the lowest figure that a healthy machine of this type reaches, or None if no machine was measured."""
+    entry = floor_entry(machine, check)
+    return float(entry["at_least"]) if entry else None
 
 
 def floor(machine: Machine, check: str) -> float:
@@ -107,11 +128,13 @@ class AllReduce(Check):
 
     id, name = "B2", "all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (has_floor("B2"),)
+    skips = ((mig, "NCCL does not run on several MIG instances of a node"),)
     action = Action.REBOOT
     probes = ("nccl",)
     hint = "compare F3 and G3 with a fast node, reboot and measure again; if the node stays slow, replace it"
     source = (
-        "floors by machine type from Azure/azurehpc-health-checks: conf, and public NCCL logs; "
+        "floors by machine type from stas00/ml-engineering: network/README.md, and Azure/azurehpc-health-checks: conf; "
         "`gpuinfra catalog MACHINE` shows the source of each floor"
     )
 
@@ -119,7 +142,7 @@ class AllReduce(Check):
         return nccl_result(answers)
 
     def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
-        return judge_all_reduce(found, machine.gpus, floor(machine, "B2"))
+        return judge_collective(found, machine.gpus, machine, "B2")
 
 
 class PairReduce(Check):
@@ -146,7 +169,7 @@ class PairReduce(Check):
         if not all(is_plugin(name, provider) for name in names):
             shown = [shortened(str(name), 40) for name in names]
             return failed(shown, list(wanted), "NCCL uses %s between the nodes" % listed(shown))
-        return judge_all_reduce(found, 2 * machine.gpus, floor(machine, "B3"))
+        return judge_collective(found, 2 * machine.gpus, machine, "B3")
 
 
 class NetworkPlugin(Check):

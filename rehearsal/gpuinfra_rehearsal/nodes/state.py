@@ -137,8 +137,8 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
         "fabric_devices": fabric.devices if fabric else 0,
         "fabric_gbps": fabric.gbps // fabric.devices if fabric else 0,
         "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
-        "nvme": machine.local_disks,
-        "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,
+        "nvme": machine.local_disks or int(machine.local_disk_gb > 0),
+        "nvme_gb": machine.local_disk_gb // (machine.local_disks or 1),
         "nvme_model": DISK_MODELS.get(cloud) or _disk_model(cloud),
     }
 

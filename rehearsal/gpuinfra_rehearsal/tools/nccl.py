@@ -183,12 +183,15 @@ class Nccl:
         self._ranks: list[int] = []
         self._total = 0
         self._sums: list[tuple[int, int]] = []
+        self._rank_of: dict[int, int] = {}
+        self._gathered: list[tuple[int, int, int, int]] = []
+        """Rank, word, address and length of each part of an all-gather."""
         self._network: NcclNetwork | None = None
         self._first, self._address = 0, ""
         self._server: Any = None
         self._partner: Any = None
-        self._theirs: tuple[int, int] | None = None
-        """The last sum of this node and the sum that the partner sent for it."""
+        self._theirs: tuple[bytes, bytes] | None = None
+        """The last data of this node and the data that the partner sent for it."""
 
     def ncclGetErrorString(self, code: int) -> bytes:
         return NCCL_ERRORS.get(code, "internal error").encode()
@@ -211,6 +214,7 @@ class Nccl:
     def ncclCommInitRank(self, comm: Any, ranks: int, unique_id: Any, rank: int) -> int:
         _handles[0] += 16
         _set(comm, _handles[0])
+        self._rank_of[_handles[0]] = rank
         if not self._ranks:
             self._first, self._address = rank, unique_id.internal.decode()
         self._ranks.append(_current)
@@ -228,13 +232,28 @@ class Nccl:
                 return UNREACHABLE
         total = sum(_memory[send] for send, _ in self._sums)
         if self._sums and self._partner is not None:
-            other = self._exchange(total)
+            other = self._exchange(total.to_bytes(8, "little"))
             if other is None:
                 return UNREACHABLE
-            total += other
+            total += int.from_bytes(other, "little")
         for _, receive in self._sums:
             _memory[receive] = total & 0xFFFFFFFF
         self._sums = []
+        return self._gather()
+
+    def _gather(self) -> int:
+        words = {rank: word for rank, word, _, _ in self._gathered}
+        if words and self._partner is not None:
+            other = self._exchange(b"".join(words[rank].to_bytes(4, "little") for rank in sorted(words)))
+            if other is None:
+                return UNREACHABLE
+            first = 0 if self._first else len(words)
+            for at in range(len(other) // 4):
+                words[first + at] = int.from_bytes(other[4 * at : 4 * at + 4], "little")
+        for _, _, receive, length in self._gathered:
+            for rank, word in words.items():
+                _memory[receive + rank * length] = word
+        self._gathered = []
         return 0
 
     def _meet(self) -> bool:
@@ -253,21 +272,25 @@ class Nccl:
             return False
         return True
 
-    def _exchange(self, total: int) -> int | None:
-        """Return the sum of the other node, or None if it does not respond. The buffers do not change between rounds, so the sum is exchanged once."""
-        if self._theirs is None or self._theirs[0] != total:
+    def _exchange(self, mine: bytes) -> bytes | None:
+        """Return the data of the other node, or None if it does not respond. The buffers do not change between rounds, so data is exchanged once."""
+        if self._theirs is None or self._theirs[0] != mine:
             try:
-                self._partner.sendall(total.to_bytes(8, "little"))
-                data = self._partner.recv(8)
+                self._partner.sendall(mine)
+                data = self._partner.recv(len(mine))
             except OSError:
                 return None
-            if len(data) != 8:
+            if len(data) != len(mine):
                 return None
-            self._theirs = total, int.from_bytes(data, "little")
+            self._theirs = mine, data
         return self._theirs[1]
 
     def ncclAllReduce(self, send: Any, receive: Any, *_: object) -> int:
         self._sums.append((_number(send), _number(receive)))
+        return 0
+
+    def ncclAllGather(self, send: Any, receive: Any, count: int, _type: int, comm: Any, _stream: Any) -> int:
+        self._gathered.append((self._rank_of[_number(comm)], _memory[_number(send)], _number(receive), 4 * count))
         return 0
 
     def ncclCommGetAsyncError(self, comm: Any, error: Any) -> int:

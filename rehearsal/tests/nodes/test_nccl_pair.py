@@ -6,10 +6,11 @@ import ctypes
 import threading
 from ctypes import byref, c_void_p
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from gpuinfra.node.nccl import UniqueId
+from gpuinfra.node.nccl import ALL_GATHER, ALL_REDUCE, UniqueId, all_reduce
 from gpuinfra_rehearsal.tools import nccl
 
 LOCK = threading.Lock()
@@ -70,3 +71,19 @@ def test_one_node_needs_no_connection() -> None:
     assert ctypes.sizeof(one_id) == 128
     library.ncclGetUniqueId(byref(one_id))
     assert node(0, 2, one_id, library, [1, 2])[-1] == 3 * 0x01010101
+
+
+@pytest.mark.parametrize("collective", [ALL_REDUCE, ALL_GATHER])
+def test_the_test_of_the_node_program_finds_no_wrong_data(collective: str) -> None:
+    """The node program verifies the result of each collective of the stand-in, as it does on a real node."""
+    library, cuda = nccl.Nccl("libnccl.so.2"), object.__new__(nccl.CudaRuntime)
+    libraries: Any = SimpleNamespace(
+        nccl=lambda name, *arguments: getattr(library, name)(*arguments),
+        cuda=lambda name, *arguments: getattr(cuda, name)(*arguments),
+        devices=lambda: 4,
+        version=lambda: 22809,
+    )
+    one_id = UniqueId()
+    library.ncclGetUniqueId(byref(one_id))
+    result = all_reduce(libraries, size=1 << 26, rounds=2, collective=collective, unique_id=one_id)
+    assert (result["wrong"], result["collective"], result["bytes"]) == (0, collective, 1 << 26)

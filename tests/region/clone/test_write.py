@@ -89,7 +89,7 @@ def test_aliases_and_plain_declarations(tmp_path: Path) -> None:
     """A file with aliases is written without them, and a file that contains only the declaration stays such a file."""
     text = """\
 name: train
-where: {cloud: aws, region: us-east-1}
+where: {cloud: aws, region: us-east-1, zone: use1-az4}
 pools:
   - {name: a, machine: p4d.24xlarge, capacity: &cap [{kind: reserved, id: cr-0123456789abcdef0, count: 2}]}
   - {name: b, machine: p4d.24xlarge, capacity: *cap}

@@ -11,6 +11,7 @@ from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
 from gpuinfra_rehearsal.cloud.azure import identity
 from gpuinfra_rehearsal.cloud.azure.errors import AzureError
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION, new_id
+from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
@@ -67,8 +68,43 @@ def required(
     """Return the actions of an operation."""
     before = old.plain if old else {}
     scope = old.id if old else new_id(token, "new", inputs)
-    for action in actions_of(ACTIONS, token, operation, before, inputs):
+    listed_ = actions_of(ACTIONS, token, operation, before, inputs)
+    for action in dict.fromkeys((*listed_, *_checked(scope, operation, inputs))):
         yield AccessRequest(OPERATOR, action, scope)
+
+
+_LINKED = {
+    "Microsoft.Network/virtualNetworks/subnets": "join/action",
+    "Microsoft.Network/networkSecurityGroups": "join/action",
+    "Microsoft.Network/publicIPAddresses": "join/action",
+    "Microsoft.Network/natGateways": "join/action",
+    "Microsoft.Network/privateDnsZones": "join/action",
+    "Microsoft.ManagedIdentity/userAssignedIdentities": "assign/action",
+}
+"""Maps the type of a resource that a request refers to, to the action that Azure checks on it. Resource provider operations of Microsoft.Network and
+Microsoft.ManagedIdentity (MicrosoftDocs/azure-docs, articles/role-based-access-control/permissions), retrieved 2026-11-28."""
+
+
+def _checked(place: str, operation: str, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the actions that follow from the path of a resource and from the resources that it refers to, without the table of the role definitions.
+
+    The provider reads a resource before and after it writes it (pulumi-azure-native, provider/pkg/provider/provider.go)."""
+    kind = _kind(place)
+    verbs = {"read": ("read",), "delete": ("delete",)}.get(operation, ("write", "read"))
+    yield from (f"{kind}/{verb}" for verb in verbs)
+    if operation in ("create", "update"):
+        for text in wire.strings(dict(inputs)):
+            if text.startswith("/subscriptions/") and "/providers/" in text and (linked := _LINKED.get(_kind(text))):
+                yield f"{_kind(text)}/{linked}"
+
+
+def _kind(place: str) -> str:
+    """Return the type of a resource from its path. A resource group is a type of Microsoft.Resources."""
+    _, found, tail = place.rpartition("/providers/")
+    if not found:
+        return "Microsoft.Resources/subscriptions/resourceGroups"
+    namespace, *rest = tail.split("/")
+    return "/".join([namespace, *rest[::2]])
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
