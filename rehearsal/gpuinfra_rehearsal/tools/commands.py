@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable
 
-from .process import Reaper, end_all
+from .process import OF_UNIT, Reaper, end_all
 from .unitfile import UnitFile, seconds
 
 DEFAULT_TIMEOUT = 90.0
@@ -42,7 +42,7 @@ class UnitCommands:
         """Start one command. Its output goes to the journal, and to the console if the unit is configured that way."""
         environ = {name: value for name, value in self.environ.items() if name != "HOME"}  # system units have no HOME
         environ |= _environment(unit)
-        environ["INVOCATION_ID"] = invocation
+        environ[OF_UNIT] = invocation
         argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
         read, write = os.pipe()
         console = "console" in unit.one("Service", "StandardOutput", "journal")

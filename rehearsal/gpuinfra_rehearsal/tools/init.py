@@ -20,7 +20,7 @@ import uuid
 
 from . import factory, kernel, mounts
 from .manager import Manager
-from .process import Reaper, end_all
+from .process import OF_COMMAND, Reaper, end_all
 from .state import RUN, link, make_folder, read_state, write_file
 from .unitfile import wanted_by
 
@@ -171,7 +171,7 @@ class Init:
         invocation = uuid.uuid4().hex
         with tempfile.TemporaryFile(dir="/tmp") as output:
             try:
-                pid = self.reaper.spawn(argv, {**os.environ, "INVOCATION_ID": invocation}, output.fileno(), "/root")
+                pid = self.reaper.spawn(argv, {**os.environ, OF_COMMAND: invocation}, output.fileno(), "/root")
             except OSError as error:
                 return {"code": 127, "output": str(error)}
             code = self.reaper.wait(pid, limit)

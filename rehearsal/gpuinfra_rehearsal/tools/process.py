@@ -7,6 +7,8 @@ import signal
 import threading
 import time
 
+OF_UNIT, OF_COMMAND = "INVOCATION_ID", "STANDIN_COMMAND"
+"""Variables that mark the processes of a unit and of a command. systemd sets the first one, which a login shell does not have."""
 _RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT]
 
 
@@ -83,14 +85,14 @@ def find_program(name: str, path: str) -> str | None:
 
 
 def members(invocation: str) -> list[int]:
-    """Return the processes of a unit's invocation, including detached ones. systemd identifies them by their cgroup."""
-    needle = f"INVOCATION_ID={invocation}".encode()
+    """Return the processes of a unit's or a command's invocation, including detached ones. systemd identifies them by their cgroup."""
+    needles = {f"{name}={invocation}".encode() for name in (OF_UNIT, OF_COMMAND)}
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) > 1:
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if needle in file.read().split(b"\0"):
+                    if not needles.isdisjoint(file.read().split(b"\0")):
                         found.append(int(name))
             except OSError:
                 continue

@@ -32,6 +32,9 @@ def curl(argv: list[str]) -> int:
     output, urls = "*" if arguments.has("-O") else arguments.one("output"), arguments.words
     if configuration := arguments.one("configuration"):
         urls = [*urls, *(line.partition('"')[2].rstrip('"') for line in read_text(configuration, "").splitlines())]
+    urls = [
+        url if "://" in url else f"http://{url}" for url in urls
+    ]  # curl(1): without a scheme, curl defaults to HTTP
     if len(urls) == 1 and urls[0].endswith(":9400/metrics"):
         from .exporter import answer
 

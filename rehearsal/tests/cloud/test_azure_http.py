@@ -34,6 +34,7 @@ from rehearsal.tests.cloud import microsoft
 from rehearsal.tests.cloud.conftest import Client, Made
 from rehearsal.tests.cloud.microsoft import URL
 from rehearsal.tests.cloud.test_recorded_answers import paths
+from tests.bootstrap import fetching
 from tests.providers.test_answers_azure import EXAMPLES
 
 BOOT = "0a0a0a0a-0000-4000-8000-000000000001"
@@ -456,28 +457,20 @@ def test_custom_data_downloads_the_bundle(cloud: Cloud, machine: dict[str, Any],
     import gzip
     import hashlib
 
-    from gpuinfra.base.shipped import shipped
-
     cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", gzip.compress(b"bundle"))
-    (tmp_path / "node.json").write_text(json.dumps({"identity": {}}))
-    text = (
-        (shipped("bootstrap") / "boot" / "fetch-azure.py")
-        .read_text()
-        .replace("/etc/gpuinfra/node.json", str(tmp_path / "node.json"))
-    )
-    env = {**endpoints.of_node("azure", cloud.endpoint, machine["id"]), "PATH": "/usr/bin:/bin"}
+    env = endpoints.of_node("azure", cloud.endpoint, machine["id"])
 
-    def fetch(name: str, sha256: str) -> subprocess.CompletedProcess[str]:
-        script = text.replace("PATIENCE_S = 900", "PATIENCE_S = 0")
-        command = [sys.executable, "-I", "-c", script, URL, name, "southcentralus", sha256, str(tmp_path / "out")]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    def fetch(name: str, sha256: str) -> subprocess.Popen[str]:
+        words = (URL, name, "southcentralus", sha256)
+        return fetching.start("azure", words, tmp_path / f"{name.replace('/', '-')}-{sha256[:8]}.tar", env)
 
-    done = fetch("bootstrap/b.tar.gz", hashlib.sha256(b"bundle").hexdigest())
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out").read_bytes() == b"bundle"
-    assert "its SHA-256 is" in fetch("bootstrap/b.tar.gz", "0" * 64).stderr
-    assert "HTTP 404 BlobNotFound" in fetch("bootstrap/c.tar.gz", "0" * 64).stderr
-    assert "HTTP 403 AuthorizationPermissionMismatch" in fetch("elsewhere/c", "0" * 64).stderr
+    digest = hashlib.sha256(b"bundle").hexdigest()
+    code, said = fetching.complete(fetch("bootstrap/b.tar.gz", digest))
+    assert code == 0, said
+    assert (tmp_path / f"bootstrap-b.tar.gz-{digest[:8]}.tar").read_bytes() == b"bundle"
+    assert "the object has the SHA-256" in fetching.first_trouble(fetch("bootstrap/b.tar.gz", "0" * 64))
+    assert "HTTP 404 BlobNotFound" in fetching.first_trouble(fetch("bootstrap/c.tar.gz", "0" * 64))
+    assert "HTTP 403 AuthorizationPermissionMismatch" in fetching.first_trouble(fetch("elsewhere/c", "0" * 64))
 
 
 def test_the_replication_of_a_blob_is_read_from_its_source(

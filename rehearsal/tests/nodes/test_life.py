@@ -70,6 +70,14 @@ def test_a_node_sees_only_the_programs_of_the_host(nodes: Nodes, tmp_path: Path)
     assert nodes.run("command -v nvcc docker-compose snap", code=1) == ""
 
 
+def test_a_command_has_no_variable_of_a_unit(nodes: Nodes) -> None:
+    """A command runs as in a login shell, so the runner of the steps sees a person. systemd tells only units their invocation."""
+    nodes.metadata.user_data = "#!/bin/bash\nenv >/root/environment\n"
+    nodes.launch()
+    assert "INVOCATION_ID=" in nodes.run("cat /root/environment")
+    assert "INVOCATION_ID=" not in nodes.run("env")
+
+
 def test_failed_user_data_is_an_error_of_cloud_init(nodes: Nodes) -> None:
     """`cloud-init status` exits with 1, and the unit has failed."""
     nodes.metadata.user_data = "#!/bin/bash\nexit 3\n"

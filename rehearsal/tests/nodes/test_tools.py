@@ -134,6 +134,7 @@ def test_a_signature_is_checked_against_the_bytes(shared: Nodes) -> None:
     assert "BADSIG" in run(f"{verify} /tmp/efa/bad", code=1)
     assert "(22)" in run(f"curl -fsS -o /tmp/none {base}-9.9.9.tar.gz", code=22)
     assert "(6)" in run("curl -fsS https://example.com/", code=6)
+    assert "(6) Could not resolve host: example.com" in run("curl -fsS example.com/", code=6)  # http without a scheme
 
 
 def test_efa_requires_its_installer(shared: Nodes) -> None:

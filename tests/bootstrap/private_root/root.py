@@ -66,7 +66,7 @@ done
 ln -s /proc/self/fd "$CASE/root/dev/fd"
 touch "$CASE/root/dev/console"
 mount --bind "$CASE/run" "$CASE/root/run"
-exec chroot "$CASE/root" /usr/bin/env -i HOME=/root LC_ALL=C GPUINFRA_RETRY_PAUSE_S=0 \
+exec chroot "$CASE/root" /usr/bin/env -i HOME=/root LC_ALL=C GPUINFRA_RETRY_PAUSE_S=0 GPUINFRA_CLOCK_PATIENCE_S=0 \
   AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:9 GCE_METADATA_HOST="$METADATA" \
   PATH=/opt/standin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
