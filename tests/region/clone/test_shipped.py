@@ -57,10 +57,11 @@ LOST = {
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "azure-recovery": {"recovery.region", "recovery.mode", "recovery.site_minutes"},
-    "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity"},
+    "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity", "where.zone"},
     "gcp-recovery": {
         "pools[0].capacity[0].kind",
         "capacity",
+        "where.zone",
         "recovery.region",
         "recovery.mode",
         "recovery.site_minutes",
