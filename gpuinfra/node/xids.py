@@ -184,7 +184,7 @@ ACTIONS_OF_154 = {
 """Maps the action in the text of Xid 154 to the action for the node. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or
 `PF FLR` (a reset of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, retrieved 2026-11)."""
 
-_NVLINK5 = re.compile(r"(\w+)\s+(Fatal|Nonfatal)\b(?:.*?\((0x[0-9a-fA-F]+)\s+(0x[0-9a-fA-F]+))?")
+_NVLINK5 = re.compile(r"\b(\w+)\s+(Fatal|Nonfatal)\b(?:.*?\((0x[0-9a-fA-F]+)\s+(0x[0-9a-fA-F]+))?")
 _EXPECTED_LINK_DOWN = (0b100110, 0b101000)
 """Reasons of a link that goes down (bits 20 to 25 of the first number) that NVIDIA's catalog ignores: the software on this host took the link down."""
 _RECEIVE_ERRORS = 0b111

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
@@ -55,6 +56,8 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
         "where": {"cloud": "gcp", "region": "us-central1"},
         "pools": [{"name": "gpu", "machine": "a2-highgpu-8g", "capacity": {"kind": "spot", "count": 1}}],
     }
+    # The SDK takes the current event loop, which a test before this one can have closed.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     with pytest.raises(pulumi.RunError, match=r"gpuinfra\[gcp\]"):
         GpuCluster("train", spec)
 

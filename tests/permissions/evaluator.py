@@ -13,16 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
-
-pytest.importorskip("npkt", reason="npkt is not installed")
-
 from npkt.engine import condition_evaluator
 from npkt.engine.scp_engine import SCPEngine
 from npkt.models.cloudtrail import CloudTrailEvent
 from npkt.models.report import EvaluationContext
 from npkt.parsers.scp_parser import parse_policy
+
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 
 
 class Evaluator:

@@ -32,7 +32,6 @@ NOT_WRITTEN = {
     "/usr/local/cuda-": "of the packages of CUDA",
     "/usr/local/gib": "of the package of gIB",
     "/usr/src/dmabuf-import-helper-1.1": "of the package of GPUDirect-TCPXO",
-    "/var/lib/dkms": "of dkms",
     "/var/lib/dpkg": "of dpkg",
 }
 """Paths in the steps that the steps do not write, and whose files they are."""

@@ -141,6 +141,12 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests |= {**READY, **FAILOVER}
     if plan.recovery and plan.recovery.names:
         requests |= NAMES
+    # Quotas are read only of services that the plan uses. The preflight also derives from them which resource providers must be registered.
+    own = {action.partition("/")[0] for action in uses_of(resources(plan), ACTIONS, {})}
+    requests = {
+        purpose: tuple(one for one in actions if not one.endswith("/usages/read") or one.partition("/")[0] in own)
+        for purpose, actions in requests.items()
+    }
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
         uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER, MOVE_NAMES)))
