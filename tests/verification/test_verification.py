@@ -151,7 +151,7 @@ def test_the_plan_of_a_stack_gives_the_expectation(tmp_path: Path, write: Write)
     words = ["aws-p4d", "--evidence", str(tmp_path / "now"), "--json"]
     result_json = json.loads(CliRunner().invoke(command, words, standalone_mode=False).output)
     # The paper node ran two steps, no diagnostics and no fabric test, the stack's pool has eleven, level 1 and the test: all else is as the plan expects.
-    assert result_json["nodes"][0]["blocking"] == ["S2", "B1", "B8"]
+    assert result_json["nodes"][0]["blocking"] == ["S2", "B1", "B2", "B8"]
     document["pool"] = "other"
     write(document)
     with pytest.raises(UsageError, match="pool 'other', but aws-p4d has gpu"):

@@ -215,14 +215,18 @@ class _Symptom:
 
 
 _SYMPTOMS = (
-    _Symptom(re.compile(r"NVRM.*(?:fallen off the bus|GPU is lost|probe routine failed)"), "GPU lost", Action.REBOOT),
-    _Symptom(re.compile(r"(?i)Hardware Error\].*(?:severity: (?:fatal|recoverable)|uncorrect|context corrupt)"), "uncorrected CPU error", Action.REPLACE),
+    _Symptom(re.compile(r"^(?:(?!NVRM).)*NVRM.*(?:fallen off the bus|GPU is lost|probe routine failed)"), "GPU lost", Action.REBOOT),
+    _Symptom(
+        re.compile(r"(?i)^(?:(?!Hardware Error\]).)*Hardware Error\].*(?:severity: (?:fatal|recoverable)|uncorrect|context corrupt)"),
+        "uncorrected CPU error", Action.REPLACE,
+    ),
     _Symptom(re.compile(r"(?:AER: |PCIe Bus Error: severity=)Uncorrect"), "uncorrected PCIe error", Action.REBOOT),
     _Symptom(re.compile(r"(?:AER: |PCIe Bus Error: severity=)Correct"), "corrected PCIe errors", Action.LOOK, 100),
     _Symptom(re.compile(r"Hardware Error"), "CPU or memory error", Action.LOOK),
     _Symptom(re.compile(r"Out of memory"), "process killed because host memory was full", Action.LOOK),
 )  # fmt: skip
-"""In this order: a line counts for the first pattern that it matches. The number of corrected PCIe errors is gpuinfra's own value: single ones are normal."""
+"""In this order: a line counts for the first pattern that it matches. A pattern of two parts starts at the first one, so that its time is
+linear. The number of corrected PCIe errors is gpuinfra's own value: single ones are normal."""
 
 
 class HostErrors(Check):

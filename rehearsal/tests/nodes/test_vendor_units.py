@@ -20,7 +20,10 @@ BOOTSTRAP = shipped("bootstrap")
 UNITS = json.loads(
     (Path(__file__).parents[3] / "rehearsal/gpuinfra_rehearsal/tools/units.json").read_text(encoding="utf-8")
 )
-OURS = {path.name for path in (BOOTSTRAP / "units").iterdir()}
+OURS = {
+    *(path.name for path in (BOOTSTRAP / "units").iterdir()),
+    "gpuinfra-boot.service",
+}  # user data writes the last one
 FILES = sorted(
     path.relative_to(BOOTSTRAP).as_posix() for path in [*BOOTSTRAP.rglob("*.sh"), *BOOTSTRAP.glob("units/*")]
 )
