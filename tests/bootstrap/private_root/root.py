@@ -88,7 +88,8 @@ class PrivateRoot:
         upper = self.folder / "upper"
         self.write("etc/os-release", PRETTY[pool.image.os])
         self.write("etc/standin/kernel", kernel)
-        self.write("etc/standin/disks", "/dev/nvme1n1\n/dev/nvme2n1\n")
+        disks = range(1, 1 + (int(versions.get("SCRATCH_DISKS") or 0) or 2))
+        self.write("etc/standin/disks", "".join(f"/dev/nvme{number}n1\n" for number in disks))
         self.write("etc/standin/model", MODELS[str(pool.expectation["cloud"])])
         self.write("etc/apt/apt.conf.d/99quick", 'Acquire::Retries::Delay "false";\n')
         self.write("etc/fstab", "LABEL=cloudimg-rootfs / ext4 defaults 0 1\n")
