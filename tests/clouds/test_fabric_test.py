@@ -20,7 +20,7 @@ from tests.rules.cases import declaration
 
 OFF = {"handover.fabric_test": "off"}
 FOLDER = "evidence/train/fabric/rendezvous"
-A100 = {"pools.0.machine": "Standard_ND96amsr_A100_v4"}
+GB200 = {"pools.0.machine": "Standard_ND128isr_NDR_GB200_v6"}
 """A machine type on Azure with a fabric for which no bandwidth between two nodes is known."""
 
 
@@ -56,8 +56,16 @@ def test_the_test_is_required_by_default_where_it_is_possible(cloud: str) -> Non
         ("aws", {"pools.0.machine": "g5.xlarge"}, "g5.xlarge has no fabric"),
         ("aws", {"pools.0.fabric": "none"}, "the declaration does not use the fabric of the pool"),
         ("aws", {"pools.0.mig": ["1g.5gb"] * 7}, "the pool uses MIG, and NCCL measures whole GPUs only"),
-        ("aws", {"pools.0.machine": "p5en.48xlarge"}, "no bandwidth between two healthy p5en.48xlarge nodes is known"),
-        ("azure", A100, "no bandwidth between two healthy Standard_ND96amsr_A100_v4 nodes is known"),
+        (
+            "aws",
+            {"pools.0.machine": "g6e.48xlarge"},
+            "no bandwidth between two healthy g6e.48xlarge nodes is published (searched 2026-11-28)",
+        ),
+        (
+            "azure",
+            GB200,
+            "no bandwidth between two healthy Standard_ND128isr_NDR_GB200_v6 nodes is published (searched 2026-11-28)",
+        ),
     ],
 )
 def test_pools_that_cannot_run_the_test_do_not_require_it(cloud: str, changes: dict[str, Any], why: str) -> None:
@@ -107,7 +115,7 @@ def test_a_declared_machine_type_keeps_the_floor_only_with_the_same_devices(
             "nodes is known; the only node of the pool is handed over without it",
         ),
         (OFF, "fabric test off: the declaration disables it; the paths between the nodes are not measured"),
-        ({"pools.0.machine": "p5en.48xlarge"}, "fabric test off: no bandwidth between two healthy p5en.48xlarge"),
+        ({"pools.0.machine": "g6e.48xlarge"}, "fabric test off: no bandwidth between two healthy g6e.48xlarge"),
         ({"pools.0.machine": "m7i.xlarge"}, ""),
     ],
 )
@@ -133,7 +141,7 @@ def test_permissions_of_the_nodes_on_aws() -> None:
 
 def test_permissions_of_the_nodes_on_azure() -> None:
     """The condition of the node's role allows listing of the folder of the test only if the test is required."""
-    for changes, there in (({}, True), (OFF, False), (A100, False)):
+    for changes, there in (({}, True), (OFF, False)):
         recorded = recording_of_spec(declaration(("azure", {**changes, "access.evidence_from": ["203.0.113.0/24"]})))
         conditions = [
             str(one.inputs["condition"])
