@@ -187,8 +187,12 @@ def xml_fault(rng: random.Random, one: Node) -> str:
     elif how == "count":
         text = text.replace("<attached_gpus>8<", f"<attached_gpus>{rng.choice((0, 1, 4, 7, 9))}<")
     else:
-        leaves = list(re.finditer(r"<(?!product_name|value|supported)(\w+)>([^<>\n]+)</\1>", text))
+        # The instance of a process is not about the health of a GPU.
+        leaves = list(
+            re.finditer(r"<(?!product_name|value|supported|(?:gpu|compute)_instance_id)(\w+)>([^<>\n]+)</\1>", text)
+        )
         leaf = rng.choice(leaves)
+        how = f"token in {leaf.group(1)}"
         text = (
             text[: leaf.start(2)]
             + rng.choice(("Unknown Error", "GPU is lost", "[GPU requires reset]"))
@@ -336,8 +340,10 @@ def fabric_fault(rng: random.Random, one: Node) -> str:
     }
     probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
     text = one["probes"][probe]["stdout"]
-    if probe == "ports" and provider in ("tcpx", "tcpxo"):
-        return bad_exit(rng, one)  # such a machine has no RDMA port to break
+    if probe == "ports" and provider in ("tcpx", "tcpxo", "efa"):
+        return bad_exit(
+            rng, one
+        )  # such a machine has no RDMA port to break; on EFA, only the error counters of a port are judged
     pattern, replacement = rng.choice([way for way in ways[probe] if re.search(way[0], text)])
     # The bridges of B200 and Azure's Ethernet function come first and are not part of the fabric.
     first = "mlx5_ib" if provider == "infiniband" else '"device": "roce'

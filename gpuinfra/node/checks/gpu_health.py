@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..answer import Answers
 from ..cause import Action, Cause
 from ..expectation import Machine
@@ -21,6 +23,9 @@ from .base import (
     word,
 )
 from .conditions import gpus
+
+if TYPE_CHECKING:
+    from .. import nvsmi
 
 
 class EccMode(GpuTableCheck):
@@ -263,6 +268,14 @@ class InfoRom(GpuTableCheck):
         return by_gpu(seen, "valid")
 
 
+def _described(answers: Answers, machine: Machine) -> "tuple[nvsmi.SmiGpu, ...]":
+    """Return the GPUs of `nvidia-smi -q -x`. Raises `Unreadable` if not every GPU of the machine is in it."""
+    found = answers.xml().gpus
+    if len(found) != machine.gpus:
+        raise Unreadable("nvidia-smi -q -x describes %d of %d GPUs, see G1" % (len(found), machine.gpus))
+    return found
+
+
 class ErrorTokens(Check):
     """No GPU field contains an error token. nvidia-smi prints these tokens with exit code 0.
 
@@ -283,10 +296,7 @@ class ErrorTokens(Check):
             for column, cell in row.cells.items():
                 if failure(cell) and column != "name":
                     bad.append("%s: %s is %s" % (row.label, column, shortened(cell, 60)))
-        gpus = answers.xml().gpus
-        if len(gpus) != machine.gpus:
-            raise Unreadable("nvidia-smi -q -x describes %d of %d GPUs, see G1" % (len(gpus), machine.gpus))
-        for gpu in gpus:
+        for gpu in _described(answers, machine):
             for path, text in gpu.fields.items():
                 if failure(text) and path != "product_name" and not denied(text):
                     bad.append("%s: %s is %s" % (gpu.label, path, shortened(text, 60)))
@@ -313,7 +323,7 @@ class PendingRepairs(Check):
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         return [
             "%s: %s is %s" % (gpu.label, path.rpartition("/")[2], shortened(text, 40))
-            for gpu in answers.xml().gpus
+            for gpu in _described(answers, machine)
             for path, text in gpu.fields.items()
             if path.endswith("_repair_pending") and text not in ("No", "N/A")
         ]
@@ -333,7 +343,7 @@ class GpuFirmware(Check):
     source = "nvidia-smi -q -x: vbios_version, gsp_firmware_version; the same on all GPUs of each recorded machine (tests/recordings)"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
-        rows = answers.xml().gpus
+        rows = _described(answers, machine)
         return {name: sorted({gpu.find(name) for gpu in rows}) for name in ("vbios_version", "gsp_firmware_version")}
 
     def judge(self, found: dict[str, list[str]], machine: Machine) -> CheckOutcome:

@@ -153,7 +153,7 @@ def test_the_page_has_each_command_of_a_second_region() -> None:
         "plan",
         "ready",
         "ready",
-        *["failover"] * 3,
+        *["failover"] * 4,
         *["names"] * 3,
         *["failback"] * 3,
     ]
