@@ -2081,11 +2081,10 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "fabric_test_is_possible": [
         ("aws", {"handover.fabric_test": "required", "pools.0.machine": "m7i.xlarge"}),
-        ("aws", {"handover.fabric_test": "required", "pools.0.machine": "p5en.48xlarge"}),
+        ("aws", {"handover.fabric_test": "required", "pools.0.machine": "g6e.48xlarge"}),
         ("aws", {"handover.fabric_test": "required", "pools.0.mig": ["1g.5gb"] * 7}),
         ("aws", {"handover.fabric_test": "required", "pools.0.fabric": "none"}),
-        ("azure", {"handover.fabric_test": "required", "pools.0.machine": "Standard_ND96amsr_A100_v4"}),
-        ("aws", {"handover.fabric_test": "required", "pools.1": pool("big", "p5en.48xlarge", 2)}),
+        ("aws", {"handover.fabric_test": "required", "pools.1": pool("big", "g6e.48xlarge", 2)}),
         ("aws", {"handover.fabric_test": "required", "handover.wait": "floor", "handover.floor": 1}),
     ],
     "image_release_exists": [

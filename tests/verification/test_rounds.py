@@ -40,7 +40,7 @@ def result(**changes: Any) -> NodeResult:
     ("by_node", "words"),
     [
         ({"a": result(), "b": result()}, ""),
-        ({"a": result(), "b": result(wrong=3)}, "3 bytes of the sum are wrong"),
+        ({"a": result(), "b": result(wrong=3)}, "3 bytes of the result are wrong"),
         ({"a": result(network=["Socket"]), "b": result(network=["Socket"])}, "NCCL uses Socket"),
         ({"a": result(ranks=8), "b": result()}, "of 16 GPUs"),
         ({"a": result(), "b": NodeResult(problem="b: a did not arrive within 300 s")}, "did not arrive"),
