@@ -174,7 +174,7 @@ class _Draft:
             self.is_staged = False
 
     def undo(self) -> None:
-        """Put the earlier file back, unless somebody edited the new one."""
+        """Put the earlier file back, unless the new one was edited."""
         if self.is_committed and self.written.is_current:
             if self.read.data is None:
                 self.read.place.unlink()

@@ -114,7 +114,7 @@ class EvidenceRef:
     owner: str = ""
     """The writer that owns the folder of the evidence, as identified in the store's access rules."""
     proofs: tuple[StoredProof, ...] = ()
-    """The identity proofs that are stored for the evidence, newest first. Without one, nobody signed the evidence."""
+    """The identity proofs that are stored for the evidence, newest first. Empty if the evidence has no signature."""
 
     @property
     def place(self) -> tuple[str, str]:

@@ -29,7 +29,7 @@ def write_whole(path: Path, text: str) -> None:
             draft.unlink()  # a killed run left it
         except FileNotFoundError:
             pass
-        # Nobody else can write in these folders. In another folder, an exclusive creation follows no link.
+        # Only root can write in these folders. In another folder, an exclusive creation follows no link.
         exclusive = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(draft, exclusive, 0o666), "w", encoding="utf-8") as handle:
             handle.write(text)

@@ -131,7 +131,7 @@ def test_cache_of_a_bucket_is_in_a_folder_of_root(tmp_path: Path, planted: str) 
 
 
 def test_shared_scratch_gets_the_sticky_bit(tmp_path: Path) -> None:
-    """In a folder that every user can write, nobody can replace the folders of root."""
+    """In a folder that every user can write, users cannot replace the folders of root."""
     body = (STEPS / "80-scratch.sh").read_text()
     (function,) = re.findall(r"^keep_folders\(\) \{.*?^\}", body, re.MULTILINE | re.DOTALL)
     for mode, expected in ((0o777, 0o1777), (0o755, 0o755), (0o1777, 0o1777)):
