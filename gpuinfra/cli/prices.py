@@ -60,7 +60,9 @@ def command(
         return 0
     from gpuinfra.report import tables
 
-    click.echo("\n".join(tables.text(_table(rows, sources))))
+    for title, some in _sections(records, rows):
+        click.echo(title)
+        click.echo("\n".join(tables.text(_table(some, sources), indent=2)))
     if not sources:
         click.echo("\n`--sources` shows the note and the source of each price.")
     return 0
@@ -177,28 +179,39 @@ def _row_of(plan: Any, one: Any, kind: str, usd: float | None) -> dict[str, Any]
     }
 
 
+def _sections(
+    records: Sequence[tuple[str, Any]], rows: list[dict[str, Any]]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield a title and the prices of each machine type, or of the stack."""
+    if not records:
+        yield f"prices in {rows[0]['region']}", rows
+    for cloud, record in records:
+        if some := [row for row in rows if (row["cloud"], row["what"]) == (cloud, record.name)]:
+            yield f"{record.name} on {cloud}", some
+
+
 def _table(rows: Sequence[dict[str, Any]], sources: bool) -> Table:
-    columns = [
-        Column("price", wrap=True),
-        Column("region", optional=len({row["region"] for row in rows}) == 1),
-        Column("kind"),
-        Column("USD", right=True),
-        Column("per"),
-        Column("date", wrap=True),
-        *([Column("source and note", wrap=True)] if sources else []),
+    """Return the table of one section. What all rows share stands in the title."""
+    one_region = len({row["region"] for row in rows}) == 1
+    one_item = len({row["what"] for row in rows}) == 1
+    cells = [
+        *([] if one_item else [(Column("item", wrap=True), [row["what"] for row in rows])]),
+        *([] if one_region else [(Column("region"), [row["region"] for row in rows])]),
+        (Column("kind"), [f"{row['kind'].replace('_', '-')} {row['term']}".strip() for row in rows]),
+        (Column("USD", right=True), [_usd(row) for row in rows]),
+        (Column("per"), [row["unit"] for row in rows]),
+        (Column("date", wrap=True), [_date(row) for row in rows]),
     ]
-    return Table(columns, [_row(row)[: len(columns)] for row in rows])
+    if sources:
+        texts = ["; ".join(filter(None, (row["note"], row["source"]))) for row in rows]
+        cells.append((Column("note and source", wrap=True), texts))
+    return Table([column for column, _ in cells], list(zip(*(values for _, values in cells), strict=True)))
 
 
-def _row(row: dict[str, Any]) -> tuple[str | Cell, ...]:
-    usd = "unknown" if row["usd"] is None else f"{row['usd']:,.4f}".rstrip("0").rstrip(".")
+def _usd(row: dict[str, Any]) -> str:
     low = "" if row["usd_low"] is None else f"{row['usd_low']:g} to "
-    return (
-        row["what"],
-        row["region"],
-        f"{row['kind'].replace('_', '-')} {row['term']}".strip(),
-        low + usd,
-        row["unit"],
-        Cell(row["read"] or "", doubt="" if row["usd"] is None or row["certain"] else NOT_CERTAIN),
-        "; ".join(filter(None, (row["note"], row["source"]))),
-    )
+    return low + ("unknown" if row["usd"] is None else f"{row['usd']:,.4f}".rstrip("0").rstrip("."))
+
+
+def _date(row: dict[str, Any]) -> Cell:
+    return Cell(row["read"] or "", doubt="" if row["usd"] is None or row["certain"] else NOT_CERTAIN)

@@ -161,10 +161,17 @@ def _widths(table: Table, header: bool) -> list[int]:
 
 
 def _folded(table: Table, widths: list[int], limit: int) -> list[int]:
-    """Return the minimum width of each column: columns that can wrap become narrower than `WRAPPED` only if the terminal requires it."""
+    """Return the minimum width of each column: columns that can wrap become narrower than `WRAPPED` only if the terminal requires it,
+    and break words only if that does not suffice."""
     gaps = 2 * (len(widths) - 1)
-    for least in (WRAPPED, NARROW):
-        folded = [min(size, least) if column.wrap else size for size, column in zip(widths, table.columns, strict=True)]
+    words = [
+        max((len(word) for row in table.rows for word in row[at].text.split()), default=0) for at in range(len(widths))
+    ]
+    for least in (lambda word: WRAPPED, lambda word: max(NARROW, min(word, WRAPPED)), lambda word: NARROW):
+        folded = [
+            min(size, least(word)) if column.wrap else size
+            for size, word, column in zip(widths, words, table.columns, strict=True)
+        ]
         if sum(folded) + gaps <= limit:
             break
     return folded
