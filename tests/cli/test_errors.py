@@ -39,6 +39,14 @@ def test_each_error_has_one_prefix(words: list[str], capsys: pytest.CaptureFixtu
     assert all(line.startswith("  usage: gpuinfra ") for line in rest)
 
 
+def test_an_option_after_the_node_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """An option of gpuinfra in the place of the command on the node is refused with its right place, because it would run on the node."""
+    assert main(["ssh", "aws-p4d", "gpu-1", "--rehearsal", "nvidia-smi"]) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("gpuinfra: error: --rehearsal stands after gpu-1 ")
+    assert "put it before aws-p4d" in first
+
+
 def test_two_errors_of_a_declaration_are_both_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two findings of one file have the same form on stderr."""
     file = tmp_path / "Pulumi.two.yaml"

@@ -478,7 +478,9 @@ def test_a_field_that_the_rules_require_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_terminal_can_go_back_and_skip(tmp_path: Path) -> None:
     """`<` returns to the previous question without its answer, and `skip` writes the file without a field that the rules require."""
-    terminal = Terminal(tmp_path, "--name", "train", "--cloud", "GCP", "--machine", "A3-MEGAGPU-8G", "--storage", "none")
+    terminal = Terminal(
+        tmp_path, "--name", "train", "--cloud", "GCP", "--machine", "A3-MEGAGPU-8G", "--storage", "none"
+    )
     terminal.type("project [none]: ", "wrong-project\n")
     terminal.type("region: ", "<\n")
     terminal.type("project [none]: ", "<\n")
@@ -523,7 +525,18 @@ def test_an_interrupt_writes_nothing(key: str, prompt: str, tmp_path: Path) -> N
     """Ctrl-C and the end of the input at a question or at the confirmation write nothing and end with exit code 130."""
     answers = ["--name", "train", "--cloud", "aws", "--region", "us-east-1"]
     if prompt != "machine: ":
-        answers += ["--recipients", "none", "--machine", "p4d.24xlarge", "--count", "1", "--capacity", "spot", "--storage", "none"]
+        answers += [
+            "--recipients",
+            "none",
+            "--machine",
+            "p4d.24xlarge",
+            "--count",
+            "1",
+            "--capacity",
+            "spot",
+            "--storage",
+            "none",
+        ]
     terminal = Terminal(tmp_path, *answers)
     terminal.type(prompt, key)
     assert terminal.end(key) == 130, terminal.shown
@@ -533,7 +546,19 @@ def test_an_interrupt_writes_nothing(key: str, prompt: str, tmp_path: Path) -> N
 
 def test_a_no_writes_nothing(tmp_path: Path) -> None:
     """The answer no to the confirmation writes nothing and is not an error."""
-    options = ["--name", "train", *P4D, "--count", "1", "--capacity", "spot", "--storage", "none", "--recipients", "none"]
+    options = [
+        "--name",
+        "train",
+        *P4D,
+        "--count",
+        "1",
+        "--capacity",
+        "spot",
+        "--storage",
+        "none",
+        "--recipients",
+        "none",
+    ]
     terminal = Terminal(tmp_path, *options)
     terminal.type("[Y/n]: ", "n\n")
     assert terminal.end() == 0, terminal.shown
