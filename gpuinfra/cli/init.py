@@ -93,7 +93,7 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     _answer_all(answers, given, asks, check_path)
     for text in values:
         answers.set(*set_value(text))
-    _complete(answers, asks)
+    complete(answers, asks)
     path = path_of()
     # The stack file is replaced only if it is the file that existed when you answered with its name.
     stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
@@ -236,7 +236,7 @@ def _with_fields(text: str) -> str:
     return text
 
 
-def _complete(answers: StackAnswers, asks: bool) -> None:
+def complete(answers: StackAnswers, asks: bool) -> None:
     """Prompt for the fields that the answers require, such as the registry of a machine type. Without a terminal, they are errors."""
     from gpuinfra.reference.fields import all_fields
 

@@ -13,10 +13,12 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cost.compare import break_even_share
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.sizing.candidates import SizedCandidate, candidates, machines_of_request
 from gpuinfra.sizing.fit import FittedLayout, allowed_counts, on_machine, smallest
 from gpuinfra.sizing.measured import SizingGoal
 from gpuinfra.sizing.request import SizingRequest
+from gpuinfra.spec.messages import nearest
 
 if TYPE_CHECKING:
     from gpuinfra.catalog.records import MachineType
@@ -150,6 +152,22 @@ def _refusal(request: SizingRequest, today: date, prices: PriceFile | None) -> U
         return UsageError(
             f"no machine type in the catalog is or has {request.machine or request.gpu or 'this GPU'} on {', '.join(request.clouds) or 'any cloud'}; "
             "`gpuinfra catalog` lists them"
+        )
+    if request.region and not any(
+        request.region in profile_of(cloud).regions for cloud in request.clouds or tuple(CLOUDS)
+    ):
+        near = nearest(request.region, [region for cloud in CLOUDS for region in profile_of(cloud).regions])
+        hint = f"did you mean {near}?" if near else "use a region of `gpuinfra catalog`"
+        return UsageError(
+            f"--region is {request.region[:40]!r}, which is not a region of {' or '.join(request.clouds or tuple(CLOUDS))}; {hint}"
+        )
+    elsewhere = (
+        candidates(replace(request, region=None, kinds=()), today, prices) if request.region or request.kinds else ()
+    )
+    if elsewhere:
+        return UsageError(
+            f"no machine type with a known price does {job} in this region or with this kind of capacity; {_described(elsewhere[0])} does; "
+            "remove --region or --capacity"
         )
     if request.gpus is not None:
         return _refused_count(request, job, machines)

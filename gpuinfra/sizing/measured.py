@@ -96,7 +96,7 @@ class MeasuredRow:
         """Model FLOPs per second relative to the dense BF16 peak of the GPU."""
         return self.tokens_per_s * self.flops_per_token / (DEVICES[self.gpu].bf16_tflops * 1e12)
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The GPUs within which rows are interpolated."""
         return ARCHITECTURE[self.gpu]

@@ -129,16 +129,9 @@ class _Mean:
 def predict(question: TrainingQuestion, without: frozenset[str] = frozenset()) -> PredictedThroughput:
     """Return the throughput of a training job. Rows of the source groups in `without` are left out."""
     device = DEVICES[question.gpu]
-    rows, slope = measured_rows(without), _slope(without)
-    family = ARCHITECTURE[question.gpu]
-    steps = _mean(
-        [row for row in rows if row.kind is not MeasuredKind.RUN and row.family == family],
-        question,
-        _STEPS,
-        slope,
-        SPARSE,
-    )
-    runs_in_family = [row for row in rows if row.kind is MeasuredKind.RUN and row.family == family]
+    slope, family = _slope(without), ARCHITECTURE[question.gpu]
+    measured, runs_in_family = _family_rows(family, without)
+    steps = _mean(measured, question, _STEPS, slope, SPARSE)
     runs = _mean(runs_in_family, question, _RUNS, slope / 2, SPARSE_RUN)
     extra = (QUANTIZED if question.goal is SizingGoal.QLORA else 0.0) + (0.0 if question.fabric else NO_FABRIC)
     why = [
@@ -184,6 +177,14 @@ def predict(question: TrainingQuestion, without: frozenset[str] = frozenset()) -
         runs=len(runs_in_family) if runs else 0,
         why=tuple(why),
     )
+
+
+@cache
+def _family_rows(family: str, without: frozenset[str]) -> tuple[tuple[MeasuredRow, ...], tuple[MeasuredRow, ...]]:
+    """Return the step times with benchmarks, and the whole runs of a family."""
+    rows = [row for row in measured_rows(without) if row.family == family]
+    runs = tuple(row for row in rows if row.kind is MeasuredKind.RUN)
+    return tuple(row for row in rows if row.kind is not MeasuredKind.RUN), runs
 
 
 def _mean(

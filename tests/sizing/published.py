@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,9 +61,9 @@ def records() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(Path(__file__).with_name("published_runs.json").read_text(encoding="utf-8")))
 
 
-def of_kind(*kinds: str) -> Iterable[dict[str, Any]]:
-    """Yield the records of some kinds."""
-    return (record for record in records() if record["kind"] in kinds)
+def of_kind(*kinds: str) -> tuple[dict[str, Any], ...]:
+    """Return the records of some kinds."""
+    return tuple(record for record in records() if record["kind"] in kinds)
 
 
 def shape_of(record: dict[str, Any]) -> ModelShape:
