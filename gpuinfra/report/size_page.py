@@ -14,7 +14,7 @@ from gpuinfra.sizing.advice import SizingAnswer
 from gpuinfra.sizing.candidates import SizedCandidate
 from gpuinfra.sizing.measured import SizingGoal
 
-WIDTH, LEFT, RIGHT, TOP, HEIGHT, BOTTOM = 940.0, 100.0, 190.0, 16.0, 340.0, 56.0
+WIDTH, LEFT, RIGHT, TOP, HEIGHT, BOTTOM = 940.0, 100.0, 250.0, 28.0, 340.0, 56.0
 """Pixels: width of the image, margins around the plot, and height of the plot."""
 MOST_DRAWN = 60
 LABELS = 8
@@ -46,7 +46,7 @@ def page(answer: SizingAnswer, rows: int) -> str:
         origin=f"{len(answer.candidates)} candidates",
         chart="" if serving else Markup(chart(answer)),
         advice=Table([Column(""), Column("advice", wrap=True)], list(advice(answer))),
-        candidates=candidate_table(shown),
+        candidates=candidate_table(shown, page=True),
         sources=[(named(one), Table(["number", Column("source", wrap=True)], why(answer, one))) for one in _explained(answer)],
     )  # fmt: skip
 
@@ -88,6 +88,7 @@ def _drawn(drawn: Sequence[SizedCandidate], answer: SizingAnswer) -> Iterator[st
         yield _line(x(value), TOP, x(value), TOP + HEIGHT, "grid")
         yield _text(x(value), TOP + HEIGHT + 18, f"{value:,g}", "middle")
     yield _text(LEFT + (WIDTH - LEFT - RIGHT) / 2, TOP + HEIGHT + 42, "days by wall time (line: range)", "middle")
+    yield _text(LEFT - 8, TOP - 12, "USD", "end")
     for value in usd.marks:
         yield _line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid")
         yield _text(LEFT - 8, y(value) + 4, f"{value:,.0f}", "end")

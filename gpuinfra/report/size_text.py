@@ -78,9 +78,9 @@ def compact(value: float) -> str:
     return f"{value:.3g}"
 
 
-def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
-    """Return the table of candidates. The first column is the number for `--row`."""
-    columns = [
+def candidate_table(candidates: Sequence[SizedCandidate], *, page: bool = False) -> Table:
+    """Return the table of candidates. The first column is the number for `--row`. On a page, the layout is below the machine type."""
+    columns: list[str | Column] = [
         Column("row", right=True),
         "machine",
         "region",
@@ -88,29 +88,32 @@ def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
         "GPUs",
         "capacity",
         Column("GB per GPU", right=True),
-        Column("layout", wrap=True),
+        *([] if page else [Column("layout", wrap=True)]),
         Column("tokens/s while training", right=True),
         Column("days by wall time", right=True),
         Column("USD", right=True),
         Column("limited by", wrap=True),
     ]
-    return Table(columns, [_row(number, one) for number, one in enumerate(candidates, 1)])
+    return Table(columns, [_row(number, one, page) for number, one in enumerate(candidates, 1)])
 
 
-def _row(number: int, one: SizedCandidate) -> tuple[object, ...]:
+def _row(number: int, one: SizedCandidate, page: bool) -> tuple[object, ...]:
     assert one.machine.gpu is not None
     need, rate = one.fitted.need, one.throughput.tokens_per_s
-    note = "" if one.throughput.near else NOTHING_NEAR
+    layout = f"{one.fitted.layout}, {one.precision.value.upper()}"
     return (
         str(number),
-        Cell(one.machine.name, note=one.cloud),
+        Cell(one.machine.name, note=layout),
         one.region,
         f"{one.nodes:,}",
         f"{one.gpus:,} x {one.machine.gpu.key}",
         one.way.replace("_", "-"),
         f"{need.total / GB:.0f} of {one.fitted.memory / GB:.0f}",
-        Cell(f"{one.fitted.layout}, {one.precision.value.upper()}"),
-        Cell(f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})", doubt=note),
+        *(() if page else (layout,)),
+        Cell(
+            f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})",
+            doubt="" if one.throughput.near else NOTHING_NEAR,
+        ),
         span(one.days),
         Cell(f"{one.usd.middle:,.0f}", doubt="" if one.price.certain else "estimate"),
         one.limited_by.value,
