@@ -122,8 +122,8 @@ def put_with_retry(
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set and the object exists.
 
-    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is
-    already there. `own` states whether only this instance can write under this name. Server errors and the statuses in `retried` are retried with increasing pauses.
+    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is already there.
+    `own` states whether only this instance can write under this name. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
     for attempt in range(ATTEMPTS):

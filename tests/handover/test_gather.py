@@ -197,6 +197,16 @@ def test_a_process_that_ends_does_not_end_the_poll() -> None:
     pool_of_one.close()
 
 
+def test_a_process_that_ended_before_the_call_does_not_end_the_poll() -> None:
+    """If a process was killed, for example for its memory, the document does not reach it, and this process examines it."""
+    pool_of_one = Workers(1)
+    (process,) = pool_of_one._processes
+    process.kill()
+    process.wait()
+    assert pool_of_one.call(len, "x" * 1_000_000) == 1_000_000
+    pool_of_one.close()
+
+
 def test_processes_end_with_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process ends when this process no longer exists, even if it was killed."""
     monkeypatch.setattr(workers, "PROCESSES_FROM", 1)

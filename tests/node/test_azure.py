@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -281,6 +282,24 @@ def test_cached_documents_for_another_nonce_are_requested_again(service: Service
     service.cached = 100
     with pytest.raises(CloudError, match="only cached attested documents"):
         service.node.proof("5e" * 32, NOW)
+
+
+@pytest.mark.parametrize(
+    "problem", [http.client.BadStatusLine("x"), http.client.IncompleteRead(b"{"), ConnectionResetError("x")]
+)
+def test_an_interrupted_answer_of_the_metadata_service_is_requested_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """A connection that ends in the middle of an answer costs one attempt."""
+    opened, problems = azure.OPENER.open, [problem]
+
+    def interrupted(*words: Any, **more: Any) -> Any:
+        if problems:
+            raise problems.pop()
+        return opened(*words, **more)
+
+    monkeypatch.setattr(azure.OPENER, "open", interrupted)
+    assert service.node.instance_id() == VM.lower()
 
 
 @pytest.mark.parametrize(
