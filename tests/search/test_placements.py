@@ -24,11 +24,6 @@ def test_pools_get_their_declared_counts_back(tmp_path: Path) -> None:
         )
     )
     restored = with_nodes_again(existing(path), declared, {"gpu", "small"})
-    assert [one.capacity[0].count for one in read_stack_of(path, restored)] == [2, 5]
+    path.write_text(restored)
+    assert [one.capacity[0].count for one in read_stack(path).spec.pools] == [2, 5]
     assert restored.startswith("# My training cluster.")
-
-
-def read_stack_of(path: Path, text: str) -> list:
-    """The pools of a text."""
-    path.write_text(text)
-    return read_stack(path).spec.pools
