@@ -267,7 +267,7 @@ def _refuse_foreign(serving: bool, adapter: bool) -> None:
 def _initialize(request: SizingRequest, chosen: SizedCandidate, given: dict[str, Any]) -> int:
     """Write the stack file of a candidate, with its storage and workload."""
     from gpuinfra.base.day import today
-    from gpuinfra.cli.init import complete, write_stack
+    from gpuinfra.cli.init import check_complete, write_stack
     from gpuinfra.new_stack.answers import StackAnswers
     from gpuinfra.new_stack.files import check_project, find_project, stack_path
     from gpuinfra.region.clone.write import target
@@ -276,7 +276,7 @@ def _initialize(request: SizingRequest, chosen: SizedCandidate, given: dict[str,
     answers = StackAnswers(today=today(), declaration=declaration(request, chosen, given["name"]))
     for text in given["values"]:
         answers.set(*set_value(text))
-    complete(answers, False)
+    check_complete(answers)
     path = given["output"] or stack_path(str(answers.declaration["name"]), find_project(Path.cwd()))
     if not given["force"] and given["output"] is None and path.exists():
         raise UsageError(f"{path} exists; use a different --name or --output, or add --force to replace the file")

@@ -8,7 +8,7 @@ from html import escape
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.report.html import render
-from gpuinfra.report.size_text import advice, candidate_table, job, named, span, why
+from gpuinfra.report.size_text import advice, candidate_page_table, job, named, span, why
 from gpuinfra.report.tables import Column, Table
 from gpuinfra.sizing.advice import SizingAnswer
 from gpuinfra.sizing.candidates import SizedCandidate
@@ -46,7 +46,7 @@ def page(answer: SizingAnswer, rows: int) -> str:
         origin=f"{len(answer.candidates)} candidates",
         chart="" if serving else Markup(chart(answer)),
         advice=Table([Column(""), Column("advice", wrap=True)], list(advice(answer))),
-        candidates=candidate_table(shown, page=True),
+        candidates=candidate_page_table(shown),
         sources=[(named(one), Table(["number", Column("source", wrap=True)], why(answer, one))) for one in _explained(answer)],
     )  # fmt: skip
 

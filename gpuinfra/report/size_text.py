@@ -78,8 +78,8 @@ def compact(value: float) -> str:
     return f"{value:.3g}"
 
 
-def candidate_table(candidates: Sequence[SizedCandidate], *, page: bool = False) -> Table:
-    """Return the table of candidates. The first column is the number for `--row`. On a page, the layout is below the machine type."""
+def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
+    """Return the table of candidates for a terminal. The first column is the number for `--row`."""
     columns: list[str | Column] = [
         Column("row", right=True),
         "machine",
@@ -88,36 +88,79 @@ def candidate_table(candidates: Sequence[SizedCandidate], *, page: bool = False)
         "GPUs",
         "capacity",
         Column("GB per GPU", right=True),
-        *([] if page else [Column("layout", wrap=True)]),
+        Column("layout", wrap=True),
         Column("tokens/s while training", right=True),
         Column("days by wall time", right=True),
         Column("USD", right=True),
         Column("limited by", wrap=True),
     ]
-    return Table(columns, [_row(number, one, page) for number, one in enumerate(candidates, 1)])
+    rows = [
+        (
+            str(number),
+            one.machine.name,
+            one.region,
+            f"{one.nodes:,}",
+            _gpus(one),
+            one.way.replace("_", "-"),
+            _memory(one),
+            _layout(one),
+            _rate(one),
+            span(one.days),
+            _usd(one),
+            one.limited_by.value,
+        )
+        for number, one in enumerate(candidates, 1)
+    ]
+    return Table(columns, rows)
 
 
-def _row(number: int, one: SizedCandidate, page: bool) -> tuple[object, ...]:
+def candidate_page_table(candidates: Sequence[SizedCandidate]) -> Table:
+    """Return the table of candidates for a page: the same values in fewer columns, with second lines."""
+    columns: list[str | Column] = [
+        Column("row", right=True),
+        Column("machine", wrap=True),
+        Column("GPUs", wrap=True),
+        Column("capacity", wrap=True),
+        Column("tokens/s while training", wrap=True),
+        Column("days by wall time", wrap=True),
+        Column("USD", right=True),
+    ]
+    rows = [
+        (
+            str(number),
+            Cell(f"{one.nodes:,} x {one.machine.name}", note=_layout(one)),
+            Cell(_gpus(one), note=f"{_memory(one)} GB each"),
+            Cell(one.way.replace("_", "-"), note=f"{one.cloud} {one.region}"),
+            _rate(one),
+            Cell(span(one.days), note=f"limited by {one.limited_by.value}"),
+            _usd(one),
+        )
+        for number, one in enumerate(candidates, 1)
+    ]
+    return Table(columns, rows)
+
+
+def _gpus(one: SizedCandidate) -> str:
     assert one.machine.gpu is not None
-    need, rate = one.fitted.need, one.throughput.tokens_per_s
-    layout = f"{one.fitted.layout}, {one.precision.value.upper()}"
-    return (
-        str(number),
-        Cell(one.machine.name, note=layout),
-        one.region,
-        f"{one.nodes:,}",
-        f"{one.gpus:,} x {one.machine.gpu.key}",
-        one.way.replace("_", "-"),
-        f"{need.total / GB:.0f} of {one.fitted.memory / GB:.0f}",
-        *(() if page else (layout,)),
-        Cell(
-            f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})",
-            doubt="" if one.throughput.near else NOTHING_NEAR,
-        ),
-        span(one.days),
-        Cell(f"{one.usd.middle:,.0f}", doubt="" if one.price.certain else "estimate"),
-        one.limited_by.value,
-    )
+    return f"{one.gpus:,} x {one.machine.gpu.key}"
+
+
+def _memory(one: SizedCandidate) -> str:
+    return f"{one.fitted.need.total / GB:.0f} of {one.fitted.memory / GB:.0f}"
+
+
+def _layout(one: SizedCandidate) -> str:
+    return f"{one.fitted.layout}, {one.precision.value.upper()}"
+
+
+def _rate(one: SizedCandidate) -> Cell:
+    rate = one.throughput.tokens_per_s
+    text = f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})"
+    return Cell(text, doubt="" if one.throughput.near else NOTHING_NEAR)
+
+
+def _usd(one: SizedCandidate) -> Cell:
+    return Cell(f"{one.usd.middle:,.0f}", doubt="" if one.price.certain else "estimate")
 
 
 def advice(answer: SizingAnswer) -> Iterator[tuple[str, str]]:
