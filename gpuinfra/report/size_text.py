@@ -118,11 +118,11 @@ def candidate_page_table(candidates: Sequence[SizedCandidate]) -> Table:
     """Return the table of candidates for a page: the same values in fewer columns, with second lines."""
     columns: list[str | Column] = [
         Column("row", right=True),
-        Column("machine", wrap=True),
-        Column("GPUs", wrap=True),
-        Column("capacity", wrap=True),
-        Column("tokens/s while training", wrap=True),
-        Column("days by wall time", wrap=True),
+        "machine",
+        "GPUs",
+        "capacity",
+        "tokens/s while training",
+        "days by wall time",
         Column("USD", right=True),
     ]
     rows = [
