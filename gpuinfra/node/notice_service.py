@@ -27,7 +27,8 @@ from .probes import NOTICES
 
 FILE = Path(NOTICES)
 """The folder is empty after a boot, so a notice never belongs to an earlier boot."""
-HOOKS = Path("/etc/gpuinfra/notice.d")
+HOOKS = Path("/etc/gpuinfra-notice.d")
+"""Not below /etc/gpuinfra, so that `software.files` can write it."""
 HOOK_S = 600.0
 """Time limit of one hook."""
 RECHECK = ("systemctl", "start", "--no-block", "gpuinfra-recheck.service")

@@ -22,12 +22,11 @@ from tests.servers import Answering, serve
 AT = datetime(2026, 11, 28, 10, 0, tzinfo=UTC).timestamp()
 SPOT = '{"action": "terminate", "time": "2026-11-28T10:00:00Z"}'
 """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html, retrieved 2026-11-28."""
-SCHEDULED = json.dumps(
-    [
-        {"NotBefore": "28 Nov 2026 10:00:00 GMT", "Code": "system-reboot", "Description": "scheduled reboot", "EventId": "instance-event-1", "NotAfter": "28 Nov 2026 12:00:00 GMT", "State": "active"},
-        {"NotBefore": "21 Nov 2026 10:00:00 GMT", "Code": "system-reboot", "Description": "[Completed] scheduled reboot", "EventId": "instance-event-0", "NotAfter": "", "State": "completed"},
-    ]
-)  # fmt: skip
+EVENT = {
+    "NotBefore": "28 Nov 2026 10:00:00 GMT", "Code": "system-reboot", "Description": "scheduled reboot", "EventId": "instance-event-1",
+    "NotAfter": "28 Nov 2026 12:00:00 GMT", "State": "active",
+}  # fmt: skip
+SCHEDULED = json.dumps([EVENT, {**EVENT, "EventId": "instance-event-0", "State": "completed"}])
 """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/viewing_scheduled_events.html, retrieved 2026-11-28."""
 
 
@@ -44,6 +43,7 @@ UPCOMING = {
     "can_reschedule": "true", "latest_window_start_time": "2026-11-28T19:00:01Z", "maintenance_reasons": ["PLANNED_UPDATE"],
     "maintenance_status": "PENDING", "type": "SCHEDULED", "window_end_time": "2026-11-28T12:00:00Z", "window_start_time": "2026-11-28T10:00:00Z",
 }  # fmt: skip
+TITLED = json.dumps({"Upcoming maintenance": UPCOMING})
 """https://cloud.google.com/compute/docs/instances/monitor-plan-host-maintenance-event, retrieved 2026-11-28."""
 
 
@@ -123,7 +123,7 @@ def test_a_machine_without_notices_has_none(metadata: Metadata, name: str) -> No
         ("azure", "metadata/scheduledevents", events("Terminate"), NoticeKind.RECLAIM, "Terminate: Platform"),
         ("azure", "metadata/scheduledevents", events("Redeploy"), NoticeKind.MAINTENANCE, "Redeploy: Platform"),
         ("gcp", "computeMetadata/v1/instance/upcoming-maintenance", json.dumps(UPCOMING), NoticeKind.MAINTENANCE, "SCHEDULED maintenance: PENDING"),
-        ("gcp", "computeMetadata/v1/instance/upcoming-maintenance", json.dumps({"Upcoming maintenance": UPCOMING}), NoticeKind.MAINTENANCE, "SCHEDULED maintenance: PENDING"),
+        ("gcp", "computeMetadata/v1/instance/upcoming-maintenance", TITLED, NoticeKind.MAINTENANCE, "SCHEDULED maintenance: PENDING"),
     ],
     ids=["aws-spot", "aws-scheduled", "azure-preempt", "azure-terminate", "azure-redeploy", "gcp-upcoming", "gcp-titled"],
 )  # fmt: skip
@@ -290,7 +290,8 @@ class Node:
         """Add a hook that writes its variables, and return its output."""
         out = self.folder / f"{name}.out"
         path = self.hooks / name
-        path.write_text(f'#!/bin/sh\necho "$GPUINFRA_NOTICE_KIND $GPUINFRA_NOTICE_STAGE $GPUINFRA_NOTICE_DEADLINE $GPUINFRA_NOTICE_SECONDS" >>{out}\n')  # fmt: skip
+        words = " ".join(f"$GPUINFRA_NOTICE_{word}" for word in ("KIND", "STAGE", "DEADLINE", "SECONDS"))
+        path.write_text(f"#!/bin/sh\necho {words} >>{out}\n")
         path.chmod(mode)
         return out
 
