@@ -65,6 +65,9 @@ def world(
     def remove(engine: Engine, name: str, project: Path, urns: Sequence[str], *, again: bool, **_: Any) -> None:
         found.remove(urns, again)
 
+    monkeypatch.setattr("gpuinfra.engine.state_files.make_readable", lambda *_: None)
+    monkeypatch.setattr("gpuinfra.engine.pending.read_deployment", lambda *_: {})
+    monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
     monkeypatch.setattr("gpuinfra.engine.up.check_last", lambda *_: None)
