@@ -329,10 +329,11 @@ def continue_interrupted(engine: Engine, pulumi: Pulumi, loaded: LoadedStack | N
         if any(folder.state.glob(f".pulumi/locks/**/{folder.stack}/*.json")):
             pulumi.quick("cancel", "--yes", "--stack", folder.stack)
             view.line("an earlier run was interrupted; removed its lock")
-        continue_killed_run(
-            engine, folder.stack, folder.project, clusters=[loaded.spec.name] if loaded else [],
-            settings=loaded.settings if loaded else {}, output=sys.stderr, say=view.line,
-        )  # fmt: skip
+        with folder.log.open("a", encoding="utf-8") as log:
+            continue_killed_run(
+                engine, folder.stack, folder.project, clusters=[loaded.spec.name] if loaded else [],
+                settings=loaded.settings if loaded else {}, output=log, say=view.line,
+            )  # fmt: skip
 
 
 def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import random
 import signal
@@ -26,13 +27,14 @@ from gpuinfra_rehearsal.session import Options, Session, continue_interrupted, o
 from .conftest import command
 
 LIMIT_S = 600.0
+READY = "gpuinfra:index:NodesReady::"
 PLACES = {
     "aws": ("aws:region", "us-east-1", "use1-az4", "m7i.xlarge", ""),
     "gcp": ("gcp:region", "us-central1", "us-central1-a", "n2-standard-4", ""),
     "azure": (
         "azure-native:location",
         "southcentralus",
-        "1",
+        "'1'",
         "Standard_D4s_v5",
         ", access: {evidence_from: [203.0.113.0/24]}",
     ),
@@ -112,8 +114,11 @@ class KilledRuns:
         ]
         assert {(one["type"], one["id"]) for one in held} == {(one["type"], one["id"]) for one in state}
         assert self.session.pulumi.deployment().get("pending_operations") in (None, [])
-        _, code, out = self.pulumi("preview", "--expect-no-changes", "--non-interactive")
+        _, code, out = self.pulumi("preview", "--json", "--non-interactive")
         assert code == 0, out
+        steps = json.loads(out[out.index("{") : out.rindex("}") + 1])["steps"]
+        # Without nodes, the next deployment checks them again.
+        assert [one["urn"] for one in steps if one["op"] not in ("same", "read") and READY not in one["urn"]] == []
 
 
 def declaration(cloud: str) -> dict[str, str]:

@@ -82,25 +82,14 @@ class PendingAccount:
     def __init__(self, session: boto3.Session, stack: StackIdentity, region: str) -> None:
         self._session, self._stack, self._region = session, stack, region
         self._account = ""
-        self._lookups: Mapping[str, Callable[[PendingCreate], Iterator[str]]] = {
-            **dict.fromkeys(EC2_TYPES, self._ec2),
-            "aws:ec2/route:Route": self._route,
-            "aws:ec2/routeTableAssociation:RouteTableAssociation": self._association,
-            "aws:efs/fileSystem:FileSystem": self._home,
-            "aws:efs/mountTarget:MountTarget": self._mount_target,
-            "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": self._link,
-            "aws:fsx/lustreFileSystem:LustreFileSystem": self._file_system,
-            "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": self._file_system,
-            "aws:kms/key:Key": self._key,
-        }
 
     def ids(self, create: PendingCreate) -> Sequence[str] | None:
         """See `PendingLookup.ids`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            if lookup := self._lookups.get(create.type):
-                return tuple(lookup(create))
+            if lookup := LOOKUPS.get(create.type):
+                return tuple(lookup(self, create))
             region = create.text("region") or self._region
             needs_account = "{account}" in SHAPES.get(create.type, "")
             more = {
@@ -128,7 +117,7 @@ class PendingAccount:
         found = {one[key]: one[value] for one in tags}
         return found.get(NAME_TAG) == create.texts("tags").get(NAME_TAG) and found.get(STACK_TAG) in self._stack.tokens
 
-    def _ec2(self, create: PendingCreate) -> Iterator[str]:
+    def tagged_in_ec2(self, create: PendingCreate) -> Iterator[str]:
         """Yield the IDs with both tags. `DescribeTags` needs one filter for each tag, because it returns tags and not resources."""
         ec2, wanted = self._client("ec2", create), create.texts("tags")
         kind = {"Name": "resource-type", "Values": [EC2_TYPES[create.type]]}
@@ -143,7 +132,7 @@ class PendingAccount:
             ids = found if number == 0 else ids & found
         yield from sorted(ids)
 
-    def _route(self, create: PendingCreate) -> Iterator[str]:
+    def route(self, create: PendingCreate) -> Iterator[str]:
         """Yield the ID that the provider computes (internal/service/ec2/vpc_route.go of terraform-provider-aws 6). The route table is in the state."""
         to = next(
             filter(
@@ -153,7 +142,8 @@ class PendingAccount:
         )
         yield f"r-{create.text('routeTableId')}{zlib.crc32(to.encode())}"
 
-    def _association(self, create: PendingCreate) -> Iterator[str]:
+    def association(self, create: PendingCreate) -> Iterator[str]:
+        """Yield the association of the subnet with the route table. Both are in the state."""
         subnet = create.text("subnetId")
         tables = self._client("ec2", create).describe_route_tables(
             Filters=[{"Name": "association.subnet-id", "Values": [subnet]}]
@@ -166,27 +156,29 @@ class PendingAccount:
                     if one.get("SubnetId") == subnet
                 )
 
-    def _home(self, create: PendingCreate) -> Iterator[str]:
+    def home(self, create: PendingCreate) -> Iterator[str]:
         """Yield the file system with the creation token, which contains the token of the stack."""
         efs = self._client("efs", create)
         for one in efs.describe_file_systems(CreationToken=create.text("creationToken"))["FileSystems"]:
             if one["LifeCycleState"] not in ("deleting", "deleted") and self._is_ours(create, one["Tags"]):
                 yield str(one["FileSystemId"])
 
-    def _mount_target(self, create: PendingCreate) -> Iterator[str]:
+    def mount_target(self, create: PendingCreate) -> Iterator[str]:
         """Yield the mount target in the subnet. A file system has at most one in each zone."""
         efs = self._client("efs", create)
         for one in efs.describe_mount_targets(FileSystemId=create.text("fileSystemId"))["MountTargets"]:
             if one["SubnetId"] == create.text("subnetId") and one["LifeCycleState"] not in ("deleting", "deleted"):
                 yield str(one["MountTargetId"])
 
-    def _file_system(self, create: PendingCreate) -> Iterator[str]:
+    def file_system(self, create: PendingCreate) -> Iterator[str]:
+        """Yield the file systems of FSx with both tags."""
         for page in self._client("fsx", create).get_paginator("describe_file_systems").paginate():
             for one in page["FileSystems"]:
                 if one["Lifecycle"] != "DELETING" and self._is_ours(create, one.get("Tags") or ()):
                     yield str(one["FileSystemId"])
 
-    def _link(self, create: PendingCreate) -> Iterator[str]:
+    def link(self, create: PendingCreate) -> Iterator[str]:
+        """Yield the data repository associations of the file system with both tags."""
         found = self._client("fsx", create).describe_data_repository_associations(
             Filters=[{"Name": "file-system-id", "Values": [create.text("fileSystemId")]}]
         )
@@ -194,7 +186,7 @@ class PendingAccount:
             if one["Lifecycle"] != "DELETING" and self._is_ours(create, one.get("Tags") or ()):
                 yield str(one["AssociationId"])
 
-    def _key(self, create: PendingCreate) -> Iterator[str]:
+    def key(self, create: PendingCreate) -> Iterator[str]:
         """Yield the keys with both tags. KMS has no filter for tags. A key that is scheduled for deletion is not ours anymore."""
         from botocore.exceptions import ClientError
 
@@ -213,6 +205,20 @@ class PendingAccount:
                     state = kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"]
                     if state != "PendingDeletion":
                         yield str(key["KeyId"])
+
+
+LOOKUPS: Mapping[str, Callable[[PendingAccount, PendingCreate], Iterator[str]]] = {
+    **dict.fromkeys(EC2_TYPES, PendingAccount.tagged_in_ec2),
+    "aws:ec2/route:Route": PendingAccount.route,
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": PendingAccount.association,
+    "aws:efs/fileSystem:FileSystem": PendingAccount.home,
+    "aws:efs/mountTarget:MountTarget": PendingAccount.mount_target,
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": PendingAccount.link,
+    "aws:fsx/lustreFileSystem:LustreFileSystem": PendingAccount.file_system,
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": PendingAccount.file_system,
+    "aws:kms/key:Key": PendingAccount.key,
+}
+"""Types whose ID the cloud generates, or that have no name."""
 
 
 def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingAccount:

@@ -36,6 +36,7 @@ _GLOBAL, _REGION, _ZONE = (
     "projects/{project}/regions/{region}",
     "projects/{project}/zones/{zone}",
 )
+CONNECTION = "gcp:servicenetworking/connection:Connection"
 SHAPES = {
     "gcp:compute/firewall:Firewall": f"{_GLOBAL}/firewalls/{{name}}",
     "gcp:compute/globalAddress:GlobalAddress": f"{_GLOBAL}/addresses/{{name}}",
@@ -58,6 +59,7 @@ SHAPES = {
     "gcp:lustre/instance:Instance": "projects/{project}/locations/{location}/instances/{instanceId}",
     "gcp:projects/iAMCustomRole:IAMCustomRole": "projects/{project}/roles/{roleId}",
     "gcp:serviceaccount/account:Account": "projects/{project}/serviceAccounts/{accountId}@{project}.iam.gserviceaccount.com",
+    CONNECTION: "{network}:{service}",
     "gcp:storage/bucket:Bucket": "{name}",
 }
 """IDs that consist of inputs."""
@@ -66,6 +68,7 @@ DERIVED = frozenset(
     {
         "gcp:compute/instanceTemplate:InstanceTemplate",
         "gcp:compute/resizeRequest:ResizeRequest",
+        CONNECTION,  # It belongs to a network of the stack, and a network has one for each service.
         "gcp:storage/bucket:Bucket",
     }
 )
@@ -112,9 +115,9 @@ class PendingProject:
         """See `PendingLookup.ids`."""
         if create.type in LISTED:
             return tuple(self._listed(create))
-        if create.type == "gcp:servicenetworking/connection:Connection":
-            return (f"{quote_plus(create.text('network'))}:{create.text('service')}",)
         short = {key: create.text(key).rpartition("/")[2] for key in _SHORT if create.text(key)}
+        if create.type == CONNECTION:
+            short["network"] = quote_plus(create.text("network"))
         found = from_inputs(create, self._stack, SHAPES, repeatable=REPEATABLE, derived=DERIVED, more=short)
         for id in found or ():
             self._check_labels(create, id)

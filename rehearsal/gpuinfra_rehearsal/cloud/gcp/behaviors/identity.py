@@ -117,7 +117,7 @@ class Key(Behavior):
 @behaves
 class CryptoKey(Key):
     types = KEYS[1:]
-    importer_sets = {"deletionPolicy": "DELETE", "skipInitialVersionCreation": False}
+    importer_sets = {"deletionPolicy": "DELETE"}
 
 
 @behaves
