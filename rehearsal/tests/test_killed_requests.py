@@ -20,6 +20,7 @@ import pytest
 
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine import find_engine
+from gpuinfra_rehearsal.folder import read_yaml
 from gpuinfra_rehearsal.processes import marked
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, continue_interrupted, open_session
@@ -88,13 +89,11 @@ class KilledRuns:
     def edit(self) -> None:
         """Declare a second pool, and another tag of all resources."""
         file = self.session.folder.stack_file
-        text = file.read_text()
-        pool = text[text.index("{name: gpu") : text.index("]", text.index("{name: gpu"))]
-        file.write_text(
-            text.replace(pool, f"{pool}, {pool.replace('gpu', 'more')}").replace(
-                "{name: killed,", "{name: killed, tags: {team: blue},"
-            )
-        )
+        document = read_yaml(file)
+        cluster = document["config"]["gpuinfra:cluster"]
+        cluster["tags"] = {"team": "blue"}
+        cluster["pools"].append({**cluster["pools"][0], "name": "more"})
+        file.write_text(json.dumps(document), encoding="utf-8")
         self.session.reload()
 
     @property

@@ -1,4 +1,4 @@
-"""Holds a request until its caller is killed, so that a test decides which request of a run is the last one.
+"""HeldRequests a request until its caller is killed, so that a test decides which request of a run is the last one.
 
 A request is held before the cloud performs it, or after it and before the answer. The cloud continues to run, as a real cloud does.
 """
@@ -35,7 +35,7 @@ class HoldRule:
     """Number of the request of a type since the rule was set. Default: 1, the first."""
 
 
-class Holds:
+class HeldRequests:
     """The rule of a cloud, and the request that is held."""
 
     def __init__(self) -> None:
