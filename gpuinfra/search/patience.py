@@ -25,7 +25,7 @@ class Patience:
     say: Callable[[str], None] = lambda _: None
     """Prints one line before each wait."""
     now: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds)
     _next_s: float = field(default=FIRST_S, init=False)
 
     @property

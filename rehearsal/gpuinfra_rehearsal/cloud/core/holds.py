@@ -1,4 +1,4 @@
-"""HeldRequests a request until its caller is killed, so that a test decides which request of a run is the last one.
+"""Holds a request until its caller is killed, so that a test decides which request of a run is the last one.
 
 A request is held before the cloud performs it, or after it and before the answer. The cloud continues to run, as a real cloud does.
 """
