@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.errors import ERROR_PREFIX, INTERRUPTED, UsageError
 from gpuinfra.base.private_files import private_folder
 from gpuinfra.cli.options import HostTarget, some
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
@@ -66,10 +66,10 @@ def run_job(
         click.echo(json.dumps(_document(result, folder), indent=2))
     for node in result.nodes:
         if node.problem:
-            click.echo(f"gpuinfra: {node.problem.reason}; {node.problem.hint}", err=True)
+            click.echo(f"{ERROR_PREFIX}{node.problem.reason}; {node.problem.hint}", err=True)
     if result.first and result.first.problem is None:
         click.echo(
-            f"gpuinfra: {result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
+            f"{ERROR_PREFIX}{result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
             err=True,
         )
     click.echo(f"logs: {folder}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.errors import ERROR_PREFIX, INTERRUPTED, UsageError
 from gpuinfra.cli.options import HostTarget, RemoteCommand, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 
@@ -163,6 +163,6 @@ def _print(outcomes: list[HostOutcome[CommandResult]]) -> None:
             click.echo(f"  (the last {SHOWN_LINES} of {len(lines)} lines)")
     for outcome in outcomes:
         if outcome.problem is not None:
-            click.echo(f"gpuinfra: {outcome.problem.reason}; {outcome.problem.hint}", err=True)
+            click.echo(f"{ERROR_PREFIX}{outcome.problem.reason}; {outcome.problem.hint}", err=True)
     good = sum(one.value is not None and one.value.exit == 0 for one in outcomes)
     click.echo(f"{good} of {len(outcomes)} hosts succeeded", err=True)

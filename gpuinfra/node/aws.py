@@ -192,6 +192,7 @@ class AwsNode:
             request,
             "s3://%s/%s" % (bucket, key),
             once=once,
+            own=True,
             explain=lambda error, text: error_code(text),
             exists=lambda status, code: status == 412,
             retried=(403, 409, 429),

@@ -144,7 +144,12 @@ class AzureNode:
         return found
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced."""
+        """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced.
+
+        The role of a node can add blobs and not overwrite them. Azure refuses to overwrite with UnauthorizedBlobOverwrite
+        (https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes, retrieved 2026-11-28). An identity that is not effective yet
+        also has the status 403, so the node looks whether the blob is there.
+        """
         url = blob_url(bucket, key, self._environ)
 
         def request() -> urllib.request.Request:
@@ -158,12 +163,18 @@ class AzureNode:
                 headers["If-None-Match"] = "*"
             return urllib.request.Request(url, data=body, method="PUT", headers=headers)
 
+        def exists(status: int, code: str) -> bool:
+            if status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy", "UnauthorizedBlobOverwrite"):
+                return True
+            return status == 403 and self.get(bucket, key, 1) is not None
+
         put_with_retry(
             request,
             "%s/%s" % (bucket, key),
             once=once,
+            own=False,
             explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
-            exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
+            exists=exists,
             retried=(401, 403, 409, 429),
         )
 

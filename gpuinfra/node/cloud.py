@@ -115,14 +115,15 @@ def put_with_retry(
     name: str,
     *,
     once: bool,
+    own: bool,
     explain: Callable[[urllib.error.HTTPError, str], str],
     exists: Callable[[int, str], bool],
     retried: Collection[int],
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set and the object exists.
 
-    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is
-    already there. Server errors and the statuses in `retried` are retried with increasing pauses.
+    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is already there.
+    `own` states whether only this instance can write under this name. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
     for attempt in range(ATTEMPTS):
@@ -134,8 +135,8 @@ def put_with_retry(
         except urllib.error.HTTPError as error:
             code = explain(error, error.read(4096).decode("utf-8", "replace"))
             if once and exists(error.code, code):
-                # Only this instance can write under its own ID, so an earlier attempt must have succeeded.
-                if attempt:
+                # In a folder of its own, an earlier attempt of this instance must have succeeded.
+                if attempt and own:
                     return
                 raise Exists("%s already exists" % name) from error
             problem = "%d %s" % (error.code, code)

@@ -102,6 +102,7 @@ class GcpNode:
             request,
             "gs://%s/%s" % (bucket, key),
             once=once,
+            own=False,
             explain=lambda error, text: _message(text),
             exists=lambda status, code: status == 412,
             retried=(401, 403, 408, 429),

@@ -206,6 +206,10 @@ class PermissionModel(Protocol):
         """Return the calls of an SDK function."""
         ...
 
+    def tolerated(self, operation: str, token: str) -> Iterable[AccessRequest]:
+        """Return the calls whose denial the provider ignores. `operation` is `configure`, with the package and a colon as `token`, or `import`."""
+        ...
+
     def allows(self, documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
         """Return (allowed, reason for a denial) according to JSON policy documents."""
         ...
