@@ -47,7 +47,9 @@ class PriceFile:
         for name in self.machines:
             if name not in names:
                 near = nearest(name, names)
-                what = "is neither in the catalog of a cloud nor in `machines` of the stack, so its prices have no effect"
+                what = (
+                    "is neither in the catalog of a cloud nor in `machines` of the stack, so its prices have no effect"
+                )
                 hint = f"did you mean {near}?" if near else "remove it, or use a file of its own for other stacks"
                 yield replace(error(f"machines.{shown(name)}", what, hint, rule="price_file"), file=self.file)
 
@@ -113,7 +115,11 @@ def load(path: Path) -> PriceFile:
     if found:
         raise SpecError(found)
     return PriceFile(
-        read=read_on, source=str(value.get("source") or document.file), machines=machines, services=services, file=document.file
+        read=read_on,
+        source=str(value.get("source") or document.file),
+        machines=machines,
+        services=services,
+        file=document.file,
     )
 
 

@@ -23,7 +23,12 @@ config:
 
 @pytest.mark.parametrize(
     ("machine", "hint"),
-    [("p4d.24xlage", "did you mean p4d.24xlarge?"), ("p4d.24xlarge", None), ("p4x.24xlarge", None), ("a3-highgpu-8g", None)],
+    [
+        ("p4d.24xlage", "did you mean p4d.24xlarge?"),
+        ("p4d.24xlarge", None),
+        ("p4x.24xlarge", None),
+        ("a3-highgpu-8g", None),
+    ],
     ids=["misspelled", "catalog", "declared", "other cloud"],
 )
 def test_a_machine_of_a_price_file_exists(machine: str, hint: str | None, tmp_path: Path) -> None:
