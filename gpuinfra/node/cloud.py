@@ -14,6 +14,8 @@ import urllib.error
 import urllib.request
 from typing import Any, Callable, Collection, Mapping, Protocol
 
+from .notices import Notice
+
 
 class CloudError(Exception):
     """A request to the cloud failed. The message is shown to the operator."""
@@ -28,6 +30,9 @@ class NodeCloud(Protocol):
 
     Every method raises `CloudError` if a request fails.
     """
+
+    notice_poll_s: float
+    """Seconds between two readings of the notices."""
 
     def instance_id(self) -> str:
         """Return the cloud's ID of this instance, as in the evidence and the group membership."""
@@ -51,6 +56,13 @@ class NodeCloud(Protocol):
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity proof (`gpuinfra.proof/1`) for a hash of 64 hex digits. Only this instance can obtain it."""
+        ...
+
+    def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
+        """Return the functions that read the current notices about this machine, by name. None of them acknowledges an event.
+
+        Each makes one attempt and raises `CloudError` if it fails, because the next reading follows soon.
+        """
         ...
 
 
@@ -97,6 +109,16 @@ def read_metadata(request: urllib.request.Request, service: str, path: str) -> t
         raise CloudError("%s returned status %d for %s" % (service, error.code, path)) from error
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         raise CloudError("%s did not respond (%s): %s" % (service, path, error)) from error
+
+
+def optional_metadata(read: Callable[[], str]) -> str | None:
+    """Return a metadata value, or None if the service has no such value (404 or 410)."""
+    try:
+        return read()
+    except CloudError as error:
+        if isinstance(error.__cause__, urllib.error.HTTPError) and error.__cause__.code in (404, 410):
+            return None
+        raise
 
 
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from gpuinfra_rehearsal.cloud.azure import ids
 from gpuinfra_rehearsal.cloud.azure.signer import Signer
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import microsoft
@@ -549,3 +550,22 @@ def test_redeployed_machine_keeps_its_id(cloud: Cloud, group: Made, monkeypatch:
     assert cloud.fleet.instances()[before[0].instance_id]["moves"] == 1
     with pytest.raises(PortUnavailable, match="is not in the scale set"):
         sets.replace(groups[0], "another")
+
+
+def test_a_node_reads_the_notices_of_its_faults(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """A spot machine reads that it is evicted. Each machine reads its maintenance. Another machine of the scale set reads neither."""
+    environ = {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{cloud.endpoint}/.azure/imds/{machine['id']}"}
+
+    def found() -> list[str]:
+        reader = node_azure.connect({}, environ)
+        return [one.kind.value for read in reader.notice_sources().values() for one in read()]
+
+    assert found() == []
+    cloud.faults = Faults([f"node:{machine['name']}:spot-notice", f"node:{machine['name']}:maintenance"], cloud.store)
+    assert found() == ["maintenance"]
+    cloud.store.put("instance", machine["id"], machine | {"kind": "spot"})
+    assert found() == ["reclaim", "maintenance"]
+    other = machine | {"id": "0b0b0b0b-0000-4a00-8000-000000000009", "index": machine["index"] + 5, "name": "gpu-9"}
+    cloud.store.put("instance", other["id"], other)
+    environ["AZURE_POD_IDENTITY_AUTHORITY_HOST"] = f"{cloud.endpoint}/.azure/imds/{other['id']}"
+    assert found() == []

@@ -152,6 +152,10 @@ class GroupKind(ABC):
     """Why the group launches instances, with the number `wanted`."""
     lost = ""
     """The cause of an activity after an instance failure."""
+    reclaimed = ""
+    """The cause of an activity after a spot interruption."""
+    notice_s = 0.0
+    """Seconds from the notice to the end of a spot instance."""
 
     @abstractmethod
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
