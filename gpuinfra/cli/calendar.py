@@ -16,7 +16,7 @@ from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 
 if TYPE_CHECKING:
-    from gpuinfra.calendar import RunningNodes
+    from gpuinfra.calendar import NodeNotice, RunningNodes
     from gpuinfra.clouds.offerings import Offering, Wanted
     from gpuinfra.handover.ports import Member
     from gpuinfra.idle import PoolUse
@@ -38,6 +38,7 @@ class _Read:
     unread: dict[str, str] = field(default_factory=dict)
     drained: dict[str, JobStop] = field(default_factory=dict)
     use: tuple[PoolUse, ...] = ()
+    notices: tuple[NodeNotice, ...] = ()
 
 
 @click.command("calendar")
@@ -60,6 +61,9 @@ class _Read:
     type=click.IntRange(1, 182),
     metavar="DAYS",
     help="With --offers: length of the offers. Default: the length of the Capacity Block.",
+)
+@click.option(
+    "--notices", is_flag=True, help="Read the evidence of the nodes, and list what the cloud announced about them."
 )
 @click.option(
     "--drain",
@@ -86,6 +90,7 @@ def command(
     within: int,
     offers: bool,
     days: int | None,
+    notices: bool,
     drain: int | None,
     direct: bool,
     stop_idle: bool,
@@ -111,10 +116,12 @@ def command(
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
+    if offline and notices:
+        raise UsageError("--offline reads only the stack file; omit --notices, or omit --offline")
     _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at, stop_idle=stop_idle)
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
-    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
+    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at, notices)
     up = stacks.to_deploy(stack)
     again = f"gpuinfra calendar {as_argument(stack)}{stacks.options}"
     calendar = Calendar(
@@ -131,6 +138,7 @@ def command(
         running=state.running,
         scheduled=state.scheduled,
         use=state.use,
+        notices=state.notices,
     )
     stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else {}
     drained = {name: one.text for name, one in state.drained.items()}
@@ -197,6 +205,7 @@ def _read(
     offers: bool,
     days: int | None,
     at: str | None,
+    notices: bool,
 ) -> _Read:
     """Read the state, search for offers, and stop the jobs on nodes that are removed soon."""
     state = _Read()
@@ -204,6 +213,7 @@ def _read(
         with active_stack(stack, stacks) as active:
             _deployed(state, active.resources, loaded, now)
             state.use = _use(state, active.resources, loaded, at)
+            state.notices = _notices(state, active.resources) if notices else ()
             _drain(state, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
                 _offers(state, loaded, now, days)
@@ -211,6 +221,7 @@ def _read(
     with readable_stack(stack, stacks, nodes=False) as resources:
         _deployed(state, resources, loaded, now)
         state.use = _use(state, resources, loaded, at)
+        state.notices = _notices(state, resources) if notices else ()
         if offers:
             _offers(state, loaded, now, days)
     return state
@@ -265,6 +276,26 @@ def _use(state: _Read, resources: Resources, loaded: LoadedStack, at: str | None
         )
     except PortUnavailable as problem:
         state.unread["the energy readings"] = str(problem)
+        return ()
+
+
+def _notices(state: _Read, resources: Resources) -> tuple[NodeNotice, ...]:
+    """Return the notices with a deadline, from the evidence of the nodes."""
+    from gpuinfra.calendar import NodeNotice
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.nodes import notices_of
+    from gpuinfra.verification.store import polled
+
+    try:
+        return tuple(
+            NodeNotice(node=node.label, at=datetime.fromtimestamp(one.deadline, UTC), what=one.what)
+            for poll in polled(resources)
+            for node in poll.verdict.nodes
+            for one in notices_of(poll, node)
+            if one.deadline is not None
+        )
+    except PortUnavailable as problem:
+        state.unread["the notices"] = str(problem)
         return ()
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.catalog.clouds import machines_of
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
@@ -20,6 +22,9 @@ from gpuinfra.cost.file import PriceFile
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check_stack
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
+
+if TYPE_CHECKING:
+    from gpuinfra.sizing.planned import WorkloadForecast
 
 SCHEMA = "gpuinfra.plan/1"
 
@@ -35,6 +40,8 @@ class PlanReport:
     cost: Cost | None = None
     ways: tuple[ComparisonRow, ...] = ()
     """Price of the same nodes by purchase option."""
+    workload: WorkloadForecast | None = None
+    """Forecast of the declared workload, or None if the stack declares none."""
     time: ReadyTime | None = None
     """How long `up` takes until the nodes are verified, or None if no duration is known."""
 
@@ -55,6 +62,7 @@ class PlanReport:
             "resources": dict(self.plan.resources) if self.plan else {},
             "cost": {**self.cost.as_dict(), "ways": plain(self.ways)} if self.cost else None,
             "time": {"in_words": self.time.in_words, **plain(self.time)} if self.time else None,
+            "workload": plain(self.workload) if self.workload else None,
             "software": {pool.name: dict(pool.versions) for pool in self.plan.pools} if self.plan else {},
         }
 
@@ -78,6 +86,9 @@ def report_of(
 ) -> PlanReport:
     """Validate a parsed stack, and return its plan and price. Errors are returned as findings."""
     found = check_stack(stack, today)
+    if prices is not None:
+        every = [machine for cloud in CLOUDS for machine in machines_of(cloud)]
+        found = (*found, *prices.unknown_machines([*every, *(one.name for one in stack.spec.machines)]))
     if any(finding.level is Level.ERROR for finding in found):
         return PlanReport(stack=stack.name, path=stack.path, findings=found)
     from gpuinfra.plan.make import build_plan
@@ -86,7 +97,14 @@ def report_of(
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     ways = compare(plan, today)
     time = ready_time(plan, cloud_of(plan.cloud).timing)
-    return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time)
+    workload = None
+    if stack.spec.workload:
+        from gpuinfra.sizing.planned import forecast_of
+
+        workload = forecast_of(stack.spec.workload, plan, cost)
+    return PlanReport(
+        stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time, workload=workload
+    )
 
 
 def plain(value: Any) -> Any:
