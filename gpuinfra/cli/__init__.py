@@ -20,6 +20,7 @@ from gpuinfra.base.safe_text import one_line, printable
 
 GROUPS = {
     "Before you buy": {
+        "size": "Find machines, time and price for a model",
         "init": "Write the stack file of a new cluster",
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",

@@ -78,14 +78,10 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
 
     Outside a Pulumi project, the command also writes Pulumi.yaml and the program __main__.py.
     """
-    from gpuinfra.base.day import now, today
+    from gpuinfra.base.day import today
     from gpuinfra.new_stack.answers import StackAnswers
-    from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
-    from gpuinfra.region.clone.write import target, write_all
-    from gpuinfra.report.plan_json import report_of
-    from gpuinfra.report.plan_text import total
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
+    from gpuinfra.new_stack.files import check_project, find_project, stack_path
+    from gpuinfra.region.clone.write import target
 
     asks, answers = not yes and _is_interactive(), StackAnswers(today=today())
     stack_file: FileVersion | None = None
@@ -119,6 +115,26 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
             break
         wizard.back()
     path = path_of()
+    # The stack file is replaced only if it is the file that existed when you answered with its name.
+    stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
+    return write_stack(answers, path, stack_file, confirm=asks, skipped=tuple(skipped))
+
+
+def write_stack(
+    answers: StackAnswers, path: Path, stack_file: FileVersion, *, confirm: bool = False, skipped: Sequence[str] = ()
+) -> int:
+    """Check the new stack, write its file and the project that it requires, and print the next commands. Returns the exit code.
+
+    `skipped` are fields that the user adds to the file later.
+    """
+    from gpuinfra.base.day import now, today
+    from gpuinfra.new_stack.files import files_of
+    from gpuinfra.region.clone.write import target, write_all
+    from gpuinfra.report.plan_json import report_of
+    from gpuinfra.report.plan_text import total
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
     files = files_of(answers, path)
     report = report_of(stack_in(parse(files[-1].text, str(path)), path), today(), None, now())
     for finding in report.findings:
@@ -129,11 +145,9 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     elif not skipped:
         return 1
     names = [str(file.path) for file in files]
-    if asks and not click.confirm(f"write {', '.join(names)}?", default=True):
+    if confirm and not click.confirm(f"write {', '.join(names)}?", default=True):
         click.echo("nothing was written")
         return 0
-    # The stack file is replaced only if it is the file that existed when you answered with its name.
-    stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
     write_all([*((target(file.path, force=False), file.text) for file in files[:-1]), (stack_file, files[-1].text)])
     for name in names:
         click.echo(f"written: {name}")
@@ -141,6 +155,12 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
         click.echo(f"missing in {path}: {name}; `gpuinfra explain {name}` describes it", err=True)
     _show_next(path, answers)
     return 0
+
+
+def check_complete(answers: StackAnswers) -> None:
+    """Raise `SpecError` with the errors in the declaration. Their hints name `--set`."""
+    if errors := answers.errors():
+        raise SpecError([_settable(error) for error in errors])
 
 
 def _is_interactive() -> bool:
