@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, UsageError
+from gpuinfra.cli.active import required_record
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import names_in, returning_of, second_stacks
@@ -132,6 +133,7 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
+            journal.share(required_record(paired))
             if abort:
                 return _abort(paired, journal, ignore, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
@@ -182,9 +184,7 @@ def _abort(
 
     name, given, region = paired.loaded.name, as_argument(paired.loaded.path), paired.plan.region
     if not journal.exists:
-        raise UsageError(
-            f"no failover of {name} was started on this machine, so there is nothing to undo; omit --abort"
-        )
+        raise UsageError(f"no failover of {name} was started, so there is nothing to undo; omit --abort")
     if journal.ended and not journal.aborting:
         raise UsageError(
             f"the failover of {name} ended at {journal.ended}; to return to {region}, run: gpuinfra failback {given}"
@@ -450,13 +450,14 @@ def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str,
     if journal.exists and journal.aborting:
         raise UsageError(f"the {journal.MOVE} of {stack} is being undone; add --abort to continue, and omit --resume")
     if resume and not journal.exists:
-        raise UsageError(f"no {journal.MOVE} of {stack} was started on this machine; omit --resume")
+        raise UsageError(f"no {journal.MOVE} of {stack} was started; omit --resume")
     if journal.exists:
         journal.check(region, files)
     if journal.exists and not resume:
         when = f"ended at {journal.ended}" if journal.ended else "is not finished"
+        undo = f", or run `gpuinfra failback {stack}` to return" if journal.ended and journal.UNDO else journal.UNDO
         raise UsageError(
-            f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}, or remove {journal.path} to start again"
+            f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}{undo}"
         )
 
 
