@@ -6,6 +6,7 @@ Other commands print a warning. `pulumi destroy` does not read the record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from gpuinfra.cli.ready import Paired
     from gpuinfra.clouds.region.active import ActiveRegion, SharedRecord
+    from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -39,15 +41,30 @@ def record_of(loaded: LoadedStack, resources: Resources) -> SharedRecord | None:
         raise DeploymentError(unreadable(loaded.name, problem)) from None
 
 
-def required_record(paired: Paired) -> SharedRecord:
-    """Return the record for a command that moves the stack. Such a command requires the second region, so it does not continue without the record."""
-    record = record_of(paired.loaded, paired.resources)
+def share(paired: Paired, journals: Sequence[FailoverJournal], confirmed: str | None = None) -> Mapping[str, str]:
+    """Let the journals of a move read and write the record.
+
+    If the record cannot be read and `confirmed` is set, the journals of this machine count. Returns the variables for the engine.
+    """
+    from gpuinfra.clouds.region.active import CONFIRM_VARIABLE
+
+    try:
+        record = record_of(paired.loaded, paired.resources)
+    except DeploymentError as problem:
+        if not confirmed:
+            raise
+        click.echo(
+            f"warning: {problem}; --confirm-active is {confirmed}, so the journal of this machine is used", err=True
+        )
+        return {CONFIRM_VARIABLE: confirmed}
     if record is None:
         raise UsageError(
             f"the state of {paired.loaded.name} contains no replica of the evidence bucket in {paired.recovery.region}, so there is no place for the "
             f"record of the active region; deploy the stack first, and run `gpuinfra ready {as_argument(paired.loaded.path)}`"
         )
-    return record
+    for journal in journals:
+        journal.share(record)
+    return {}
 
 
 def check_start(declared: LoadedStack, project: Path, confirmed: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
-from gpuinfra.cli.active import required_record
+from gpuinfra.cli.active import share
 from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
 from gpuinfra.cli.ready import declared, opened
 from gpuinfra.cli.returning import returning_of, second_stacks
@@ -58,9 +58,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             closing(FailbackJournal(paired.loaded.path)) as journal,
             closing(FailoverJournal(paired.loaded.path)) as failover,
         ):
-            record = required_record(paired)
-            journal.share(record)
-            failover.share(record)
+            share(paired, [journal, failover])
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}

@@ -448,3 +448,48 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["again"] is False
     (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
     assert lock.stat().st_ino in given["locked"]
+
+
+def test_a_different_machine_undoes_a_failover(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty home folder, `--abort` reads the journal in the second region, and the first region is the active one again."""
+    returned = Returned()
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: returned)
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: world._state(name))
+    world.import_fails = True
+    assert "the import task is FAILED" in str(run(*REGION, "--yes").exception)
+    assert world.record.active().region == "us-west-2"
+    world.import_fails = False
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    done = run(*REGION, "--yes", "--abort")
+    assert done.return_value == 0, done.exception
+    assert "the failover is undone, and aws-recovery runs in us-east-2" in done.output
+    record = world.record.active()
+    assert (record.region, record.epoch, dict(record.moves)) == ("us-east-2", 2, {})
+
+
+def test_a_record_that_cannot_be_read_stops_a_failover(world: World) -> None:
+    """A failover requires the second region, so there is no option to continue without its record."""
+    world.record.down = True
+    done = run(*REGION, "--yes")
+    assert "the record of the active region of aws-recovery cannot be read" in str(done.exception)
+    assert world.calls == []
+    done = run(*REGION, "--yes", "--confirm-active", "us-east-2")
+    assert isinstance(done.exception, UsageError)
+    assert "--confirm-active requires --abort" in str(done.exception)
+
+
+def test_a_dead_second_region_does_not_block_an_abort(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--confirm-active`, the journal of this machine counts, and the engine gets the confirmation. Another region is not accepted."""
+    returned, variables = Returned(), list[dict[str, str]]()
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: returned)
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: world._state(name))
+    world.import_fails = True
+    assert "the import task is FAILED" in str(run(*REGION, "--yes").exception)
+    world.import_fails, world.record.down = False, True
+    assert "cannot be read" in str(run(*REGION, "--yes", "--abort").exception)
+    wrong = run(*REGION, "--yes", "--abort", "--confirm-active", "us-west-2")
+    assert "--confirm-active is us-west-2; allowed: us-east-2" in str(wrong.exception)
+    monkeypatch.setattr("gpuinfra.engine.up.up", lambda *_, more, **__: variables.append(dict(more)))
+    done = run(*REGION, "--yes", "--abort", "--confirm-active", "us-east-2")
+    assert done.return_value == 0, done.exception
+    assert variables[0] == {"GPUINFRA_CONFIRM_ACTIVE": "us-east-2"}
