@@ -211,12 +211,13 @@ def test_names_follow_the_record(zone: Zone, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(AwsCloud, "record", lambda *_: record)
     resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state(), CLUSTER_STATE]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
-    monkeypatch.setattr(cli, "exported", lambda name, **_: state())
+    monkeypatch.setattr(cli, "_state", lambda paired, region: state())
     body = {"schema": SCHEMA, "to": "us-west-2", "ended": "2026-11-28T00:00:00Z", "steps": {}}
     SharedRecord(record, "aws-recovery", "us-east-2").update("failover", body, "us-west-2")
     done = run("--yes", "--json")
     assert json.loads(done.stdout)["region"] == "us-west-2", done.exception
     refused = run("--yes", "--to", "us-east-2")
+    assert isinstance(refused.exception, UsageError)
     assert "--to is us-east-2, but us-west-2 is active since" in str(refused.exception)
     record.down = True
     done = run("--yes", "--to", "us-east-2")
