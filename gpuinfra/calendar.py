@@ -2,7 +2,7 @@
 
 The dates come from the declaration: Capacity Blocks, reservations with a start or an end, and `expires_at`. Whether a date is due depends
 on the number of nodes that the stack expects since the last `up`. If this number differs from the plan for the present, `up` is due.
-The date on which an idle pool is stopped follows from `idle_stop` and the readings of its nodes.
+The deadlines of notices come from the evidence of the nodes. The date on which an idle pool is stopped follows from `idle_stop` and the readings of its nodes.
 Flex-start nodes start when the cloud has capacity, so their dates come from the nodes that exist.
 """
 
@@ -54,7 +54,7 @@ class Event:
 
     at: datetime
     group: str
-    """The group of nodes, the pool that is idle, or an empty string for the entire cluster."""
+    """The group of nodes, the pool that is idle, the node of a notice, or an empty string for the entire cluster."""
     what: str
     state: DateState
     by: str
@@ -74,6 +74,15 @@ class RunningNodes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeNotice:
+    """What the cloud announced about one node."""
+
+    node: str
+    at: datetime
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calendar:
     """The present, and what a stack expects."""
 
@@ -88,6 +97,8 @@ class Calendar:
     scheduled: frozenset[str] = frozenset()
     """Groups that have scheduled actions in the state. After the end of a group, `up` deletes its actions and removes the nodes that an action started."""
 
+    notices: tuple[NodeNotice, ...] = ()
+    """The notices with a deadline, if evidence was read for them."""
     use: tuple[PoolUse, ...] = ()
     """The use of each pool with `idle_stop`, if evidence was read."""
 
@@ -109,6 +120,9 @@ class Calendar:
                 yield from self._of_flex(group, running, cloud)
         if self.spec.expires_at is not None:
             yield self._expiry(moment(self.spec.expires_at))
+        for one in self.notices:
+            state, by = DateState.DONE if self.now >= one.at else DateState.SOON, cloud.title
+            yield Event(at=one.at, group=one.node, what=one.what, state=state, by=by, command="")
         due = self.idle_pools()
         for pool in self.spec.pools:
             for use in self.use:

@@ -162,11 +162,15 @@ MODEL = {
     "A stack file, a script in software.steps": YOURS,
     "On Google Cloud, a condition cannot refer": YOURS,
     "A node can create objects in the evidence folder": (
-        *_SIGNED,
         "tests/clouds/gcp/test_node_role.py::test_nodes_add_objects_and_replace_none",
+        "tests/clouds/azure/test_roles.py::test_a_node_reads_and_creates_blobs_and_cannot_replace_them",
+        "rehearsal/tests/cloud/test_azure_http.py::test_a_role_limits_a_node",
     ),
-    "On Azure, the nodes of a cluster share": YOURS,
-    "A node that overwrites the evidence": YOURS,
+    "The handover ignores what the other node did not sign": (
+        *_SIGNED,
+        "tests/node/test_evidence.py::test_the_timer_never_takes_an_object_of_another_node_for_its_own",
+        "tests/node/test_evidence.py::test_numbers_that_another_node_used_are_skipped",
+    ),
     "A node can stop the fabric test": YOURS,
     "Nodes of a cluster trust each other": YOURS,
     "gpuinfra has not run in a real account": YOURS,

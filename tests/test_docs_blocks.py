@@ -177,6 +177,9 @@ def _aws(words: list[str]) -> None:
 VENDORS = {
     "az lock create": "https://learn.microsoft.com/cli/azure/lock",
     "az storage account or-policy delete": "https://learn.microsoft.com/cli/azure/storage/account/or-policy",
+    "crane copy": "https://github.com/google/go-containerregistry/blob/main/cmd/crane/doc/crane_copy.md",
+    "gcloud artifacts repositories create": "https://cloud.google.com/sdk/gcloud/reference/artifacts/repositories/create",
+    "gcloud auth configure-docker": "https://cloud.google.com/sdk/gcloud/reference/auth/configure-docker",
     "gcloud services enable": "https://cloud.google.com/sdk/gcloud/reference/services/enable",
     "gcloud alpha transfer jobs update": "https://cloud.google.com/sdk/gcloud/reference/alpha/transfer/jobs/update",
 }
@@ -201,7 +204,7 @@ def _anything(_: list[str]) -> None:
 
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "gpuinfra": check_gpuinfra, "make": _make, "pulumi": _pulumi, "python": _python, "python3": _python, "aws": _aws, "az": _vendor("az"),
-    "gcloud": _vendor("gcloud"), "cd": _folder,
+    "crane": _vendor("crane"), "gcloud": _vendor("gcloud"), "cd": _folder,
     **dict.fromkeys(("export", "git", "jq", "mkdir", "mpirun", "mv", "cp", "npm", "pip", "rsync", "source", "ssh"), _anything),
 }  # fmt: skip
 """Program -> check of its words."""

@@ -24,6 +24,9 @@ from collections.abc import Sequence
 
 from gpuinfra.base.findings import Finding
 
+ERROR_PREFIX = "gpuinfra: error: "
+"""Start of each line of stderr that states an error. A finding of a declaration contains its own severity."""
+
 
 def reason_of(error: BaseException) -> str:
     """Return the text of an error of the operating system without its number, but with its file. Other errors are returned as they are."""

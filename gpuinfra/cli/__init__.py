@@ -9,18 +9,18 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
-import io
 import os
 import sys
 import traceback
 
 import click
 
-from gpuinfra.base.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError, UsageError
+from gpuinfra.base.errors import ERROR_PREFIX, INTERRUPTED, EnvironmentMissing, GpuinfraError, SpecError, UsageError
 from gpuinfra.base.safe_text import one_line, printable
 
 GROUPS = {
     "Before you buy": {
+        "size": "Find machines, time and price for a model",
         "init": "Write the stack file of a new cluster",
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
@@ -133,9 +133,7 @@ def main(argv: list[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except click.ClickException as problem:
-        shown = io.StringIO()
-        problem.show(shown)
-        click.echo(printable(shown.getvalue()), err=True, nl=False)
+        _show_usage(problem)
         return problem.exit_code
     except GpuinfraError as problem:
         _show(problem)
@@ -216,7 +214,7 @@ def _internal_error(problem: Exception) -> int:
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
     what = one_line(f"{type(problem).__name__}: {problem}")
-    click.echo(f"gpuinfra: internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
+    click.echo(f"{ERROR_PREFIX}internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
     return 1
 
 
@@ -224,13 +222,24 @@ def _show(problem: GpuinfraError) -> None:
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
     else:
-        for line in prefixed(printable(problem)):
+        # A finding contains its severity and, if it has one, its place in front of it.
+        for line in prefixed(printable(problem), "gpuinfra: " if isinstance(problem, SpecError) else ERROR_PREFIX):
             click.echo(line, err=True)
 
 
-def prefixed(text: str) -> list[str]:
-    """Prefix each finding with `gpuinfra:`. An indented line continues the previous line."""
-    return [line if line[:1].isspace() else f"gpuinfra: {line}" for line in text.splitlines() if line.strip()]
+def _show_usage(problem: click.ClickException) -> None:
+    """Print an error about arguments in the form of all errors, followed by the usage of the command."""
+    for line in prefixed(printable(problem.format_message()), ERROR_PREFIX):
+        click.echo(line, err=True)
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    if context is not None:
+        usage = " ".join(context.get_usage().split()).removeprefix("Usage: ")
+        click.echo(f"  usage: {usage} (`{context.command_path} --help` describes the options)", err=True)
+
+
+def prefixed(text: str, prefix: str) -> list[str]:
+    """Put a prefix in front of each line. An indented line continues the previous line."""
+    return [line if line[:1].isspace() else f"{prefix}{line}" for line in text.splitlines() if line.strip()]
 
 
 def run() -> None:

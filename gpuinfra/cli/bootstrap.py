@@ -52,7 +52,7 @@ def command(target: HostTarget, dry_run: bool, as_json: bool) -> int:
         orders = _orders(plan, pools.values())
         with connector_to(hosts, target.known_hosts) as connector:
             for line in connector.known.ignored_lines[:5]:
-                click.echo(f"gpuinfra: {line}", err=True)
+                click.echo(f"gpuinfra: warn: {line}", err=True)
             if dry_run:
                 ended = _dry_run(target, connector, hosts, orders, pools)
             else:

@@ -120,7 +120,13 @@ def _show(cached: list[CacheEntry], cache: Path, folder: Path, as_json: bool) ->
         size = in_words(sum(one.size for one in bundles))
         rows.append((BUNDLE, f"{len(bundles)} files", size, _day(max(one.used for one in bundles)), kept))
     click.echo(f"cache: {cache}; rehearsals: {folder}")
-    columns = ["kind", "name", Column("size", right=True), "last used", "kept by `clean`"]
+    columns = [
+        "kind",
+        Column("name", wrap=True),
+        Column("size", right=True),
+        "last used",
+        Column("kept by `clean`", wrap=True),
+    ]
     for line in text(Table(columns, rows), indent=2) if rows else ["  empty"]:
         click.echo(line)
     click.echo(f"total: {in_words(sum(one.size for one in cached))}")

@@ -17,7 +17,7 @@ from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 
 if TYPE_CHECKING:
-    from gpuinfra.calendar import RunningNodes
+    from gpuinfra.calendar import NodeNotice, RunningNodes
     from gpuinfra.clouds.offerings import Offering, Wanted
     from gpuinfra.clouds.region.active import ActiveRegion
     from gpuinfra.handover.ports import Member
@@ -42,6 +42,7 @@ class _Read:
     use: tuple[PoolUse, ...] = ()
     elsewhere: ActiveRegion | None = None
     """The record of the active region, if the stack runs in its second region."""
+    notices: tuple[NodeNotice, ...] = ()
 
 
 @click.command("calendar")
@@ -64,6 +65,9 @@ class _Read:
     type=click.IntRange(1, 182),
     metavar="DAYS",
     help="With --offers: length of the offers. Default: the length of the Capacity Block.",
+)
+@click.option(
+    "--notices", is_flag=True, help="Read the evidence of the nodes, and list what the cloud announced about them."
 )
 @click.option(
     "--drain",
@@ -90,6 +94,7 @@ def command(
     within: int,
     offers: bool,
     days: int | None,
+    notices: bool,
     drain: int | None,
     direct: bool,
     stop_idle: bool,
@@ -115,10 +120,12 @@ def command(
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
+    if offline and notices:
+        raise UsageError("--offline reads only the stack file; omit --notices, or omit --offline")
     _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at, stop_idle=stop_idle)
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
-    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
+    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at, notices)
     deploy = stacks.to_deploy(stack)
     up = deploy if state.elsewhere is None else f"gpuinfra failback {as_argument(stack)}"
     if state.elsewhere:
@@ -141,6 +148,7 @@ def command(
         running=state.running,
         scheduled=state.scheduled,
         use=state.use,
+        notices=state.notices,
     )
     stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else {}
     drained = {name: one.text for name, one in state.drained.items()}
@@ -207,6 +215,7 @@ def _read(
     offers: bool,
     days: int | None,
     at: str | None,
+    notices: bool,
 ) -> _Read:
     """Read the state, search for offers, and stop the jobs on nodes that are removed soon."""
     state = _Read()
@@ -215,6 +224,7 @@ def _read(
             _deployed(state, active.resources, loaded, now)
             state.use = _use(state, active.resources, loaded, at)
             state.elsewhere = active_elsewhere(loaded, active.resources)
+            state.notices = _notices(state, active.resources) if notices else ()
             _drain(state, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
                 _offers(state, loaded, now, days)
@@ -223,6 +233,7 @@ def _read(
         _deployed(state, resources, loaded, now)
         state.use = _use(state, resources, loaded, at)
         state.elsewhere = active_elsewhere(loaded, resources)
+        state.notices = _notices(state, resources) if notices else ()
         if offers:
             _offers(state, loaded, now, days)
     return state
@@ -277,6 +288,26 @@ def _use(state: _Read, resources: Resources, loaded: LoadedStack, at: str | None
         )
     except PortUnavailable as problem:
         state.unread["the energy readings"] = str(problem)
+        return ()
+
+
+def _notices(state: _Read, resources: Resources) -> tuple[NodeNotice, ...]:
+    """Return the notices with a deadline, from the evidence of the nodes."""
+    from gpuinfra.calendar import NodeNotice
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.nodes import notices_of
+    from gpuinfra.verification.store import polled
+
+    try:
+        return tuple(
+            NodeNotice(node=node.label, at=datetime.fromtimestamp(one.deadline, UTC), what=one.what)
+            for poll in polled(resources)
+            for node in poll.verdict.nodes
+            for one in notices_of(poll, node)
+            if one.deadline is not None
+        )
+    except PortUnavailable as problem:
+        state.unread["the notices"] = str(problem)
         return ()
 
 

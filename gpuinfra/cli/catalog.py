@@ -10,7 +10,7 @@ import click
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.base.words import numbers
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Column, Table
@@ -51,7 +51,7 @@ def command(
     else:
         click.echo("\n".join(tables.text(_table(rows, region))))
         click.echo(
-            f"\nThe table shows the newest price in {region or 'any region'}; - means unknown. "
+            f"\nThe table shows {f'the price in {region}' if region else 'the lowest price of all regions'}; - means unknown. "
             "`gpuinfra catalog MACHINE` shows dates and sources."
         )
     return 0
@@ -104,23 +104,34 @@ def _no_match(machine: str | None, gpu: str | None, arch: str | None, region: st
 
 
 def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Table:
-    numbers = ("GPUs", "vCPU", "GiB", "USD/h", "spot")
-    names = ("cloud", "machine", "GPUs", "GPU", "arch", "vCPU", "GiB", "fabric", "USD/h", "spot", "capacity")
+    columns = [
+        Column("cloud", optional=True),
+        Column("machine"),
+        Column("GPUs", right=True),
+        Column("GPU", wrap=True),
+        Column("fabric", wrap=True),
+        Column("USD/h", right=True),
+        Column("spot", right=True),
+        Column("capacity", wrap=True, optional=True),
+        Column("vCPU", right=True, optional=True),
+        Column("GiB", right=True, optional=True),
+        Column("arch", optional=True),
+    ]
     return Table(
-        [Column(name, right=name in numbers) for name in names],
+        columns,
         [
             (
                 cloud,
                 record.name,
                 record.gpus or "-",
                 record.gpu.key if record.gpu else "-",
-                record.arch,
-                record.vcpus,
-                record.memory_gib,
                 _fabric(record),
                 _usd(record, CapacityKind.ON_DEMAND, region),
                 _usd(record, CapacityKind.SPOT, region),
                 " ".join(sorted(kind.value for kind in record.capacity)),
+                record.vcpus,
+                record.memory_gib,
+                record.arch,
             )
             for cloud, record in rows
         ],
@@ -133,10 +144,14 @@ def _fabric(record: MachineType) -> str:
 
 
 def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
-    prices = [
-        p for p in record.prices if p.kind is kind and not p.term and (region is None or p.region in (region, "*"))
-    ]
-    return f"{max(prices, key=lambda p: p.read).usd_per_hour:,.2f}" if prices else "-"
+    """Return the lowest of the newest prices of each region."""
+    newest: dict[str, Price] = {}
+    for price in record.prices:
+        earlier = newest.get(price.region)
+        if price.kind is kind and not price.term and (earlier is None or earlier.read < price.read):
+            newest[price.region] = price
+    offered = [price.usd_per_hour for name, price in newest.items() if region is None or name in (region, "*")]
+    return f"{min(offered):,.2f}" if offered else "-"
 
 
 def _details(record: MachineType) -> Iterator[tuple[str, str]]:

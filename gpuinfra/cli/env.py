@@ -36,7 +36,7 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
     """
     if hostfile and as_json:
         raise UsageError("--hostfile and --json cannot be combined; omit one")
-    with active_stack(stack, stacks) as active:
+    with active_stack(stack, stacks, logs_in=False) as active:
         plan = plan_of(stack)
         pool_plan = _pool(plan, pool)
         ready = [node for node in active.nodes if node.pool == pool_plan.name and node.verified and node.address]

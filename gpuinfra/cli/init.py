@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from gpuinfra.base.people_files import FileVersion
     from gpuinfra.new_stack.answers import StackAnswers, WizardQuestion
     from gpuinfra.new_stack.choices import Choices
+    from gpuinfra.reference.fields import FieldHelp
 
+BACK, HELP, SKIP = "<", "?", "skip"
+"""Answers that are no values."""
 REQUIRED = ("cloud", "region", "machine")
 """Options without a default."""
 
@@ -27,6 +30,10 @@ REQUIRED = ("cloud", "region", "machine")
 @click.command("init")
 @click.option("--name", help="Name of the stack and of the cluster. Default: train.")
 @click.option("--cloud", help="Cloud of the cluster.")
+@click.option(
+    "--project",
+    help="Project of the cluster (Google Cloud). Default: none, which is the project of the Pulumi provider.",
+)
 @click.option("--region", help="Region of the cluster.")
 @click.option("--zone", help="Zone of the cluster. Default: a zone that offers the machine type.")
 @click.option("--machine", metavar="TYPE", help="Machine type of the nodes. `gpuinfra catalog` lists them.")
@@ -41,6 +48,11 @@ REQUIRED = ("cloud", "region", "machine")
     multiple=True,
     metavar="KIND[,FIELD=VALUE]...",
     help="File system and its fields, such as lustre,capacity_gib=4800. Use none for no file system. Default: none. Repeatable.",
+)
+@click.option(
+    "--recipients",
+    metavar="EMAIL[,EMAIL]...",
+    help="Recipients of the alerts when the budget is exceeded. Default: none.",
 )
 @click.option(
     "--set",
@@ -66,14 +78,10 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
 
     Outside a Pulumi project, the command also writes Pulumi.yaml and the program __main__.py.
     """
-    from gpuinfra.base.day import now, today
+    from gpuinfra.base.day import today
     from gpuinfra.new_stack.answers import StackAnswers
-    from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
-    from gpuinfra.region.clone.write import target, write_all
-    from gpuinfra.report.plan_json import report_of
-    from gpuinfra.report.plan_text import total
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
+    from gpuinfra.new_stack.files import check_project, find_project, stack_path
+    from gpuinfra.region.clone.write import target
 
     asks, answers = not yes and _is_interactive(), StackAnswers(today=today())
     stack_file: FileVersion | None = None
@@ -94,61 +102,135 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
         nonlocal stack_file
         stack_file = read
 
-    _answer_all(answers, given, asks, check_path)
-    for text in values:
-        answers.set(*set_value(text))
-    _complete(answers, asks)
+    wizard = _Wizard(answers=answers, given=given, asks=asks, check_path=check_path)
+    skipped: dict[str, Finding] = {}
+    if asks:
+        click.echo(f"Enter accepts the default in brackets, {BACK} returns to the previous question, {HELP} explains the field, "
+                   "and Ctrl-C ends without writing.")  # fmt: skip
+    while True:
+        wizard.answer_all()
+        for text in values:
+            answers.set(*set_value(text))
+        if _complete(answers, asks, skipped):
+            break
+        wizard.back()
     path = path_of()
+    # The stack file is replaced only if it is the file that existed when you answered with its name.
+    stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
+    return write_stack(answers, path, stack_file, confirm=asks, skipped=tuple(skipped))
+
+
+def write_stack(
+    answers: StackAnswers, path: Path, stack_file: FileVersion, *, confirm: bool = False, skipped: Sequence[str] = ()
+) -> int:
+    """Check the new stack, write its file and the project that it requires, and print the next commands. Returns the exit code.
+
+    `skipped` are fields that the user adds to the file later.
+    """
+    from gpuinfra.base.day import now, today
+    from gpuinfra.new_stack.files import files_of
+    from gpuinfra.region.clone.write import target, write_all
+    from gpuinfra.report.plan_json import report_of
+    from gpuinfra.report.plan_text import total
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
     files = files_of(answers, path)
     report = report_of(stack_in(parse(files[-1].text, str(path)), path), today(), None, now())
     for finding in report.findings:
         # The file is not written yet.
         click.echo(colored(replace(finding, file="", line=None)), err=True)
-    if not report.ok or report.cost is None:
+    if report.cost is not None:
+        click.echo(f"\nprice: {total(report.cost)}")
+    elif not skipped:
         return 1
-    click.echo(f"\nprice: {total(report.cost)}")
-    names = [str(one.path) for one in files]
-    if asks and not click.confirm(f"write {', '.join(names)}?", default=True):
+    names = [str(file.path) for file in files]
+    if confirm and not click.confirm(f"write {', '.join(names)}?", default=True):
         click.echo("nothing was written")
         return 0
-    # The stack file is replaced only if it is the file that existed when you answered with its name.
-    stack_file = stack_file if stack_file and stack_file.path == path else target(path, force=force)
-    write_all([*((target(one.path, force=False), one.text) for one in files[:-1]), (stack_file, files[-1].text)])
+    write_all([*((target(file.path, force=False), file.text) for file in files[:-1]), (stack_file, files[-1].text)])
     for name in names:
         click.echo(f"written: {name}")
+    for name in skipped:
+        click.echo(f"missing in {path}: {name}; `gpuinfra explain {name}` describes it", err=True)
     _show_next(path, answers)
     return 0
+
+
+def check_complete(answers: StackAnswers) -> None:
+    """Raise `SpecError` with the errors in the declaration. Their hints name `--set`."""
+    if errors := answers.errors():
+        raise SpecError([_settable(error) for error in errors])
 
 
 def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _answer_all(answers: StackAnswers, given: dict[str, Any], asks: bool, check_path: Callable[[], None]) -> None:
-    """Answer each question from its option, from a prompt, or with its default. `check_path` checks the file that the name determines."""
-    from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS
+@dataclass
+class _Wizard:
+    """The questions that were asked in the terminal, so that the user can go back."""
 
-    if NO_STORAGE in given["storage"] and len(given["storage"]) > 1:
-        raise UsageError(
-            f"--storage {NO_STORAGE} cannot be combined with other values; remove --storage {NO_STORAGE} or the other values"
-        )
-    for option, question in QUESTIONS.items():
-        value = given[option]
+    answers: StackAnswers
+    given: dict[str, Any]
+    """Values of the options."""
+    asks: bool
+    check_path: Callable[[], None]
+    """Checks the file that the name determines."""
+    at: int = 0
+    """Number of the next question."""
+    asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """Number of each question that was asked, and the declaration before its answer."""
+
+    def back(self) -> None:
+        """Return to the previous question that was asked."""
+        if self.asked:
+            self.at, self.answers.declaration = self.asked.pop()
+        else:
+            click.echo("there is no earlier question", err=True)
+
+    def answer_all(self) -> None:
+        """Answer each question from its option, from a prompt, or with its default."""
+        from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS
+
+        if NO_STORAGE in self.given["storage"] and len(self.given["storage"]) > 1:
+            raise UsageError(
+                f"--storage {NO_STORAGE} cannot be combined with other values; remove --storage {NO_STORAGE} or the other values"
+            )
+        questions = list(QUESTIONS.values())
+        while self.at < len(questions):
+            before = self.answers.copy().declaration
+            if not self._answer(questions[self.at], before):
+                self.back()
+                continue
+            self.at += 1
+
+    def _answer(self, question: WizardQuestion, before: dict[str, Any]) -> bool:
+        """Answer one question. False if the user goes back."""
+        option, answers = question.option, self.answers
+        value = self.given[option]
         texts = value if isinstance(value, tuple) else () if value is None else (value,)
+        check = self.check_path if option == "name" else None
         if texts:
+            if not question.applies(answers):
+                raise UsageError(f"--{option} does not apply to {answers.cloud}; remove it")
             for text in texts:
                 _apply(question, answers, text)
-        elif asks and option != "zone":
-            _ask(question, answers, check_path if option == "name" else None)
-        elif option in REQUIRED:
-            raise _missing(option, answers)
-        elif option != "zone":
-            default = _choices(option, answers).default
+        elif not question.applies(answers) or option == "zone":
+            return True
+        elif self.asks:
+            if not _ask(question, answers, check):
+                return False
+            self.asked.append((self.at, before))
+            return True
+        else:
+            default = None if option in REQUIRED else _choices(option, answers).default
             if default is None:
                 raise _missing(option, answers)
             _apply(question, answers, default)
-        if option == "name":
-            check_path()
+        if check:
+            check()
+        return True
 
 
 def _choices(option: str, answers: StackAnswers) -> Choices:
@@ -175,16 +257,21 @@ def _missing(option: str, answers: StackAnswers) -> UsageError:
     )
 
 
-def _ask(question: WizardQuestion, answers: StackAnswers, check: Callable[[], None] | None) -> None:
-    """Prompt until the answer has no errors. A number selects a row of the table."""
-    found = _choices(question.option, answers)
+def _ask(question: WizardQuestion, answers: StackAnswers, check: Callable[[], None] | None) -> bool:
+    """Prompt until the answer has no errors. A number selects a row of the table. False if the user goes back."""
+    proposals = _choices(question.option, answers)
     click.echo(f"\n{question.title}")
-    _show(found)
+    _show(proposals)
     before = answers.copy().declaration
     while True:
-        text = click.prompt(question.option, default=found.default, prompt_suffix=": ").strip()
-        if text.isdigit() and 1 <= int(text) <= len(found.rows):
-            text = found.values[int(text) - 1]
+        text = click.prompt(question.option, default=proposals.default, prompt_suffix=": ").strip()
+        if text == BACK:
+            return False
+        if text == HELP:
+            _show_help(question.fields, answers)
+            continue
+        if text.isdigit() and 1 <= int(text) <= len(proposals.rows):
+            text = proposals.values[int(text) - 1]
         try:
             if question.option == "capacity":
                 text = _with_fields(text)
@@ -196,18 +283,35 @@ def _ask(question: WizardQuestion, answers: StackAnswers, check: Callable[[], No
             answers.declaration = before
             before = answers.copy().declaration
         else:
-            return
+            return True
 
 
-def _show(found: Choices) -> None:
+def _show_help(fields: Sequence[FieldHelp], answers: StackAnswers) -> None:
+    """Print the meaning, the limits and an example of the field that an answer sets."""
+    for entry in fields:
+        if entry.tag != "cloud" or answers.cloud in ("", *entry.kinds):
+            click.echo("\n".join(entry.lines()))
+
+
+def _show(proposals: Choices) -> None:
     from gpuinfra.report.tables import Column, Table, text
 
-    if not found.rows:
-        if found.note:
-            click.echo(f"  {found.note}")
+    if not proposals.rows:
+        if proposals.note:
+            click.echo(f"  {proposals.note}")
         return
-    columns = ["", *(Column(title, wrap=title in ("GPUs", "note", "effect")) for title in found.columns)]
-    rows = [(str(number), *row) for number, row in enumerate(found.rows, 1)]
+    columns = [
+        "",
+        *(
+            Column(
+                title,
+                wrap=title in ("GPUs", "note", "effect", "storage", "fabric"),
+                optional=title in ("each", "price of"),
+            )
+            for title in proposals.columns
+        ),
+    ]
+    rows = [(str(number), *row) for number, row in enumerate(proposals.rows, 1)]
     for line in text(Table(columns, rows), indent=2):
         click.echo(line)
 
@@ -227,24 +331,40 @@ def _with_fields(text: str) -> str:
     return text
 
 
-def _complete(answers: StackAnswers, asks: bool) -> None:
-    """Prompt for the fields that the answers require, such as the registry of a machine type. Without a terminal, they are errors."""
+def _complete(answers: StackAnswers, asks: bool, skipped: dict[str, Finding]) -> bool:
+    """Prompt for the fields that the answers require, such as the registry of a machine type. Without a terminal, they are errors.
+
+    `skipped` gets the findings about fields that the user adds to the file later. False if the user goes back.
+    """
     from gpuinfra.reference.fields import all_fields
 
     asked: set[str] = set()
-    while found := answers.errors():
-        finding = found[0]
-        known = finding.path in all_fields() and (answers.get(tuple(finding.path.split("."))) is None)
-        if not asks or not (known or finding.path in asked):
-            raise SpecError([_settable(one) for one in found])
+    while errors := [error for error in answers.errors() if error.path not in skipped]:
+        finding = errors[0]
+        documented = finding.path in all_fields() and (answers.get(tuple(finding.path.split("."))) is None)
+        if not asks or not (documented or finding.path in asked):
+            raise SpecError([_settable(error) for error in errors])
         click.echo("", err=True)
         click.echo(colored(finding), err=True)
         asked.add(finding.path)
+        fields = all_fields().get(finding.path, ())
+        for entry in fields[:1]:
+            click.echo(
+                f"example: {entry.example}; {SKIP}: write the file without this field, and add it before you deploy"
+            )
         text = click.prompt(finding.path, prompt_suffix=": ").strip()
-        try:
-            answers.set(*set_value(f"{finding.path}={text}"))
-        except GpuinfraError as problem:
-            click.echo(str(problem), err=True)
+        if text == BACK:
+            return False
+        if text == HELP:
+            _show_help(fields, answers)
+        elif text == SKIP:
+            skipped[finding.path] = finding
+        else:
+            try:
+                answers.set(*set_value(f"{finding.path}={text}"))
+            except GpuinfraError as problem:
+                click.echo(str(problem), err=True)
+    return True
 
 
 def _settable(finding: Finding) -> Finding:

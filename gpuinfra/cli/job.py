@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.errors import ERROR_PREFIX, INTERRUPTED, UsageError
 from gpuinfra.base.private_files import private_folder
 from gpuinfra.cli.options import HostTarget, some
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
@@ -40,11 +40,12 @@ def run_job(
     per_gpu: bool,
     port: int,
     image: str | None,
+    notice_signal: str,
     logs: Path | None,
     as_json: bool,
 ) -> int:
     """Run a job on the first `nodes` hosts. Returns the exit code of the command."""
-    from gpuinfra.remote.job import Job
+    from gpuinfra.remote.job import Job, NoticeSignal
 
     with hosts_for(target) as hosts:
         chosen = [host for host in hosts.hosts if host.verified][:nodes]
@@ -58,7 +59,14 @@ def run_job(
             raise UsageError("--per-gpu requires a stack, because a hosts file does not contain the number of GPUs")
         container = container_of(image, pool, per_gpu=per_gpu) if image else None
         line = words[0] if len(words) == 1 else shlex.join(words)
-        job = Job(command=line, gpus=gpus, per_gpu=per_gpu, port=port, container=container)
+        job = Job(
+            command=line,
+            gpus=gpus,
+            per_gpu=per_gpu,
+            port=port,
+            container=container,
+            notice_signal=NoticeSignal(notice_signal),
+        )
         folder = _new_folder(target) if logs is None else logs
         private_folder(folder)
         result = _run(target, hosts, chosen, job, folder, quiet=as_json)
@@ -66,10 +74,10 @@ def run_job(
         click.echo(json.dumps(_document(result, folder), indent=2))
     for node in result.nodes:
         if node.problem:
-            click.echo(f"gpuinfra: {node.problem.reason}; {node.problem.hint}", err=True)
+            click.echo(f"{ERROR_PREFIX}{node.problem.reason}; {node.problem.hint}", err=True)
     if result.first and result.first.problem is None:
         click.echo(
-            f"gpuinfra: {result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
+            f"{ERROR_PREFIX}{result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
             err=True,
         )
     click.echo(f"logs: {folder}", err=True)

@@ -34,7 +34,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     from gpuinfra.verification.nodes import rows
     from gpuinfra.verification.store import found_in, polled
 
-    with active_stack(stack, stacks) as active:
+    with active_stack(stack, stacks, logs_in=False) as active:
         try:
             polls = polled(active.resources)
             evidence, expected = found_in(polls, active.resources)

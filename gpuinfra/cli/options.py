@@ -51,9 +51,13 @@ class RemoteCommand(click.Command):
                 continue
             words += 1
             if words >= first:
+                self.check_rest(ctx, args[:at], args[at:])
                 args = [*args[:at], "--", *args[at:]]
                 break
         return super().parse_args(ctx, args)
+
+    def check_rest(self, ctx: click.Context, before: list[str], rest: list[str]) -> None:
+        """Check the words for the node, given the words before them. Raises `UsageError`."""
 
 
 def some(names: list[str]) -> str:

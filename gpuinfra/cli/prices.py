@@ -11,7 +11,8 @@ import click
 
 from gpuinfra.cli.catalog import check_region
 from gpuinfra.cli.options import FILE
-from gpuinfra.report.tables import Column, Table
+from gpuinfra.report.prices import NOT_CERTAIN
+from gpuinfra.report.tables import Cell, Column, Table
 
 SCHEMA = "gpuinfra.prices/1"
 
@@ -20,20 +21,22 @@ SCHEMA = "gpuinfra.prices/1"
 @click.argument("names", metavar="STACK|MACHINE...|update FILE...", nargs=-1, required=True)
 @click.option("--region", help="List only the prices in this region. Does not apply to a stack.")
 @click.option("--prices", "own", type=FILE, help="File with your own prices, which override the prices in the catalog.")
+@click.option("--sources", is_flag=True, help="Also print the note and the source of each price.")
 @click.option("--output", type=FILE, help="Price file to write. Applies only to `update`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/reference/prices.md).")
-def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
-    """List each price of STACK, or the prices of MACHINE in every region, with date and source.
+def command(
+    names: tuple[str, ...], region: str | None, own: Path | None, sources: bool, output: Path | None, as_json: bool
+) -> int:
+    """List each price of STACK, or the prices of MACHINE in every region, with its date.
 
-    A price that is marked as an estimate does not come from the provider's price list. Its note shows the calculation.
+    A price that is marked as an estimate does not come from the provider's price list. With --sources, its note shows the calculation.
 
     `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS, Azure and Google Cloud publish to a price file for --prices.
     """
     if names[0] == "update":
-        if own or as_json:
-            raise click.UsageError(
-                f"{'--prices' if own else '--json'} does not apply to `gpuinfra prices update`; remove it"
-            )
+        for option, given in (("--prices", own), ("--json", as_json), ("--sources", sources)):
+            if given:
+                raise click.UsageError(f"{option} does not apply to `gpuinfra prices update`; remove it")
         return _update(names[1:], region, output)
     if output:
         raise click.UsageError("--output applies to `gpuinfra prices update FILE`; remove --output to list prices")
@@ -57,7 +60,11 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
         return 0
     from gpuinfra.report import tables
 
-    click.echo("\n".join(tables.text(_table(rows))))
+    for title, some in _sections(records, rows):
+        click.echo(title)
+        click.echo("\n".join(tables.text(_table(some, sources), indent=2)))
+    if not sources:
+        click.echo("\n`--sources` shows the note and the source of each price.")
     return 0
 
 
@@ -172,31 +179,39 @@ def _row_of(plan: Any, one: Any, kind: str, usd: float | None) -> dict[str, Any]
     }
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
-    columns = [
-        Column("price", wrap=True),
-        Column("region"),
-        Column("kind"),
-        Column("USD", right=True),
-        Column("per"),
-        Column("date"),
-        Column("certainty"),
-        Column("source and note", wrap=True),
+def _sections(
+    records: Sequence[tuple[str, Any]], rows: list[dict[str, Any]]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield a title and the prices of each machine type, or of the stack."""
+    if not records:
+        yield f"prices in {rows[0]['region']}", rows
+    for cloud, record in records:
+        if some := [row for row in rows if (row["cloud"], row["what"]) == (cloud, record.name)]:
+            yield f"{record.name} on {cloud}", some
+
+
+def _table(rows: Sequence[dict[str, Any]], sources: bool) -> Table:
+    """Return the table of one section. What all rows share stands in the title."""
+    one_region = len({row["region"] for row in rows}) == 1
+    one_item = len({row["what"] for row in rows}) == 1
+    cells = [
+        *([] if one_item else [(Column("item", wrap=True), [row["what"] for row in rows])]),
+        *([] if one_region else [(Column("region"), [row["region"] for row in rows])]),
+        (Column("kind"), [f"{row['kind'].replace('_', '-')} {row['term']}".strip() for row in rows]),
+        (Column("USD", right=True), [_usd(row) for row in rows]),
+        (Column("per"), [row["unit"] for row in rows]),
+        (Column("date", wrap=True), [_date(row) for row in rows]),
     ]
-    return Table(columns, [_row(row) for row in rows])
+    if sources:
+        texts = ["; ".join(filter(None, (row["note"], row["source"]))) for row in rows]
+        cells.append((Column("note and source", wrap=True), texts))
+    return Table([column for column, _ in cells], list(zip(*(values for _, values in cells), strict=True)))
 
 
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
-    usd = "unknown" if row["usd"] is None else f"{row['usd']:,.4f}".rstrip("0").rstrip(".")
+def _usd(row: dict[str, Any]) -> str:
     low = "" if row["usd_low"] is None else f"{row['usd_low']:g} to "
-    certainty = "" if row["usd"] is None else "listed" if row["certain"] else "estimate"
-    return (
-        row["what"],
-        row["region"],
-        f"{row['kind'].replace('_', '-')} {row['term']}".strip(),
-        low + usd,
-        row["unit"],
-        row["read"] or "",
-        certainty,
-        "; ".join(filter(None, (row["note"], row["source"]))),
-    )
+    return low + ("unknown" if row["usd"] is None else f"{row['usd']:,.4f}".rstrip("0").rstrip("."))
+
+
+def _date(row: dict[str, Any]) -> Cell:
+    return Cell(row["read"] or "", doubt="" if row["usd"] is None or row["certain"] else NOT_CERTAIN)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.errors import ERROR_PREFIX, INTERRUPTED, UsageError
 from gpuinfra.cli.options import HostTarget, RemoteCommand, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 
@@ -52,6 +52,13 @@ SHOWN_LINES = 200
     help="With -N: run COMMAND in a container of this image on each node, with the node's GPUs, fabric and mounts.",
 )
 @click.option(
+    "--notice-signal",
+    type=click.Choice(["USR1", "USR2", "HUP", "INT", "TERM", "none"]),
+    default="USR1",
+    show_default=True,
+    help="With -N: signal for the processes of COMMAND that handle it, when the cloud announces that a node ends or reboots.",
+)
+@click.option(
     "--logs",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -66,6 +73,7 @@ def command(
     per_gpu: bool,
     port: int,
     image: str | None,
+    notice_signal: str,
     logs: Path | None,
     as_json: bool,
 ) -> int:
@@ -86,7 +94,17 @@ def command(
     if nodes is not None:
         from gpuinfra.cli.job import run_job
 
-        return run_job(target, given, nodes=nodes, per_gpu=per_gpu, port=port, image=image, logs=logs, as_json=as_json)
+        return run_job(
+            target,
+            given,
+            nodes=nodes,
+            per_gpu=per_gpu,
+            port=port,
+            image=image,
+            notice_signal=notice_signal,
+            logs=logs,
+            as_json=as_json,
+        )
     with hosts_for(target) as hosts:
         ended = _run(target, hosts, given)
     if as_json:
@@ -104,7 +122,13 @@ def _refuse_unused(job: bool) -> None:
     unused = (
         {"timeout_s": "--timeout", "parallel": "--parallel"}
         if job
-        else {"per_gpu": "--per-gpu", "port": "--port", "image": "--container", "logs": "--logs"}
+        else {
+            "per_gpu": "--per-gpu",
+            "port": "--port",
+            "image": "--container",
+            "notice_signal": "--notice-signal",
+            "logs": "--logs",
+        }
     )
     for name, option in unused.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -163,6 +187,6 @@ def _print(outcomes: list[HostOutcome[CommandResult]]) -> None:
             click.echo(f"  (the last {SHOWN_LINES} of {len(lines)} lines)")
     for outcome in outcomes:
         if outcome.problem is not None:
-            click.echo(f"gpuinfra: {outcome.problem.reason}; {outcome.problem.hint}", err=True)
+            click.echo(f"{ERROR_PREFIX}{outcome.problem.reason}; {outcome.problem.hint}", err=True)
     good = sum(one.value is not None and one.value.exit == 0 for one in outcomes)
     click.echo(f"{good} of {len(outcomes)} hosts succeeded", err=True)

@@ -29,7 +29,20 @@ WRITTEN = {"config", "known_hosts", "login", "login.pub"}
 """The files that `--config` and a cloud's login write."""
 
 
-@click.command("ssh", cls=RemoteCommand, context_settings={"ignore_unknown_options": True})
+class _SshCommand(RemoteCommand):
+    def check_rest(self, ctx: click.Context, before: list[str], rest: list[str]) -> None:
+        """Raise `UsageError` for an option of this command between the node and the command for it."""
+        own = {name for one in self.params if isinstance(one, click.Option) for name in one.opts if len(name) > 2}
+        option = rest[0].partition("=")[0] if rest else ""
+        if option in own:
+            raise click.UsageError(
+                f"{option} stands after {before[-1]} and would be part of the command on the node; put it before {before[0]}, "
+                "or put -- before it if the command on the node needs it",
+                ctx,
+            )
+
+
+@click.command("ssh", cls=_SshCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/guides/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")

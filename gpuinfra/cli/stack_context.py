@@ -79,12 +79,15 @@ class ActiveStack:
 
 
 @contextmanager
-def active_stack(name: str, stacks: Stacks, keys: Path | None = None) -> Iterator[ActiveStack]:
+def active_stack(name: str, stacks: Stacks, keys: Path | None = None, *, logs_in: bool = True) -> Iterator[ActiveStack]:
     """Open a stack for the duration of a `with` block. `keys` is the folder for a new SSH key; default: a temporary folder.
+
+    With `logs_in=False`, only the cloud and the evidence are read, so a rehearsal does not start its nodes and needs no SSH server.
 
     Raises `EnvironmentMissing` if the state of a deployed stack cannot be read, or if a state has no nodes.
     """
-    with stacks.open(name) as resources, tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
+    opened = stacks.open if logs_in else stacks.open_cloud or stacks.open
+    with opened(name) as resources, tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
         if not handovers_of(resources):
             raise EnvironmentMissing(_without_nodes(name, stacks))
         yield ActiveStack(name=name, resources=resources, folder=keys or Path(folder))

@@ -43,7 +43,7 @@ def command(stack: str | None, evidence: Path | None, expectation: Path | None, 
         return publish(read_folder(evidence), for_evidence(stack, expectation), title, stacks=stacks, **output)
     if stack is None:
         raise UsageError("no evidence is specified; specify STACK or --evidence DIR")
-    with active_stack(stack, stacks) as active:
+    with active_stack(stack, stacks, logs_in=False) as active:
         found, deployed = active.found()
     expected = from_file(expectation) if expectation else None
     return publish(found, lambda node: expected or deployed[node.instance_id], title, stacks=stacks, **output)

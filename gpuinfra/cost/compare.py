@@ -62,6 +62,11 @@ def _ways(prices: tuple[Price, ...], region: str) -> dict[str, Price]:
     return newest
 
 
+def break_even_share(committed_usd: float, usual_usd: float) -> float:
+    """Return the share of the billed hours above which capacity that is billed in full costs less than on-demand: the ratio of the hourly prices."""
+    return committed_usd / usual_usd
+
+
 def _row(way: str, usd: float, fact: Price, usual: float | None) -> ComparisonRow:
     billed_in_full = bool(fact.term) or fact.kind in _BILLED_IN_FULL
     month = usd * HOURS_PER_MONTH
@@ -70,7 +75,7 @@ def _row(way: str, usd: float, fact: Price, usual: float | None) -> ComparisonRo
         usd_per_hour=usd,
         usd_per_month=month,
         billed_in_full=billed_in_full,
-        break_even_hours=month / usual if billed_in_full and usual else None,
+        break_even_hours=HOURS_PER_MONTH * break_even_share(usd, usual) if billed_in_full and usual else None,
         read=fact.read,
         source=fact.source,
         note=fact.note,

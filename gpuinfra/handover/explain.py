@@ -17,6 +17,7 @@ from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import WaitOutcome
 from gpuinfra.node.advice import advise
 from gpuinfra.node.cause import Action
+from gpuinfra.node.judge import causes_of
 from gpuinfra.node.outcome import CheckResult
 
 MOST_FINDINGS = 5
@@ -74,7 +75,11 @@ def node_reason(node: NodeVerdict, outcome: WaitOutcome | None = None) -> str:
         lines.append(f"  what to do: {hint(node, console)}")
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
-        lines = [f"{head}: failed {counted(len(node.blocking), 'check')}", *_findings(node.blocking)]
+        causes = causes_of(node.blocking) or node.blocking
+        lines = [f"{head}: failed {counted(len(causes), 'check')}", *_findings(causes)]
+        if others := [str(check.get("id")) for check in node.blocking if check not in causes]:
+            checks = counted(len(others), "other check")
+            lines.append(f"  {checks} did not pass, which can be a consequence: {', '.join(others)}")
         if advise(node.blocking).action.strength >= Action.REBOOT.strength:
             lines.append(f"  to replace the node, {terms_of(node.cloud).replace}")
         return "\n".join(lines)

@@ -35,7 +35,7 @@ from gpuinfra.handover.ports import (
     StoredProof,
     folder_of,
 )
-from gpuinfra.handover.workers import Workers, workers_for
+from gpuinfra.handover.workers import LARGE, Unfinished, Workers, workers_for
 from gpuinfra.node.outcome import shortened
 
 CONSOLE_LINES = 15
@@ -301,7 +301,13 @@ class Gatherer:
             return Submission(ref=ref, sha256=sha256, identity_problem=problem, identity_final=True), len(data)
         if ref.place not in self._contents:
             pool = self._here[ref.instance_id]
-            self._contents[ref.place] = self._workers.call(examine, data, ref, pool.expectation, self._judge_node)
+            try:
+                found = self._workers.call(
+                    examine, data, ref, pool.expectation, self._judge_node, isolated=len(data) >= LARGE
+                )
+            except Unfinished as error:
+                found = Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be judged: {error}")
+            self._contents[ref.place] = found
         content = self._contents[ref.place]
         if content.misplaced and shared:
             # Another node copied a document that this node signed.

@@ -19,40 +19,65 @@ from typing import TypeVar
 PROCESSES_FROM = 100
 """Number of documents from which processes are started. One process starts in the time that this process needs for about ten documents."""
 
+LARGE = 1024 * 1024
+"""Size in bytes from which a document is evaluated in a process in any case. Evidence of a node has about 200 KiB. The time for a smaller document is
+bounded by its size, because all patterns are linear (`tests/test_patterns.py`)."""
+
 LIMIT_S = 60.0
-"""Time after which a process is ended, for example because the machine has too little memory for it."""
+"""Time after which a process is ended. The document is then not evaluated in this process either, so no document can hold it up for longer."""
 
 T = TypeVar("T")
+
+
+class Unfinished(ValueError):
+    """A function did not end in time, or its process ended."""
 
 
 class Workers:
     """Calls functions, in processes if there are any and otherwise in this process."""
 
     def __init__(self, processes: int = 0) -> None:
+        self._inside = processes == 0
         self._processes = [_started() for _ in range(processes)]
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        for process in self._processes:
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes] | None] = queue.SimpleQueue()
+        for process in self._processes or [None]:
             self._idle.put(process)
 
-    def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return the result of a module-level function. If a process ended or does not respond, this process calls the function."""
-        if not self._processes:
+    def call(self, function: Callable[..., T], *arguments: object, isolated: bool = False) -> T:
+        """Return the result of a module-level function. With `isolated`, a process is started if there is none.
+
+        Raises `Unfinished` if the function does not end within `LIMIT_S`, or if the process of an isolated call ends. If another process ends, this
+        process calls the function.
+        """
+        if self._inside and not isolated:
             return function(*arguments)
-        wire = pickle.dumps((function, arguments))
-        process = self._idle.get()
+        process = self._idle.get() or self._new()
+        done = False
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(wire)
+            process.stdin.write(pickle.dumps((function, arguments)))
             process.stdin.flush()
             if not select.select([process.stdout], [], [], LIMIT_S)[0]:
-                raise EOFError
-            return pickle.load(process.stdout)  # type: ignore[no-any-return]
+                raise Unfinished(f"the evaluation takes longer than {LIMIT_S:.0f} s")
+            result: T = pickle.load(process.stdout)
+            done = True
+            return result
         except (OSError, EOFError, pickle.UnpicklingError):
-            process.kill()
+            if isolated:
+                raise Unfinished(
+                    "the process that evaluates it ended, for example because it needs too much memory"
+                ) from None
         finally:
-            self._idle.put(process)
+            if not done:
+                process.kill()
+            self._idle.put(process if done else None)
         return function(*arguments)
+
+    def _new(self) -> subprocess.Popen[bytes]:
+        process = _started()
+        self._processes.append(process)
+        return process
 
     def close(self) -> None:
         """End the processes."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from gpuinfra.base.findings import Finding, Level, error
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.profile import profile_of
+from gpuinfra.reference.fields import FieldHelp, all_fields
 from gpuinfra.region.clone.draft import put, route_of, value_at
 from gpuinfra.rules import check
 from gpuinfra.spec.capacity import Capacity
@@ -26,6 +28,8 @@ from gpuinfra.spec.shown import shown
 POOL: Route = ("pools", 0)
 ENTRY: Route = (*POOL, "capacity", 0)
 NO_STORAGE = "none"
+NOT_SET = "none"
+"""Answer that leaves out an optional field."""
 
 
 @dataclass
@@ -70,7 +74,13 @@ class StackAnswers:
         return tuple(one for one in self.findings() if one.level is Level.ERROR)
 
     def set(self, text: str, value: object) -> None:
-        """Set the value at a path such as `access.evidence_from`. Raises `UsageError` if the path does not fit the declaration."""
+        """Set the value at a path such as `access.evidence_from`. A single value of a list becomes a list with one value.
+
+        Raises `UsageError` if the path does not fit the declaration.
+        """
+        fields = all_fields().get(_without_indices(text), ())
+        if fields and all(field.many for field in fields) and isinstance(value, str | int | float):
+            value = [value]
         try:
             put(self.declaration, route_of(text, self.declaration), value)
         except (TypeError, IndexError):
@@ -93,6 +103,17 @@ class WizardQuestion:
     prefix: str
     """Path of the answer in the declaration. Messages show the option instead."""
 
+    @property
+    def fields(self) -> tuple[FieldHelp, ...]:
+        """The documentation of the field that the answer sets, one entry per kind of its section."""
+        return all_fields().get(_without_indices(self.prefix), ())
+
+    def applies(self, answers: StackAnswers) -> bool:
+        """Return whether the declaration of the selected cloud has the field."""
+        if not answers.cloud or not self.fields:
+            return True
+        return any(entry.tag != "cloud" or answers.cloud in entry.kinds for entry in self.fields)
+
     def problems(self, answers: StackAnswers) -> tuple[Finding, ...]:
         """Return the errors about this answer, with the option instead of the path of the field."""
         return tuple(self._named(one, answers) for one in answers.errors() if self.owns(one.path))
@@ -109,6 +130,7 @@ class WizardQuestion:
 
 def _cloud(answers: StackAnswers, text: str) -> None:
     known = list(CLOUDS)
+    text = _as_listed(text, {**{name: name for name in known}, **{profile_of(name).title: name for name in known}})
     if text not in known:
         near = nearest(text, known)
         hint = f"did you mean {near}?" if near else "use one of these"
@@ -119,7 +141,7 @@ def _cloud(answers: StackAnswers, text: str) -> None:
 
 
 def _region(answers: StackAnswers, text: str) -> None:
-    answers.declaration["where"]["region"] = text
+    answers.declaration["where"]["region"] = _as_listed(text, profile_of(answers.cloud).regions)
 
 
 def _zone(answers: StackAnswers, text: str) -> None:
@@ -127,6 +149,7 @@ def _zone(answers: StackAnswers, text: str) -> None:
 
 
 def _machine(answers: StackAnswers, text: str) -> None:
+    text = _as_listed(text, profile_of(answers.cloud).machines) if answers.cloud else text
     answers.declaration["pools"] = [{"name": "gpu", "machine": text, "capacity": [{"kind": "on_demand", "count": 1}]}]
 
 
@@ -136,7 +159,35 @@ def _capacity(answers: StackAnswers, text: str) -> None:
 
 
 def _count(answers: StackAnswers, text: str) -> None:
-    put(answers.declaration, (*ENTRY, "count"), _value("--count", text))
+    value = _value("--count", text)
+    if value == 0:
+        hint = "specify the number of nodes to start with; to stop all nodes later, set count to 0 in the stack file"
+        raise SpecError([error("--count", "is 0; allowed: 1 or more", hint, rule="value_is_allowed")])
+    put(answers.declaration, (*ENTRY, "count"), value)
+
+
+def _project(answers: StackAnswers, text: str) -> None:
+    if text != NOT_SET:
+        answers.declaration["where"]["project"] = text
+
+
+def _recipients(answers: StackAnswers, text: str) -> None:
+    if text != NOT_SET:
+        answers.declaration["budget"] = {"recipients": [part.strip() for part in text.split(",")]}
+
+
+def _without_indices(path: str) -> str:
+    return re.sub(r"\[\d+\]", "", path)
+
+
+def _as_listed(text: str, listed: Mapping[str, object] | Iterable[str]) -> str:
+    """Return a listed name that differs from the text only in upper and lower case, or the text. A mapping gives the value for the name."""
+    values = listed if isinstance(listed, Mapping) else {}
+    for name in listed:
+        if name.lower() == text.lower():
+            value = values.get(name)
+            return value if isinstance(value, str) else name
+    return text
 
 
 def _storage(answers: StackAnswers, text: str) -> None:
@@ -152,7 +203,7 @@ def _name(answers: StackAnswers, text: str) -> None:
 def entry_of(option: str, text: str) -> dict[str, object]:
     """Parse `KIND[,FIELD=VALUE]...`, such as `reserved,id=cr-0123456789abcdef0`. Raises `UsageError` if it has a different format."""
     kind, *rest = text.split(",")
-    entry: dict[str, object] = {"kind": kind.strip()}
+    entry: dict[str, object] = {"kind": kind.strip().lower()}
     for part in rest:
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or name.strip() in entry:
@@ -200,6 +251,8 @@ QUESTIONS = {
                  owns=lambda path: path == "name"),
         WizardQuestion(option="cloud", title="Cloud", apply=_cloud, prefix="where.cloud",
                  owns=lambda path: path in ("where", "where.cloud")),
+        WizardQuestion(option="project", title="Google Cloud project", apply=_project, prefix="where.project",
+                 owns=lambda path: path == "where.project"),
         WizardQuestion(option="region", title="Region", apply=_region, prefix="where.region",
                  owns=lambda path: path == "where.region"),
         WizardQuestion(option="zone", title="Zone", apply=_zone, prefix="where.zone",
@@ -212,6 +265,8 @@ QUESTIONS = {
                  owns=lambda path: path == "pools[0].capacity[0].count"),
         WizardQuestion(option="storage", title="Storage", apply=_storage, prefix="storage",
                  owns=lambda path: path.startswith("storage")),
+        WizardQuestion(option="recipients", title="Recipients of budget alerts", apply=_recipients, prefix="budget.recipients",
+                 owns=lambda path: path.startswith("budget")),
     )
 }  # fmt: skip
 """The questions in the order in which they are asked."""

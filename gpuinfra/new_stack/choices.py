@@ -11,7 +11,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price
 from gpuinfra.cost import price
 from gpuinfra.cost.price import node_price
-from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, StackAnswers, kind_needs, model_of
+from gpuinfra.new_stack.answers import NO_STORAGE, NOT_SET, QUESTIONS, StackAnswers, kind_needs, model_of
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.fields import flow
@@ -204,6 +204,18 @@ _CHOICES: dict[str, Callable[[StackAnswers], Choices]] = {
     "name": _names,
     "cloud": _clouds,
     "region": _regions,
+    "project": lambda answers: Choices(
+        columns=("project",),
+        rows=(),
+        default=NOT_SET,
+        note=f"ID of the project. {NOT_SET}: the project of the Pulumi provider or of your credentials at the time of the deployment",
+    ),
+    "recipients": lambda answers: Choices(
+        columns=("recipients",),
+        rows=(),
+        default=NOT_SET,
+        note=f"email addresses, separated by commas. {NOT_SET}: no alert is sent when the budget is exceeded",
+    ),
     "zone": lambda answers: Choices(columns=("zone",), rows=()),
     "machine": _machines,
     "capacity": _capacities,

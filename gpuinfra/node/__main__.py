@@ -133,6 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         _later("fabric_service", "fabric_service"),
         "take part in the fabric tests of this node's pool through the evidence bucket until terminated (the gpuinfra-fabric unit)",
     )
+    add(
+        "notices",
+        _later("notice_service", "notice_service"),
+        "read the cloud's notices about this machine until terminated (the gpuinfra-notices unit)",
+    )
     for command in (nccl, pair, fabric):
         command.add_argument(
             "--gib",

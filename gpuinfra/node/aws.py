@@ -28,9 +28,11 @@ from .cloud import (
     get_optional,
     get_page,
     make_proof,
+    optional_metadata,
     put_with_retry,
     read_metadata,
 )
+from .notices import Notice, NoticeKind, moment
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
@@ -64,7 +66,11 @@ class Metadata:
         if not self._token or now >= self._renew:
             self._token = self._call("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)})
             self._renew = now + _RENEW_S
-        return self._call("GET", path, {"X-aws-ec2-metadata-token": self._token})
+        try:
+            return self._call("GET", path, {"X-aws-ec2-metadata-token": self._token})
+        except CloudError:
+            self._token = ""  # the service may have lost the token
+            raise
 
     def identity(self) -> dict[str, Any]:
         """Return the instance identity document: instance ID, region, account."""
@@ -165,6 +171,10 @@ def _suffix(region: str) -> str:
 class AwsNode:
     """A node's cloud (`cloud.NodeCloud`): the instance's role, S3 and STS of one region."""
 
+    notice_poll_s = 5.0
+    """AWS recommends to check for interruption notices every five seconds:
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html, retrieved 2026-11-28."""
+
     def __init__(self, region: str, environ: Mapping[str, str]) -> None:
         self._region = region
         self._environ = environ
@@ -192,6 +202,7 @@ class AwsNode:
             request,
             "s3://%s/%s" % (bucket, key),
             once=once,
+            own=True,
             explain=lambda error, text: error_code(text),
             exists=lambda status, code: status == 412,
             retried=(403, 409, 429),
@@ -259,6 +270,45 @@ class AwsNode:
             region=self._region,
             now=now,
         )
+
+    def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
+        """Return the interruption of a spot instance, the rebalance recommendation and the scheduled events.
+
+        Paths and bodies: the pages spot-instance-termination-notices, rebalance-recommendations and viewing_scheduled_events of the EC2
+        user guide, retrieved 2026-11-28.
+        """
+        return {"spot": self._interruption, "rebalance": self._rebalance, "maintenance": self._scheduled}
+
+    def _interruption(self) -> list[Notice]:
+        found = self._document("spot/instance-action")
+        if not found:
+            return []
+        action, time_ = str(found.get("action")), found.get("time")
+        return [Notice("spot %s" % time_, NoticeKind.RECLAIM, "spot interruption: %s" % action, moment(time_))]
+
+    def _rebalance(self) -> list[Notice]:
+        found = self._document("events/recommendations/rebalance")
+        if not found:
+            return []
+        return [
+            Notice("rebalance %s" % found.get("noticeTime"), NoticeKind.REBALANCE, "rebalance recommendation", None)
+        ]
+
+    def _scheduled(self) -> list[Notice]:
+        found = self._document("events/maintenance/scheduled")
+        return [
+            Notice(str(one.get("EventId")), NoticeKind.MAINTENANCE, "%s: %s" % (one.get("Code"), one.get("Description")), moment(one.get("NotBefore")))
+            for one in found or []
+            if isinstance(one, dict) and one.get("State") == "active"
+        ]  # fmt: skip
+
+    def _document(self, path: str) -> Any:
+        """Return one JSON value of the metadata service, or None if there is none."""
+        text = optional_metadata(lambda: self._metadata.get("meta-data/" + path))
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise CloudError("the metadata service returned invalid JSON for %s" % path) from None
 
 
 def _utc_now() -> datetime.datetime:

@@ -25,10 +25,24 @@ import urllib.parse
 import urllib.request
 from typing import Any, Callable, Mapping
 
-from .cloud import MAX_PAGES, OPENER, CloudError, error_code, get_optional, get_page, make_proof, put_with_retry
+from .cloud import (
+    MAX_PAGES,
+    OPENER,
+    CloudError,
+    error_code,
+    get_optional,
+    get_page,
+    make_proof,
+    put_with_retry,
+    read_metadata,
+)
+from .notices import Notice, NoticeKind, moment
 
+API_EVENTS = "2020-07-01"
 API_INSTANCE, API_TOKEN, API_ATTESTED = "2021-02-01", "2018-02-01", "2020-09-01"
 API_BLOB = "2021-12-02"
+DELETIONS = ("Preempt", "Terminate")
+"""Types of scheduled events that delete a machine. The others are Freeze, Reboot and Redeploy."""
 STORAGE = "https://storage.azure.com/"
 DOCUMENTS = 4
 """Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
@@ -76,6 +90,16 @@ class Metadata:
             except ValueError:
                 raise CloudError("the attested document is not base64") from None
         raise CloudError("the metadata service returned only cached attested documents, and none for nonce %s" % nonce)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the scheduled events of the scale set, from one request without retries. The first request turns the service on."""
+        url = "%s/metadata/scheduledevents?api-version=%s" % (self._base, API_EVENTS)
+        request = urllib.request.Request(url, headers={"Metadata": "true"})
+        try:
+            found = json.loads(read_metadata(request, "the metadata service", "scheduledevents")[1])["Events"]
+            return [one for one in found if isinstance(one, dict)]
+        except (KeyError, TypeError, ValueError):
+            raise CloudError("the metadata service returned no scheduled events") from None
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send one request, with retries: the service throttles requests and is briefly unavailable during host updates."""
@@ -132,8 +156,13 @@ def nonces(evidence_sha256: str) -> list[str]:
 class AzureNode:
     """A node's cloud (`cloud.NodeCloud`): the machine's identity, blob storage and attested documents."""
 
+    notice_poll_s = 1.0
+    """A spot machine has at least 30 seconds. Microsoft recommends to poll every second:
+    https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, retrieved 2026-11-28."""
+
     def __init__(self, client_id: str, environ: Mapping[str, str]) -> None:
         self._environ = environ
+        self._machine = ""
         self._metadata = Metadata(client_id, environ)
 
     def instance_id(self) -> str:
@@ -144,7 +173,12 @@ class AzureNode:
         return found
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced."""
+        """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced.
+
+        The role of a node can add blobs and not overwrite them. Azure refuses to overwrite with UnauthorizedBlobOverwrite
+        (https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes, retrieved 2026-11-28). An identity that is not effective yet
+        also has the status 403, so the node looks whether the blob is there.
+        """
         url = blob_url(bucket, key, self._environ)
 
         def request() -> urllib.request.Request:
@@ -158,12 +192,18 @@ class AzureNode:
                 headers["If-None-Match"] = "*"
             return urllib.request.Request(url, data=body, method="PUT", headers=headers)
 
+        def exists(status: int, code: str) -> bool:
+            if status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy", "UnauthorizedBlobOverwrite"):
+                return True
+            return status == 403 and self.get(bucket, key, 1) is not None
+
         put_with_retry(
             request,
             "%s/%s" % (bucket, key),
             once=once,
+            own=False,
             explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
-            exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
+            exists=exists,
             retried=(401, 403, 409, 429),
         )
 
@@ -209,6 +249,23 @@ class AzureNode:
         """Return Azure-signed documents, valid for six hours, whose nonces together carry the evidence hash."""
         documents = [self._metadata.attested(nonce) for nonce in nonces(evidence_sha256)]
         return make_proof("azure", evidence_sha256, now, documents=documents)
+
+    def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
+        """Return the scheduled events that affect this machine. An event of `DELETIONS` deletes it."""
+        return {"scheduled events": self._events}
+
+    def _events(self) -> list[Notice]:
+        self._machine = self._machine or str(self._metadata.compute().get("name") or "").lower()
+        return [
+            Notice(
+                str(one.get("EventId")),
+                NoticeKind.RECLAIM if one.get("EventType") in DELETIONS else NoticeKind.MAINTENANCE,
+                ("%s: %s" % (one.get("EventType"), one.get("Description") or one.get("EventSource"))),
+                moment(one.get("NotBefore")),  # empty as soon as the event has started
+            )
+            for one in self._metadata.events()
+            if self._machine in [str(name).lower() for name in one.get("Resources") or []]
+        ]
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> AzureNode:

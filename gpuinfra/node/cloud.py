@@ -14,6 +14,8 @@ import urllib.error
 import urllib.request
 from typing import Any, Callable, Collection, Mapping, Protocol
 
+from .notices import Notice
+
 
 class CloudError(Exception):
     """A request to the cloud failed. The message is shown to the operator."""
@@ -28,6 +30,9 @@ class NodeCloud(Protocol):
 
     Every method raises `CloudError` if a request fails.
     """
+
+    notice_poll_s: float
+    """Seconds between two readings of the notices."""
 
     def instance_id(self) -> str:
         """Return the cloud's ID of this instance, as in the evidence and the group membership."""
@@ -51,6 +56,13 @@ class NodeCloud(Protocol):
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity proof (`gpuinfra.proof/1`) for a hash of 64 hex digits. Only this instance can obtain it."""
+        ...
+
+    def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
+        """Return the functions that read the current notices about this machine, by name. None of them acknowledges an event.
+
+        Each makes one attempt and raises `CloudError` if it fails, because the next reading follows soon.
+        """
         ...
 
 
@@ -99,6 +111,16 @@ def read_metadata(request: urllib.request.Request, service: str, path: str) -> t
         raise CloudError("%s did not respond (%s): %s" % (service, path, error)) from error
 
 
+def optional_metadata(read: Callable[[], str]) -> str | None:
+    """Return a metadata value, or None if the service has no such value (404 or 410)."""
+    try:
+        return read()
+    except CloudError as error:
+        if isinstance(error.__cause__, urllib.error.HTTPError) and error.__cause__.code in (404, 410):
+            return None
+        raise
+
+
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:
     """Return an identity proof for a hash. `claim` is the part that only this instance can obtain."""
     return {
@@ -115,14 +137,15 @@ def put_with_retry(
     name: str,
     *,
     once: bool,
+    own: bool,
     explain: Callable[[urllib.error.HTTPError, str], str],
     exists: Callable[[int, str], bool],
     retried: Collection[int],
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set and the object exists.
 
-    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is
-    already there. Server errors and the statuses in `retried` are retried with increasing pauses.
+    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is already there.
+    `own` states whether only this instance can write under this name. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
     for attempt in range(ATTEMPTS):
@@ -134,8 +157,8 @@ def put_with_retry(
         except urllib.error.HTTPError as error:
             code = explain(error, error.read(4096).decode("utf-8", "replace"))
             if once and exists(error.code, code):
-                # Only this instance can write under its own ID, so an earlier attempt must have succeeded.
-                if attempt:
+                # In a folder of its own, an earlier attempt of this instance must have succeeded.
+                if attempt and own:
                     return
                 raise Exists("%s already exists" % name) from error
             problem = "%d %s" % (error.code, code)

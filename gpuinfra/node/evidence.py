@@ -34,8 +34,10 @@ def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None =
         if check.id in expectation.get("required", ()) and check.id not in expectation.get("skips", {}):
             if allowed is None or check.phase.value in allowed:
                 names.update(dict.fromkeys(check.probes_for(expectation)))
-    if expectation.get("energy") is True and allowed is None:
-        names["energy"] = None
+    if allowed is None:
+        if expectation.get("energy") is True:
+            names["energy"] = None
+        names["notices"] = None
     return list(names)
 
 

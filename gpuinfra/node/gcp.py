@@ -9,14 +9,29 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import time
 import urllib.parse
 import urllib.request
 from typing import Any, Callable, Mapping
 
-from .cloud import MAX_PAGES, CloudError, get_optional, get_page, make_proof, put_with_retry, read_metadata
+from .cloud import (
+    MAX_PAGES,
+    CloudError,
+    get_optional,
+    get_page,
+    make_proof,
+    optional_metadata,
+    put_with_retry,
+    read_metadata,
+)
+from .notices import Notice, NoticeKind, moment
 
 AUDIENCE = "gpuinfra:evidence:%s"
 """The audience of an identity token. It contains the SHA-256 of the evidence, so the token is valid only for this evidence."""
+PREEMPTION_S, MAINTENANCE_S = 30.0, 60.0
+"""Documented time between a notice and its event. https://cloud.google.com/compute/docs/instances/spot#preemption_process and
+https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice, retrieved 2026-11-28. Planned maintenance, with the format of the
+body: https://cloud.google.com/compute/docs/instances/monitor-plan-host-maintenance-event, retrieved 2026-11-28."""
 _FLAVOR = {"Metadata-Flavor": "Google"}
 
 
@@ -75,6 +90,9 @@ def _message(text: str) -> str:
 class GcpNode:
     """A node's cloud (`cloud.NodeCloud`): the instance's service account and Cloud Storage."""
 
+    notice_poll_s = 1.0
+    """A preempted machine has 30 seconds."""
+
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._metadata = Metadata(environ)
@@ -102,6 +120,7 @@ class GcpNode:
             request,
             "gs://%s/%s" % (bucket, key),
             once=once,
+            own=False,
             explain=lambda error, text: _message(text),
             exists=lambda status, code: status == 412,
             retried=(401, 403, 408, 429),
@@ -153,6 +172,40 @@ class GcpNode:
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity token of this instance for the hash, valid for an hour."""
         return make_proof("gcp", evidence_sha256, now, token=self._metadata.identity_token(AUDIENCE % evidence_sha256))
+
+    def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
+        """Return the preemption, the maintenance that starts soon, and the maintenance that is planned."""
+        return {
+            "preemption": self._preemption,
+            "maintenance": self._maintenance,
+            "upcoming maintenance": self._upcoming,
+        }
+
+    def _preemption(self) -> list[Notice]:
+        if self._metadata.get("instance/preempted").strip() != "TRUE":
+            return []
+        return [Notice("preempted", NoticeKind.RECLAIM, "preemption", time.time() + PREEMPTION_S, True)]
+
+    def _maintenance(self) -> list[Notice]:
+        found = self._metadata.get("instance/maintenance-event").strip()
+        if found in ("", "NONE"):
+            return []
+        return [Notice("maintenance-event", NoticeKind.MAINTENANCE, found, time.time() + MAINTENANCE_S, True)]
+
+    def _upcoming(self) -> list[Notice]:
+        """Machine types without planned maintenance have no such value. Without maintenance, the value is `NONE`, empty, or an error text."""
+        text = optional_metadata(lambda: self._metadata.get("instance/upcoming-maintenance?alt=json")) or "NONE"
+        try:
+            found = {} if text.strip() in ("NONE", "") else json.loads(text)
+        except ValueError:
+            raise CloudError("the metadata server returned invalid JSON for upcoming-maintenance") from None
+        if isinstance(found, dict) and len(found) == 1:  # the page shows the fields below a title
+            found = next(iter(found.values()))
+        start = str(found.get("window_start_time") or "") if isinstance(found, dict) else ""
+        if not start:
+            return []
+        what = "%s maintenance: %s" % (found.get("type"), found.get("maintenance_status"))
+        return [Notice("upcoming %s" % start, NoticeKind.MAINTENANCE, what, moment(start))]
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> GcpNode:

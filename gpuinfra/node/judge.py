@@ -91,6 +91,15 @@ def root_cause_order(check: CheckResult) -> tuple[int, int]:
     return 0 if check["outcome"] == "fail" else 1, ALL[name].rank if name in ALL else LAST
 
 
+def causes_of(blockers: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """Return the failed checks that can be the cause of the others, such as a missing GPU. Empty if no failed check can."""
+    return tuple(
+        check
+        for check in blockers
+        if check["outcome"] == "fail" and check["id"] in ALL and ALL[check["id"]].rank != LAST
+    )
+
+
 def not_checked(expectation: Mapping[str, object]) -> list[str]:
     """Return the checks that this machine neither requires nor skips. Reports list them."""
     required, skips = _required_and_skipped(expectation)

@@ -87,6 +87,9 @@ BUCKETS = ("fuse.gcsfuse", FUSE)
 FABRIC_RESULT = "/run/gpuinfra/fabric.json"
 """Result of this boot's fabric test, which `node.pyz fabric-service` writes."""
 
+NOTICES = "/run/gpuinfra/notices.json"
+"""The cloud's notices about this machine, which `node.pyz notices` writes."""
+
 PROBES: dict[str, Probe] = {
     "lspci": Probe(("lspci", "-Dnn", "-d", "10de:")),
     "uname": Probe(("uname", "-r")),
@@ -117,6 +120,8 @@ PROBES: dict[str, Probe] = {
     ),
     # Only on nodes whose expectation requests it. No check reads it; `gpuinfra calendar` does.
     "energy": Probe((NODE_PART, "energy")),
+    # No check reads it; `gpuinfra nodes` and `gpuinfra calendar` do.
+    "notices": Probe(("cat", NOTICES)),
     "nvlink-status": Probe(("nvidia-smi", "nvlink", "-s")),
     "nvlink-errors": Probe(("nvidia-smi", "nvlink", "-e")),
     "topology": Probe(("nvidia-smi", "topo", "-m")),

@@ -56,7 +56,11 @@ def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: NodeC
         try:
             _put_evidence(node, document, data, folder, cloud)
         except Exists:
-            # The response to an earlier upload was lost. If another writer stored it, the hash differs and the handover refuses it.
+            if not _has_own_folder(node):
+                # Another node can have used this name, so the evidence gets a name that this node creates.
+                deliver(node, document, folder, cloud)
+                return None
+            # The response to an earlier upload was lost.
             folder.mark_uploaded(document["seq"])
     if _has_own_folder(node) or folder.proof_age_s(document["seq"]) > RENEW_S:
         _put_proof(node, document, data, folder, cloud)

@@ -141,7 +141,7 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence,
+    """Return True if the outcomes, the result of the fabric test, the notices, the bundle or the host keys differ from the previous evidence,
     if GPUs that were idle are used again, or if that evidence is old.
 
     GPUs that become idle are not news, so work that starts and stops every hour causes at most one additional upload for each renewal.
@@ -156,8 +156,9 @@ def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
     def content(document: Mapping[str, Any]) -> list[Any]:
         outcomes = {check["id"]: check["outcome"] for check in document["checks"]}
         # The handover reads the result of the fabric test, and shows why a node still waits for it.
-        result = ((document.get("probes") or {}).get("fabric-result") or {}).get("stdout")
-        return [outcomes, result, document.get("bundle_sha256"), document.get("ssh_host_keys")]
+        probes = document.get("probes") or {}
+        stored = [(probes.get(name) or {}).get("stdout") for name in ("fabric-result", "notices")]
+        return [outcomes, stored, document.get("bundle_sha256"), document.get("ssh_host_keys")]
 
     def moment(document: Mapping[str, Any]) -> datetime.datetime:
         return datetime.datetime.strptime(str(document.get("finished")), "%Y-%m-%dT%H:%M:%SZ").replace(

@@ -38,6 +38,8 @@ class FieldHelp:
     """A line of YAML: `count: 2`."""
     fields: str = ""
     """Fields of the nested section."""
+    many: bool = False
+    """Whether the value is a list."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that `gpuinfra explain` prints."""
@@ -73,6 +75,7 @@ def _section(section: Schema, models: Schema, prefix: str) -> Iterator[FieldHelp
             kinds=(kind,) if kind else (),
             meaning=" ".join(schema.get("description", "").split()),
             type=_type(schema, models),
+            many=any(branch.get("type") == "array" for branch in (schema, *schema.get("anyOf", ()))),
             unit=_unit(schema) or "none",
             limits=_limits(schema, models) or ("the limits of its fields" if inner else "none"),
             default=_default(name, schema, section),

@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from gpuinfra.node.measure import MANAGERS
+from gpuinfra.node.probes import NOTICES
 from gpuinfra.remote import supervisor
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Connection, RunningCommand
@@ -43,6 +46,22 @@ PORT = 29500
 """The default port of torchrun."""
 
 
+class NoticeSignal(StrEnum):
+    """What the processes of a job receive when a notice becomes imminent."""
+
+    USR1 = "USR1"
+    USR2 = "USR2"
+    HUP = "HUP"
+    INT = "INT"
+    TERM = "TERM"
+    NONE = "none"
+
+    @property
+    def number(self) -> int:
+        """The number of the signal, or 0."""
+        return 0 if self is NoticeSignal.NONE else int(signal.Signals[f"SIG{self.value}"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A command to run on several nodes."""
@@ -56,6 +75,8 @@ class Job:
     port: int = PORT
     container: JobContainer | None = None
     """The container in which the command runs. If None, the command runs on the node itself."""
+    notice_signal: NoticeSignal = NoticeSignal.USR1
+    """Signal for the processes that handle it, when the cloud announces that a node ends soon."""
 
     def order(self, hosts: Sequence[Host], rank: int) -> dict[str, object]:
         """Return the order for the supervisor of one node."""
@@ -68,6 +89,7 @@ class Job:
             "grace_s": GRACE_S,
             "managers": MANAGERS,
             "container": self.container.order(rank, self.gpus) if self.container else None,
+            "notices": {"path": NOTICES, "signal": self.notice_signal.number},
         }
 
 

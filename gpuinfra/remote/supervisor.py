@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+NOTICES_S = 0.5
+"""Seconds between two looks at the file with the notices."""
 MANAGER_FAILED = 125
 """Exit code if the receive manager does not start."""
 _STDIN = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it stays open
@@ -52,8 +54,10 @@ def _run(order: dict[str, Any]) -> int:
     """Run the processes until all succeed, one fails, or standard input closes."""
     started = [_start(order, local) for local in range(order["processes"])]
     handles = {os.pidfd_open(process.pid): process for process in started}
+    notices = _Notices(order)
     while handles:
-        ready, _, _ = select.select([0, *handles], [], [])
+        ready, _, _ = select.select([0, *handles], [], [], NOTICES_S)
+        notices.look()
         if 0 in ready and not os.read(0, 4096):
             return 128 + signal.SIGTERM
         for handle in ready:
@@ -63,6 +67,67 @@ def _run(order: dict[str, Any]) -> int:
                 if code:
                     return code if code > 0 else 128 - code
     return 0
+
+
+class _Notices:
+    """The cloud's notices about this node, which the unit `gpuinfra-notices` keeps in a file."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._path = Path(order["notices"]["path"])
+        self._number = int(order["notices"]["signal"])
+        self._container = order["container"]
+        self._version: object = None
+        self._told: set[str] = set()
+        self.look(signals=False)
+
+    def look(self, *, signals: bool = True) -> None:
+        """Print each notice that is imminent, and signal the processes of the job once. A job that starts after the notice gets no signal."""
+        try:
+            facts = self._path.stat()
+            version = facts.st_mtime_ns, facts.st_ino
+            if version == self._version:
+                return
+            notices = [
+                (str(one["id"]), str(one["what"]), str(one["deadline"] or "now"))
+                for one in json.loads(self._path.read_text(encoding="utf-8"))["notices"]
+                if one["stage"] == "imminent" and str(one["id"]) not in self._told
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        self._version = version
+        for name, what, deadline in notices:
+            self._told.add(name)
+            text = f"gpuinfra: notice: {what}, not before {deadline}"
+            if signals and self._number:
+                count = self._signal()
+                text += f"; sent {signal.Signals(self._number).name} to {count} processes, which handle it"
+            print(text, file=sys.stderr, flush=True)
+
+    def _signal(self) -> int:
+        """Send the signal to each process that handles it. The others would end, because that is the default action of most signals."""
+        count = 0
+        for pid in [*_descendants(), *self._in_container()]:
+            with contextlib.suppress(OSError):
+                if _handles(pid, self._number):
+                    os.kill(pid, self._number)
+                    count += 1
+        return count
+
+    def _in_container(self) -> list[int]:
+        """Return the processes of the job's container, which are not descendants of this process."""
+        if not self._container:
+            return []
+        words = ["sudo", "-n", "--", "docker", "top", self._container["name"], "-o", "pid"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return [int(word) for word in done.stdout.split() if word.isdigit()]
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal (`SigCgt`, proc(5))."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuinfra.base.words import counted
+from gpuinfra.node.judge import causes_of, root_cause_order
 from gpuinfra.report.tables import BAD, GOOD, QUIET, WARN, Cell, Column, Table, tone
 
 MOST_DRAWN = 256
@@ -114,6 +115,12 @@ def checks_text(node: Mapping[str, Any]) -> str:
     if not checks:
         return "evidence not evaluated" if node.get("evidence") else "no evidence"
     counts = Counter(str(check["outcome"]) for check in checks)
+    if causes := causes_of(sorted(checks, key=root_cause_order)):
+        first = causes[0]
+        parts = [f"{first['id']} {first['name']} failed"]
+        if others := counts["fail"] + counts["error"] - 1:
+            parts.append(f"{counted(others, 'other check')} did not pass")
+        return ", ".join([*parts, f"{counts['pass']} passed"])
     parts = [f"{counted(counts['pass'], 'check')} passed"]
     parts += [f"{counts[outcome]} {word}" for outcome, word in MISSED.items() if counts[outcome]]
     if counts["skip"]:

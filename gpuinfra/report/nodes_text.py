@@ -35,11 +35,14 @@ def text(rows: Sequence[NodeRow], now: datetime) -> Iterator[str]:
         "node", "state", "group", "machine", "zone", "verified since (UTC)", Column("checked", right=True),
         Column("USD/hour", right=True), Column("reason", wrap=True),
     ]  # fmt: skip
+    if any(row.notices for row in rows):
+        columns.append(Column("notices", wrap=True))
     shown = [
         (
             titled(row.label, row.instance_id), Cell(badge=row.state), row.group, row.machine, row.zone, _since(row),
             _ago(row.checked, now), usd(row.usd_per_hour), row.reason,
-        )
+            "; ".join(row.notices),
+        )[: len(columns)]
         for row in rows
     ]  # fmt: skip
     yield from tables.text(Table(columns, shown))

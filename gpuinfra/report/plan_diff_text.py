@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.cost import Cost
 from gpuinfra.report import tables
-from gpuinfra.report.plan_diff import REMOVED, REPLACED, RETAINED, PlanDiff, ResourceChange
+from gpuinfra.report.plan_diff import ADDED, CHANGED, REMOVED, REPLACED, RETAINED, PlanDiff, ResourceChange
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 
@@ -22,6 +23,11 @@ MAX_PROPERTIES = 6
 MAX_ROWS = 100
 """Maximum number of rows in a Markdown table. A comment on GitHub has at most 65,536 characters."""
 NOT_SET = "not set"
+SIGNS = {
+    REPLACED: ("+-", tables.BAD), REMOVED: ("-", tables.BAD), RETAINED: ("-", tables.WARN),
+    ADDED: ("+", tables.GOOD), CHANGED: ("~", tables.WARN),
+}  # fmt: skip
+"""Sign and color of each action. The signs are those of `pulumi preview`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +40,23 @@ class _Section:
 def text(diff: PlanDiff) -> str:
     """Return the comparison for a terminal. Findings are not part of it, because the command prints them to stderr."""
     lines = [f"{diff.new.stack} compared with {diff.against}", *(f"  {line}" for line in _headline(diff))]
-    for section in _sections(diff):
-        lines += ["", section.title, *(f"  {line}" for line in section.lines)]
-        lines += tables.text(section.table, indent=2) if section.table else []
+    if diff.resources:
+        section = _resources(diff.resources)
+        lines += ["", section.title, *(f"  {line}" for line in section.lines), *_resource_lines(diff.resources)]
+    for section in (*_prices(diff), *_fields(diff)):
+        lines += ["", section.title, *tables.text(section.table, indent=2)]
     return "\n".join(lines)
+
+
+def _resource_lines(changes: Sequence[ResourceChange]) -> Iterator[str]:
+    """Yield each resource with its sign, and its inputs below it."""
+    width = tables.terminal_width()
+    for change in changes:
+        sign, tone = SIGNS[change.action]
+        retained = " (retained)" if change.action == RETAINED else ""
+        yield f"  {tables.painted(f'{sign:<2}', tone)} {one_line(change.type)} {one_line(change.name)}{retained}"
+        for line in _input_lines(change):
+            yield from textwrap.wrap(line, width, initial_indent=" " * 7, subsequent_indent=" " * 9)
 
 
 def markdown(diff: PlanDiff) -> str:
@@ -88,8 +107,14 @@ def _price_line(old: Cost | None, new: Cost) -> str:
 def _sections(diff: PlanDiff) -> Iterator[_Section]:
     if diff.resources:
         yield _resources(diff.resources)
+    yield from _prices(diff)
+    yield from _fields(diff)
+
+
+def _prices(diff: PlanDiff) -> Iterator[_Section]:
     if diff.prices:
         columns = [
+            Column(),
             Column("billed item", wrap=True),
             *(Column(f"USD/hour {x}", right=True) for x in ("before", "after")),
         ]
@@ -97,6 +122,7 @@ def _sections(diff: PlanDiff) -> Iterator[_Section]:
         names = [{one.what for one in cost.lines} if cost else set() for cost in (old, new)]
         rows = [
             (
+                _sign(one.what in names[0], one.what in names[1]),
                 one.what,
                 usd(one.old_usd_per_hour) if one.what in names[0] else "",
                 usd(one.new_usd_per_hour) if one.what in names[1] else "",
@@ -104,10 +130,26 @@ def _sections(diff: PlanDiff) -> Iterator[_Section]:
             for one in diff.prices
         ]
         yield _Section(title="price by item", table=Table(columns, rows))
+
+
+def _fields(diff: PlanDiff) -> Iterator[_Section]:
     if diff.fields:
-        columns = [Column("field", wrap=True), Column("before", wrap=True), Column("after", wrap=True)]
-        rows = [(Cell(one.path, code=True), _value(one.old), _value(one.new)) for one in diff.fields]
+        columns = [Column(), *(Column(title, wrap=True) for title in ("field", "before", "after"))]
+        rows = [
+            (
+                _sign(one.old is not None, one.new is not None),
+                Cell(one.path, code=True),
+                _value(one.old),
+                _value(one.new),
+            )
+            for one in diff.fields
+        ]
         yield _Section(title="declaration", table=Table(columns, rows))
+
+
+def _sign(before: bool, after: bool) -> str:
+    """Return the sign of a value that exists before and after the change."""
+    return SIGNS[CHANGED if before and after else ADDED if after else REMOVED][0]
 
 
 def _resources(changes: Sequence[ResourceChange]) -> _Section:
@@ -135,6 +177,11 @@ def _resources(changes: Sequence[ResourceChange]) -> _Section:
 
 
 def _inputs(change: ResourceChange) -> str:
+    """Return the inputs that change, on one line."""
+    return "; ".join(_input_lines(change))
+
+
+def _input_lines(change: ResourceChange) -> list[str]:
     """Return the inputs that change. Inputs that replace the resource come first."""
     ordered = sorted(change.properties, key=lambda one: not one.replaces)
     shown = [
@@ -142,7 +189,7 @@ def _inputs(change: ResourceChange) -> str:
         for one in ordered[:MAX_PROPERTIES]
     ]
     rest = len(ordered) - MAX_PROPERTIES
-    return "; ".join([*shown, *([f"and {rest} more"] if rest > 0 else [])])
+    return [*shown, *([f"and {rest} more"] if rest > 0 else [])]
 
 
 def _findings(diff: PlanDiff) -> Iterator[_Section]:

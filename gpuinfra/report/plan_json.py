@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Finding, Level
@@ -20,6 +20,9 @@ from gpuinfra.cost.file import PriceFile
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check_stack
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
+
+if TYPE_CHECKING:
+    from gpuinfra.sizing.planned import WorkloadForecast
 
 SCHEMA = "gpuinfra.plan/1"
 
@@ -35,6 +38,8 @@ class PlanReport:
     cost: Cost | None = None
     ways: tuple[ComparisonRow, ...] = ()
     """Price of the same nodes by purchase option."""
+    workload: WorkloadForecast | None = None
+    """Forecast of the declared workload, or None if the stack declares none."""
     time: ReadyTime | None = None
     """How long `up` takes until the nodes are verified, or None if no duration is known."""
 
@@ -55,6 +60,7 @@ class PlanReport:
             "resources": dict(self.plan.resources) if self.plan else {},
             "cost": {**self.cost.as_dict(), "ways": plain(self.ways)} if self.cost else None,
             "time": {"in_words": self.time.in_words, **plain(self.time)} if self.time else None,
+            "workload": plain(self.workload) if self.workload else None,
             "software": {pool.name: dict(pool.versions) for pool in self.plan.pools} if self.plan else {},
         }
 
@@ -86,7 +92,14 @@ def report_of(
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     ways = compare(plan, today)
     time = ready_time(plan, cloud_of(plan.cloud).timing)
-    return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time)
+    workload = None
+    if stack.spec.workload:
+        from gpuinfra.sizing.planned import forecast_of
+
+        workload = forecast_of(stack.spec.workload, plan, cost)
+    return PlanReport(
+        stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time, workload=workload
+    )
 
 
 def plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ from gpuinfra.report.plan_tables import (
 )
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
+from gpuinfra.report.workload_text import workload_fields
 
 LABEL = Column(width=8)
 SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VERSION"}
@@ -55,6 +56,9 @@ def _lines(report: PlanReport) -> Iterator[str]:
     if ways := ways_table(report.ways):
         yield ""
         yield from tables.text(ways, indent=2)
+    if report.workload:
+        yield ""
+        yield from tables.fields(list(workload_fields(report.workload)), label=LABEL)
     yield ""
     yield from _resources(plan)
 

@@ -1,7 +1,8 @@
 """Renders tables: one structure is rendered as text in a terminal, as a table on a page, and as Markdown.
 
 Cells are data, never markup. If output is not a terminal, columns keep their full width, so logs and scripts read one
-line per row. In a terminal, wrappable columns wrap to fit the width, and IDs are never broken.
+line per row. In a terminal, wrappable columns wrap to fit the width, and IDs are never broken. In a terminal that is still too narrow,
+optional columns are omitted, and a last line names them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ UNLIMITED = 100_000
 """Width of output that does not go to a terminal."""
 WRAPPED = 24
 """Minimum width of a column that can wrap."""
+NARROW = 12
+"""Minimum width of a column that can wrap in a terminal that is too narrow for `WRAPPED`."""
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
 COLORS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
 OUTCOMES = {
@@ -57,6 +60,8 @@ class Column:
     wrap: bool = False
     width: int = 0
     """Minimum width in text output."""
+    optional: bool = False
+    """Omitted, from right to left, in a terminal that is too narrow for all columns."""
 
 
 NO_TITLE = Column()
@@ -92,15 +97,13 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    shown = [[_cell(cell) for cell in row] for row in table.rows]
-    titles = [column.title if header else "" for column in table.columns]
-    widths = [
-        max([len(title), column.width, *(row[at].cell_len for row in shown)])
-        for at, (title, column) in enumerate(zip(titles, table.columns, strict=True))
-    ]
-    folded = [min(size, WRAPPED) if column.wrap else size for size, column in zip(widths, table.columns, strict=True)]
+    limit = (width or terminal_width()) - indent
+    table, omitted = _fitting(table, limit, header)
+    shown, titles = _cells(table), _titles(table, header)
+    widths = _widths(table, header)
+    folded = _folded(table, widths, limit)
     gaps = 2 * (len(widths) - 1)
-    total = max(sum(folded) + gaps, min(sum(widths) + gaps, (width or terminal_width()) - indent))
+    total = max(sum(folded) + gaps, min(sum(widths) + gaps, limit))
     drawn = RichTable(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
     for title, column, size in zip(titles, table.columns, folded, strict=True):
         drawn.add_column(
@@ -114,13 +117,64 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     for row in shown:
         drawn.add_row(*row)
     stream = io.StringIO()
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    color = has_color()
     console = Console(
         file=stream, width=total, force_terminal=color, highlight=False, emoji=False, legacy_windows=False,
         color_system="standard" if color else None,
     )  # fmt: skip
     console.print(drawn)
-    return [f"{' ' * indent}{line}".rstrip() for line in stream.getvalue().splitlines()]
+    lines = stream.getvalue().splitlines()
+    if omitted:
+        lines.append(f"not shown, because the terminal is too narrow: {', '.join(omitted)}")
+    return [f"{' ' * indent}{line}".rstrip() for line in lines]
+
+
+def _fitting(table: Table, limit: int, header: bool) -> tuple[Table, list[str]]:
+    """Return the table without the optional columns for which the width does not suffice, and the titles of these columns."""
+    omitted: list[str] = []
+    while True:
+        widths = _widths(table, header)
+        least = sum(_folded(table, widths, limit)) + 2 * (len(widths) - 1)
+        at = next((at for at in reversed(range(len(table.columns))) if table.columns[at].optional), None)
+        if least <= limit or at is None:
+            return table, omitted
+        omitted.insert(0, table.columns[at].title)
+        rows = [(*row[:at], *row[at + 1 :]) for row in table.rows]
+        table = Table([*table.columns[:at], *table.columns[at + 1 :]], rows)
+
+
+def _cells(table: Table) -> list[list[Text]]:
+    return [[_cell(cell) for cell in row] for row in table.rows]
+
+
+def _titles(table: Table, header: bool) -> list[str]:
+    return [column.title if header else "" for column in table.columns]
+
+
+def _widths(table: Table, header: bool) -> list[int]:
+    """Return the width of each column without wrapping."""
+    rows = _cells(table)
+    return [
+        max([len(title), column.width, *(row[at].cell_len for row in rows)])
+        for at, (title, column) in enumerate(zip(_titles(table, header), table.columns, strict=True))
+    ]
+
+
+def _folded(table: Table, widths: list[int], limit: int) -> list[int]:
+    """Return the minimum width of each column: columns that can wrap become narrower than `WRAPPED` only if the terminal requires it,
+    and break words only if that does not suffice."""
+    gaps = 2 * (len(widths) - 1)
+    words = [
+        max((len(word) for row in table.rows for word in row[at].text.split()), default=0) for at in range(len(widths))
+    ]
+    for least in (lambda word: WRAPPED, lambda word: max(NARROW, min(word, WRAPPED)), lambda word: NARROW):
+        folded = [
+            min(size, least(word)) if column.wrap else size
+            for size, word, column in zip(widths, words, table.columns, strict=True)
+        ]
+        if sum(folded) + gaps <= limit:
+            break
+    return folded
 
 
 def markdown(table: Table, rows: int) -> list[str]:
@@ -148,6 +202,20 @@ def code(text: str) -> str:
 def fields(rows: Iterable[tuple[str, str]], *, indent: int = 0, label: Column = NO_TITLE) -> list[str]:
     """Render labels and values, one pair per line. In a terminal, long values wrap."""
     return text(Table([label, Column(wrap=True)], rows), indent=indent, header=False)
+
+
+def has_color() -> bool:
+    """Return whether standard output shows colors."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def painted(text: str, tone: str) -> str:
+    """Return text in the color of a tone, such as `WARN`, if standard output shows colors."""
+    if not has_color():
+        return text
+    import click
+
+    return click.style(text, fg=COLORS[tone])
 
 
 def terminal_width() -> int:

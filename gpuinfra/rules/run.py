@@ -12,7 +12,20 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.machines import zoning_of
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.rules import capacity, files, guard, money, places, recovery, shape, software, steps, storage, users
+from gpuinfra.rules import (
+    capacity,
+    files,
+    guard,
+    money,
+    places,
+    recovery,
+    shape,
+    software,
+    steps,
+    storage,
+    users,
+    workload,
+)
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import Rule
 from gpuinfra.spec.shown import shown
@@ -29,6 +42,7 @@ COMMON: tuple[Rule, ...] = (
     *users.RULES,
     *money.RULES,
     *recovery.RULES,
+    *workload.RULES,
 )
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}

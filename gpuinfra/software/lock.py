@@ -448,7 +448,7 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
             f"and nodes do not pull images from public registries; the registry must contain {row.folder}/"
         )
         hint = (
-            "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, "
+            "create a registry, copy Google's images into it with the commands in docs/reference/gcp.md (GPUDirect images), "
             "and set software.registry; or set fabric: none"
         )
         conflicts.add("registry", message, hint)

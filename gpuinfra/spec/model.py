@@ -19,6 +19,7 @@ from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.recovery import Recovery
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Target
+from gpuinfra.spec.workload import Workload
 
 LAYERS = ("foundation", "site", "cluster")
 
@@ -50,6 +51,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Number of nodes that `up` waits for, and the deadline."""
     recovery: Recovery | None = None
     """Second region and recovery targets. If omitted, nothing is replicated to a different region."""
+    workload: Workload | None = None
+    """The job that the cluster runs. `gpuinfra plan` then shows its tokens per day, energy and price. Nothing on the nodes depends on it."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
     """Machine types that are not in the catalog."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
@@ -83,6 +86,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             access: Access = ...,
             handover: Handover = ...,
             recovery: Recovery | None = None,
+            workload: Workload | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,
             use: LayersUsed = ...,

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.handover.examine import judge_node
+from gpuinfra.handover.workers import LARGE, Workers
 from gpuinfra.node.advice import Advice, advise
+from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, not_checked, verdict
 from gpuinfra.node.outcome import CheckResult
 from gpuinfra.verification.read import EvidenceDocument, FoundEvidence
@@ -43,13 +46,22 @@ class Judged:
 def judge_all(
     evidence: FoundEvidence, expected: Callable[[EvidenceDocument], Expectation], baseline: FoundEvidence | None = None
 ) -> tuple[Judged, ...]:
-    """Judge the newest evidence of each node. `expected` returns the expectation for the node's machine type."""
+    """Judge the newest evidence of each node. `expected` returns the expectation for the node's machine type.
+
+    A document that takes too long to judge has the outcome `error` for each check.
+    """
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
-    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
+    workers = Workers()
+    try:
+        return tuple(_judge(workers, one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
+    finally:
+        workers.close()
 
 
-def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None) -> Judged:
-    checks = _checks(evidence_document, expectation)
+def _judge(
+    workers: Workers, evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None
+) -> Judged:
+    checks = _checks(workers, evidence_document, expectation)
     result = verdict(checks, expectation)
     return Judged(
         evidence=evidence_document,
@@ -60,18 +72,26 @@ def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before
         missing=result.missing,
         not_checked=tuple(not_checked(expectation)),
         advice=advise(checks),
-        worse=tuple(_worse(_checks(before, expectation), checks)) if before else (),
+        worse=tuple(_worse(_checks(workers, before, expectation), checks)) if before else (),
         gpus_expected=int(expectation.get("gpus") or 0),
     )
 
 
-def _checks(evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
-    probes, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
-    return judge(
-        probes if isinstance(probes, Mapping) else {},
-        expectation,
-        journal=journal if isinstance(journal, Mapping) else {},
-    )
+def _checks(workers: Workers, evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
+    found, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
+    probes = found if isinstance(found, Mapping) else {}
+    state = journal if isinstance(journal, Mapping) else {}
+    try:
+        return workers.call(judge_node, probes, expectation, state, isolated=evidence_document.size >= LARGE)
+    except ValueError as error:
+        reason = f"the evidence cannot be judged: {error}"
+        without = judge({}, expectation, journal={})
+        return [
+            check
+            if check["outcome"] == "skip"
+            else {**check, "outcome": "error", "reason": reason, "cause": Cause.UNREADABLE}
+            for check in without
+        ]
 
 
 def _worse(before: Iterable[CheckResult], after: Iterable[CheckResult]) -> Iterable[str]:

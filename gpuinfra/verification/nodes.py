@@ -12,6 +12,8 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.node.judge import verdict
+from gpuinfra.node.notices import Notice, iso, notices_in
+from gpuinfra.node.outcome import Unreadable
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.store import Poll
 
@@ -46,6 +48,8 @@ class NodeRow:
     """What differs from the deployment."""
     usd_per_hour: float | None
     """Price of the machine, without disks. None if it is unknown, and 0 if the node does not exist."""
+    notices: tuple[str, ...] = ()
+    """What the cloud announced about the machine, with the deadline in UTC, as of its newest evidence."""
     count: int = 1
     """Number of nodes that a row represents. It is greater than 1 only for missing nodes."""
 
@@ -84,6 +88,7 @@ def _rows(
             checked=checked,
             drift=tuple(one.what for one in own),
             usd_per_hour=prices.get(node.group),
+            notices=tuple(map(shown, notices_of(seen, node))),
         )
     for group, count in seen.verdict.missing.items():
         pool = machines[group]
@@ -92,6 +97,24 @@ def _rows(
             reason=f"{count} fewer than requested", what_to_do=terms_of(pool.cloud).activities,
             verified_since=None, since_exact=True, checked=None, drift=(), usd_per_hour=0.0, count=count,
         )  # fmt: skip
+
+
+def notices_of(seen: Poll, node: NodeVerdict) -> tuple[Notice, ...]:
+    """Return the notices in the newest evidence of a node whose signer is verified. Evidence of an older bundle has none."""
+    data = seen.gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
+    if data is None:
+        return ()
+    try:
+        record = (evidence_of(data).probes or {}).get("notices")
+        return notices_in(str(record["stdout"])) if isinstance(record, Mapping) and record.get("exit") == 0 else ()
+    except (KeyError, ValueError, Unreadable):
+        return ()
+
+
+def shown(notice: Notice) -> str:
+    """Return a notice as text."""
+    at = iso(notice.deadline)
+    return f"{notice.what}, {'estimated ' if notice.estimated else ''}not before {at}" if at else notice.what
 
 
 def _since(

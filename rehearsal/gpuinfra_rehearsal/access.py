@@ -29,7 +29,7 @@ def rehearsed(name: str, folder: Path, *, nodes: bool = True) -> Iterator[Sequen
     """Open a rehearsed stack and return the resources in its state. Its cloud and, with `nodes`, its nodes run until the `with` block ends."""
     from gpuinfra_rehearsal.progress import view_for
 
-    options = Options(stack=name, folder=folder, without_nodes=not nodes)
+    options = Options(stack=name, folder=folder, without_nodes=not nodes, reads=not nodes)
     with open_session(options, view_for(sys.stderr)) as session:
         resources = session.pulumi.resources()
         if nodes and session.cloud.nodes():

@@ -156,6 +156,10 @@ def _possible_in_pool(fault: Fault, pool: PoolPlan) -> None:
     """Raise `UsageError` if the nodes of a pool have no device or step that a fault affects."""
     from gpuinfra_rehearsal import devices
 
+    if fault.name == "spot-notice" and all(group.kind != "spot" for group in pool.groups):
+        raise UsageError(
+            f"--fault {fault.text}: this fault has no effect in pool {pool.name}, because it has no spot nodes"
+        )
     checks = DEVICE_CHECKS.get(fault.name, GPU_CHECKS) if fault.name in devices.faults() else ()
     step = STEPS.get(fault.name, "")
     if checks and not set(checks) & set(pool.expectation["required"]):

@@ -67,6 +67,8 @@ class Options:
     """Grant the operator only the permissions that `gpuinfra permissions` prints."""
     without_nodes: bool = False
     """Rehearse only the cloud. No node starts, and `up` does not wait for nodes."""
+    reads: bool = False
+    """A command reads the cloud and the evidence. It does not expect nodes to run, so their absence is no note."""
     on: date | None = None
     """Rehearse as if today were this date."""
 
@@ -298,7 +300,8 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
             available, reason = cloud.nodes_available()
             if not available:
                 env["GPUINFRA_WAIT"] = "none"
-                notes.append(f"nodes are not rehearsed: {reason}")
+                if not options.reads:
+                    notes.append(f"nodes are not rehearsed: {reason}")
             pulumi = Pulumi(
                 path=engine.path, version=engine.version, folder=folder, env=env, others={"stand-in cloud": cloud.pid}
             )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.base.words import counted
 from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.report import tables
@@ -114,6 +115,8 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
     verified = (
         f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
     )
+    if all(node["outcome"] == "not rehearsed" for node in nodes):
+        verified = f"only the cloud was rehearsed: {counted(len(nodes), 'node')} did not start"
     return [*lines, verified]
 
 

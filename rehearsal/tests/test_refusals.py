@@ -77,7 +77,7 @@ def test_up_without_namespaces_is_a_missing_prerequisite(needs_nodes: None, tmp_
     result = run([*_WITHOUT_NAMESPACES, *words], folder / "aws-p4d")
     assert result.code == 3, result.out + result.err
     line = result.err.splitlines()[-1]
-    assert line.startswith("gpuinfra: stand-in nodes cannot run: this system forbids user namespaces: ")
+    assert line.startswith("gpuinfra: error: stand-in nodes cannot run: this system forbids user namespaces: ")
     assert "--without-nodes" in line
     assert not (folder / "aws-p4d/report.json").exists()
 

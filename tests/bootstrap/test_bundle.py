@@ -26,7 +26,7 @@ from gpuinfra.rules import load_stack
 
 TODAY = date(2026, 11, 21)
 UNITS = (
-    "attest.service", "attest.timer", "bootstrap.service", "fabric.service", "recheck.service", "recheck.timer",
+    "attest.service", "attest.timer", "bootstrap.service", "fabric.service", "notices.service", "recheck.service", "recheck.timer",
     "verify.service",
 )  # fmt: skip
 

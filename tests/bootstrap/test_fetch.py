@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from .fetching import BOOT, complete, first_trouble, start
-from .standin_s3 import Cloud, answer
+from .standin_s3 import ACCESS_KEY, SECRET_KEY, TOKEN, Cloud, answer
 
 DATA = b"a bundle"
 PACKED = gzip.compress(DATA)
@@ -39,6 +39,16 @@ def test_signature_matches_botocore(tmp_path: Path, key: str) -> None:
         code, said = complete(begin(cloud, tmp_path / "got", key=key))
     assert (code, cloud.refusals) == (0, []), said
     assert (tmp_path / "got").read_bytes() == DATA
+
+
+def test_credentials_are_requested_with_a_session_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session token of IMDSv2 has a lifetime, without which the service refuses it, and each later request carries the token."""
+    with Cloud({}) as cloud:
+        for name, value in cloud.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.syspath_prepend(BOOT)
+        module = runpy.run_path(str(BOOT / "fetch-aws.py"))
+        assert module["credentials"]() == [ACCESS_KEY, SECRET_KEY, TOKEN]
 
 
 def test_it_never_gives_up(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "bootstrap" / "62-home.sh"
+from gpuinfra.base.shipped import shipped
+
+SCRIPT = shipped("bootstrap") / "62-home.sh"
 RUN = r"""
 set -euo pipefail
 eval "$(grep -vE '^(main|\.) ' "$SCRIPT")"

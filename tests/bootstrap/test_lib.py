@@ -162,6 +162,17 @@ def test_only_missing_packages_are_installed(shell: Shell) -> None:
     assert sum(" update" in call for call in shell.calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("wanted", "code"), [("lustre=2.15.6-1", 0), ("lustre=2.15.6", 1), ("lustre=2.12", 1), ("other=2.15.6-1", 1)]
+)
+def test_a_version_is_offered_only_if_the_archive_has_it(shell: Shell, wanted: str, code: int) -> None:
+    """The whole version is compared, as the archive lists it."""
+    shell.tool(
+        "apt-cache", '[[ $2 != lustre ]] || echo "lustre | 2.15.6-1 | https://archive.example noble/main amd64"\n'
+    )
+    assert shell.run(f"offered {wanted}")[0] == code
+
+
 def test_apt_is_not_called_if_nothing_is_missing(shell: Shell) -> None:
     """If all packages are installed, apt is not called."""
     shell.tool("dpkg-query", INSTALLED)

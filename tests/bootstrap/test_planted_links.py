@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gpuinfra.base.shipped import shipped
 from gpuinfra.node import pair
 from gpuinfra.node.console import MissingPrerequisite
 
 ROOT = Path(__file__).parents[2]
-STEPS = ROOT / "bootstrap"
+STEPS = shipped("bootstrap")
 LIBRARY = r"""
 set -euo pipefail
 die() { printf '%s\n' "$*" >&2; exit 1; }
@@ -102,6 +104,17 @@ def test_home_is_copied_with_its_mode(tmp_path: Path) -> None:
     assert [path.name for path in homes.iterdir()] == ["alice"]
     assert (homes / "alice").stat().st_mode & 0o777 == 0o711
     assert (homes / "alice" / "profile").read_text() == "text"
+
+
+def test_home_of_a_user_is_closed_to_others(tmp_path: Path) -> None:
+    """With an owner, the copy belongs to the owner, and other users cannot read it."""
+    source, homes = tmp_path / "source", tmp_path / "homes"
+    source.mkdir(mode=0o755)
+    homes.mkdir()
+    owner = pwd.getpwuid(os.getuid()).pw_name
+    done = bash('copy_folder "$1" "$2/alice" "$3"', source, homes, owner)
+    assert done.returncode == 0, done.stderr
+    assert (homes / "alice").stat().st_mode & 0o777 == 0o750
 
 
 @pytest.mark.parametrize("planted", ["", "parent", "folder"])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "bootstrap" / "62-home.sh"
+from gpuinfra.base.shipped import shipped
+
+SCRIPT = shipped("bootstrap") / "62-home.sh"
 RUN = r"""
 set -euo pipefail
 dry_run() { return 1; }

@@ -95,7 +95,7 @@ def test_a_state_without_nodes_names_what_each_command_can_do(
     """If no nodes are deployed, the exit code is 3, and the message names only options that the command has."""
     use_engine("""echo '{"deployment": {"resources": []}}'""", tmp_path, monkeypatch)
     assert main(words) == 3
-    assert capsys.readouterr().err.strip() == f"gpuinfra: aws-p4d has no nodes in its state; {end}"
+    assert capsys.readouterr().err.strip() == f"gpuinfra: error: aws-p4d has no nodes in its state; {end}"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_stack_without_pools_refers_to_the_stack_with_the_pools(
     use_engine("""echo '{"deployment": {"resources": []}}'""", tmp_path, monkeypatch)
     assert main([words[0], stack, *words[1:]]) == 3
     assert capsys.readouterr().err.strip() == (
-        f"gpuinfra: {stack} declares no nodes, because it has no pools; specify the stack that declares the node pools (`layers` contains `cluster`)"
+        f"gpuinfra: error: {stack} declares no nodes, because it has no pools; specify the stack that declares the node pools (`layers` contains `cluster`)"
     )
 
 

@@ -23,6 +23,7 @@ from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
 from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
+from gpuinfra.node.notices import Notice, NoticeKind
 from gpuinfra.remote.drain import JobStop, not_stopped
 from gpuinfra.remote.hosts import Hosts
 from tests.test_idle import evidence
@@ -134,6 +135,7 @@ def test_errors_of_the_declaration_stop_the_command(state: list[dict[str, Any]])
         (["--direct"], "add --drain"),
         (["--offline", "--offers"], "omit --offline"),
         (["--offline", "--drain", "5"], "omit --offline"),
+        (["--offline", "--notices"], "omit --notices, or omit --offline"),
         (["--drain", "5", "--at", "2026-12-08T10:00:00Z"], "--drain stops jobs now; omit --at"),
         (["--stop-idle", "--offline"], "omit --offline and --at"),
         (["--stop-idle", "--at", "2026-12-08T10:00:00Z"], "omit --offline and --at"),
@@ -467,3 +469,41 @@ def test_unread_evidence_is_reported(idle: dict[str, Any]) -> None:
     done = run()
     assert done.return_value == 3, done.exception
     assert "the energy readings were not read: the credentials have expired" in done.output
+
+
+@pytest.fixture
+def noticed(state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A stack with one node, about which the cloud announced what the test sets in `notices`."""
+    Path("Pulumi.burst.yaml").write_text(IDLE.replace("        idle_stop: 12h\n", ""))
+    state.append(deployed(1))
+    found: dict[str, Any] = {"notices": (), "problem": ""}
+
+    def polled(resources: object) -> tuple[object, ...]:
+        if found["problem"]:
+            raise PortUnavailable(found["problem"])
+        return (SimpleNamespace(verdict=SimpleNamespace(nodes=[SimpleNamespace(label="gpu-1")])),)
+
+    monkeypatch.setattr("gpuinfra.verification.store.polled", polled)
+    monkeypatch.setattr("gpuinfra.verification.nodes.notices_of", lambda poll, node: found["notices"])
+    return found
+
+
+@pytest.mark.parametrize(("ahead", "code", "shown"), [(60, 1, "soon"), (-60, 0, "done")])
+def test_notices_are_dates_of_their_node(noticed: dict[str, Any], ahead: int, code: int, shown: str) -> None:
+    """With `--notices`, the deadline of a notice is a date that is soon, and done afterwards. A notice without a deadline is no date."""
+    at = datetime.now(UTC) + timedelta(seconds=ahead)
+    spot = Notice("1", NoticeKind.RECLAIM, "spot interruption: terminate", at.timestamp())
+    noticed["notices"] = (spot, Notice("2", NoticeKind.REBALANCE, "rebalance recommendation", None))
+    done = run("--notices", "--json", "--at", iso(datetime.now(UTC)))
+    assert done.return_value == code, done.exception
+    (event,) = json.loads(done.output)["events"]
+    assert (event["group"], event["what"], event["state"], event["by"]) == ("gpu-1", spot.what, shown, "AWS")
+    assert json.loads(run("--json").output)["events"] == []
+
+
+def test_notices_that_cannot_be_read_are_reported(noticed: dict[str, Any]) -> None:
+    """If the evidence cannot be read, the exit code is 3."""
+    noticed["problem"] = "the credentials have expired"
+    done = run("--notices")
+    assert done.return_value == 3, done.exception
+    assert "the notices were not read: the credentials have expired" in done.output

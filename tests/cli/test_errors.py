@@ -19,11 +19,32 @@ from gpuinfra.cli import main, prefixed
 
 def test_each_of_several_findings_has_the_prefix() -> None:
     """Each finding is a line with the prefix; its details are indented below it."""
-    assert prefixed("a is wrong\n  allowed is b\nc is wrong") == [
+    assert prefixed("a is wrong\n  allowed is b\nc is wrong", "gpuinfra: ") == [
         "gpuinfra: a is wrong",
         "  allowed is b",
         "gpuinfra: c is wrong",
     ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plan"], ["plan", "--nope"], ["nope"], ["plan", "nope"], ["prices", "update", "x.json"], ["explain", "nope"]],
+    ids=" ".join,
+)
+def test_each_error_has_one_prefix(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors about arguments, names and files start with the same words. The usage is a second line."""
+    assert main(words) == 2
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.startswith("gpuinfra: error: ")
+    assert all(line.startswith("  usage: gpuinfra ") for line in rest)
+
+
+def test_an_option_after_the_node_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """An option of gpuinfra in the place of the command on the node is refused with its right place, because it would run on the node."""
+    assert main(["ssh", "aws-p4d", "gpu-1", "--rehearsal", "nvidia-smi"]) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("gpuinfra: error: --rehearsal stands after gpu-1 ")
+    assert "put it before aws-p4d" in first
 
 
 def test_two_errors_of_a_declaration_are_both_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +140,7 @@ def test_output_to_a_full_disk_is_an_error_with_a_fix() -> None:
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line == (
-        "gpuinfra: the output cannot be used: No space left on device; free space on the disk, and run the command again"
+        "gpuinfra: error: the output cannot be used: No space left on device; free space on the disk, and run the command again"
     )
 
 
@@ -149,5 +170,5 @@ def test_an_error_of_the_file_system_names_the_file_and_the_fix(
     monkeypatch.setattr("gpuinfra.cli.plan.build_plan", refuse, raising=False)
     assert main(["plan", "aws-p4d"]) == 3
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"gpuinfra: plan.html cannot be used: {os.strerror(number)}; ")
+    assert line.startswith(f"gpuinfra: error: plan.html cannot be used: {os.strerror(number)}; ")
     assert line.endswith("and run the command again")

@@ -47,7 +47,7 @@ def test_random_command_lines_end_with_a_documented_exit_code(tmp_path: Path, se
         (2, "Usage: ...", None),
         (1, "", "no message"),
         (7, "x", "exit code 7"),
-        (1, "gpuinfra: internal error: KeyError", "a traceback or an internal error"),
+        (1, "gpuinfra: error: internal error: KeyError", "a traceback or an internal error"),
         (0, "\x1b[31mred", "control characters in the output"),
         (3, "x cannot be written: [Errno 28] No space left on device", "an error number"),
     ],

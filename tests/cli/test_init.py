@@ -448,6 +448,7 @@ def test_a_terminal_is_asked_and_wrong_answers_are_asked_again(tmp_path: Path) -
     terminal.type("id: ", "cr-0123456789abcdef0\n")
     terminal.type("count [1]: ", "2\n")
     terminal.type("storage [none]: ", "2\n")
+    terminal.type("recipients [none]: ", "ops@example.com,ml@example.com\n")
     terminal.type("where.zone: ", "use1-az4\n")
     terminal.type("write Pulumi.yaml, __main__.py, Pulumi.train.yaml? [Y/n]: ", "y\n")
     assert terminal.end() == 0, terminal.shown
@@ -455,6 +456,7 @@ def test_a_terminal_is_asked_and_wrong_answers_are_asked_again(tmp_path: Path) -
     (entry,) = spec.pools[0].capacity
     assert (entry.kind, entry.count, getattr(entry, "id", "")) == ("reserved", 2, "cr-0123456789abcdef0")
     assert len(spec.storage) == 1
+    assert spec.budget.recipients == ("ops@example.com", "ml@example.com")
     assert "21.96" in terminal.shown
 
 
@@ -465,10 +467,48 @@ def test_a_field_that_the_rules_require_is_asked_for(tmp_path: Path) -> None:
     terminal.type("capacity [on_demand]: ", "\n")
     terminal.type("count [1]: ", "\n")
     terminal.type("storage [none]: ", "none\n")
-    terminal.type("access.evidence_from: ", "[203.0.113.0/24]\n")
+    terminal.type("recipients [none]: ", "\n")
+    terminal.type("access.evidence_from: ", "?\n")
+    terminal.type("at most 100 entries", "")
+    terminal.type("access.evidence_from: ", "203.0.113.0/24\n")
     terminal.type("[Y/n]: ", "\n")
     assert terminal.end() == 0, terminal.shown
     assert read_stack("frontier").spec.access.evidence_from == ("203.0.113.0/24",)
+
+
+def test_a_terminal_can_go_back_and_skip(tmp_path: Path) -> None:
+    """`<` returns to the previous question without its answer, and `skip` writes the file without a field that the rules require."""
+    terminal = Terminal(
+        tmp_path, "--name", "train", "--cloud", "GCP", "--machine", "A3-MEGAGPU-8G", "--storage", "none"
+    )
+    terminal.type("project [none]: ", "wrong-project\n")
+    terminal.type("region: ", "<\n")
+    terminal.type("project [none]: ", "<\n")
+    terminal.type("there is no earlier question", "")
+    terminal.type("project [none]: ", "my-project\n")
+    terminal.type("region: ", "us-central1\n")
+    terminal.type("capacity [on_demand]: ", "\n")
+    terminal.type("count [1]: ", "0\n")
+    terminal.type("--count is 0; allowed: 1 or more", "")
+    terminal.type("count [1]: ", "2\n")
+    terminal.type("recipients [none]: ", "\n")
+    terminal.type("example: registry: us-central1-docker.pkg.dev/my-project/gpudirect", "")
+    terminal.type("software.registry: ", "<\n")
+    terminal.type("recipients [none]: ", "\n")
+    terminal.type("software.registry: ", "skip\n")
+    terminal.type("[Y/n]: ", "\n")
+    assert terminal.end() == 0, terminal.shown
+    assert "missing in Pulumi.train.yaml: software.registry" in terminal.shown
+    spec = read_stack("train").spec
+    assert getattr(spec.where, "project", None) == "my-project"
+    assert (spec.pools[0].machine, spec.pools[0].capacity[0].count) == ("a3-megagpu-8g", 2)
+
+
+def test_a_question_of_another_cloud_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that the cloud does not have is an error, and nothing is written."""
+    assert main(["init", *P4D, "--project", "mine"]) == 2
+    assert "--project does not apply to aws; remove it" in capsys.readouterr().err
+    assert written(tmp_path) == set()
 
 
 def test_a_region_without_machine_types_is_explained(tmp_path: Path) -> None:
@@ -485,7 +525,18 @@ def test_an_interrupt_writes_nothing(key: str, prompt: str, tmp_path: Path) -> N
     """Ctrl-C and the end of the input at a question or at the confirmation write nothing and end with exit code 130."""
     answers = ["--name", "train", "--cloud", "aws", "--region", "us-east-1"]
     if prompt != "machine: ":
-        answers += ["--machine", "p4d.24xlarge", "--count", "1", "--capacity", "spot", "--storage", "none"]
+        answers += [
+            "--recipients",
+            "none",
+            "--machine",
+            "p4d.24xlarge",
+            "--count",
+            "1",
+            "--capacity",
+            "spot",
+            "--storage",
+            "none",
+        ]
     terminal = Terminal(tmp_path, *answers)
     terminal.type(prompt, key)
     assert terminal.end(key) == 130, terminal.shown
@@ -495,7 +546,19 @@ def test_an_interrupt_writes_nothing(key: str, prompt: str, tmp_path: Path) -> N
 
 def test_a_no_writes_nothing(tmp_path: Path) -> None:
     """The answer no to the confirmation writes nothing and is not an error."""
-    options = ["--name", "train", *P4D, "--count", "1", "--capacity", "spot", "--storage", "none"]
+    options = [
+        "--name",
+        "train",
+        *P4D,
+        "--count",
+        "1",
+        "--capacity",
+        "spot",
+        "--storage",
+        "none",
+        "--recipients",
+        "none",
+    ]
     terminal = Terminal(tmp_path, *options)
     terminal.type("[Y/n]: ", "n\n")
     assert terminal.end() == 0, terminal.shown

@@ -96,7 +96,9 @@ def test_an_error_without_a_file_does_not_blame_the_output(
     monkeypatch.setattr("gpuinfra.cli.permissions.load_stack", refuse, raising=False)
     for _ in range(2):
         assert main(["permissions", "aws-p4d"]) == 3
-        assert "gpuinfra: a file or the output cannot be used: No space left on device; " in capsys.readouterr().err
+        assert (
+            "gpuinfra: error: a file or the output cannot be used: No space left on device; " in capsys.readouterr().err
+        )
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_state_of_a_stack_file_is_that_of_its_project(
     monkeypatch.chdir(projects / current)
     file = projects / "one" / "stacks" / "Pulumi.dev.yaml"
     assert main(["nodes", str(file)]) == 3
-    assert capsys.readouterr().err.startswith(f"gpuinfra: {file} has no nodes in its state; ")
+    assert capsys.readouterr().err.startswith(f"gpuinfra: error: {file} has no nodes in its state; ")
     assert exported("dev", project=project_of(file)) == []
 
 

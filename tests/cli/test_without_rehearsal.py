@@ -42,7 +42,7 @@ def test_a_command_that_needs_it_prints_the_install_command(
 ) -> None:
     """The command ends with the exit code of a missing prerequisite and one line with the path to install from."""
     assert main(words) == 3
-    assert capsys.readouterr().err == f"gpuinfra: the rehearsal is not installed; {FROM_CLONE}\n"
+    assert capsys.readouterr().err == f"gpuinfra: error: the rehearsal is not installed; {FROM_CLONE}\n"
 
 
 def test_from_a_wheel_the_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_another_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A rehearsal of another version is not loaded, and the message names both versions."""
     assert main(["rehearse", "up", "aws-p4d"]) == 3
     ours = importlib.metadata.version("gpuinfra")
-    expected = f"gpuinfra: {DISTRIBUTION} 0.1.9 is installed, but this is gpuinfra {ours}; {FROM_CLONE}\n"
+    expected = f"gpuinfra: error: {DISTRIBUTION} 0.1.9 is installed, but this is gpuinfra {ours}; {FROM_CLONE}\n"
     assert capsys.readouterr().err == expected
 
 

@@ -89,12 +89,22 @@ def _replicated(recording: Recording) -> Pairs:
             yield one, [other for other in needed if "evidence" in other.name]
 
 
+def _identities(recording: Recording) -> Pairs:
+    """Groups of nodes require the grants of the identity of the nodes, so that no node starts without its rights."""
+    kinds = ("azure-native:authorization:RoleAssignment", "gcp:storage/bucketIAMMember:BucketIAMMember")
+    grants = [one for kind in kinds for one in recording.of(kind) if "-node-" in one.name]
+    groups = ("azure-native:compute:VirtualMachineScaleSet", "gcp:compute/instanceGroupManager:InstanceGroupManager")
+    for one in (one for kind in groups for one in recording.of(kind)):
+        yield one, grants
+
+
 REQUIRES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
     "aws-p4d": {"buckets": _buckets, "groups": _groups, "links": _links},
     "aws-p5-block": {"buckets": _buckets, "groups": _groups, "links": _links},
     "aws-recovery": {"replication": _replicated},
     "gcp-recovery": {"replication": _replicated},
-    "gcp-a3mega": {"firewalls": _firewalls, "apis": _apis},
+    "gcp-a3mega": {"firewalls": _firewalls, "apis": _apis, "identities": _identities},
+    "azure-ndv4": {"identities": _identities},
     "gcp-a3high": {"firewalls": _firewalls, "apis": _apis},
     "gcp-a3ultra": {"firewalls": _firewalls, "apis": _apis},
 }
@@ -106,7 +116,7 @@ def test_required_resources_are_created_first(stack: str, what: str) -> None:
     recording = recording_of(stack)
     pairs = list(REQUIRES[stack][what](recording))
     assert pairs
-    assert max(len(needed) for _, needed in pairs) > (0 if what in ("replication", "links") else 1)
+    assert max(len(needed) for _, needed in pairs) > (0 if what in ("replication", "links", "identities") else 1)
     for one, needed in pairs:
         late = {row.urn for row in needed} - {row.urn for row in recording.before(one)}
         assert not late, f"{one.name} may come before {sorted(late)}"

@@ -22,7 +22,7 @@ from .fleet import pool
 
 def _check(number: int, reason: str, cause: Cause = Cause.DIFFERS) -> dict[str, Any]:
     return {
-        "id": f"G{number}",
+        "id": f"Z{number}",
         "name": f"check_{number}",
         "outcome": "fail",
         "found": "7",
@@ -45,6 +45,22 @@ def test_findings_that_are_not_shown_state_how_many_checks_they_contain() -> Non
     lines = node_reason(node).splitlines()
     assert lines[0] == f"gpu-1 (i-1): failed {MOST_FINDINGS + 10} checks"
     assert "  and 2 more findings from 10 checks; see the report" in lines
+
+
+def test_consequences_of_a_missing_gpu_are_one_line() -> None:
+    """A node with a missing GPU failed one check. The checks that depend on the GPU are named, but are no findings of their own."""
+    missing = {**_check(0, "the driver lists 7 of 8 GPUs"), "id": "G1", "name": "gpu_count"}
+    others = [
+        {**_check(number, f"7 of 8 GPUs report {number}"), "id": name} for number, name in enumerate(("F3", "B1"))
+    ]
+    node = NodeVerdict(
+        label="gpu-1", cloud="aws", pool="gpu", group="gpu-spot-0", instance_id="i-1", outcome="failed", cause=NodeCause.CHECKS_FAILED,
+        reason="", settled=True, blocking=(missing, *others),
+    )  # fmt: skip
+    text = node_reason(node)
+    assert text.startswith("gpu-1 (i-1): failed 1 check\n  G1 gpu_count: found 7")
+    assert "  2 other checks did not pass, which can be a consequence: F3, B1" in text
+    assert "GPUs report" not in text
 
 
 TERMS = {

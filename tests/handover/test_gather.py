@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -195,6 +196,65 @@ def test_a_process_that_ends_does_not_end_the_poll() -> None:
     pool_of_one = Workers(1)
     assert [pool_of_one.call(end_elsewhere, os.getpid()) for _ in range(2)] == [os.getpid()] * 2
     pool_of_one.close()
+
+
+def test_a_process_that_ended_before_the_call_does_not_end_the_poll() -> None:
+    """If a process was killed, for example for its memory, the document does not reach it, and this process examines it."""
+    pool_of_one = Workers(1)
+    (process,) = pool_of_one._processes
+    process.kill()
+    process.wait()
+    assert pool_of_one.call(len, "x" * 1_000_000) == 1_000_000
+    pool_of_one.close()
+
+
+def for_ever(document: str) -> str:
+    """Never end."""
+    while True:
+        time.sleep(0.1)
+
+
+def test_a_document_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is ended after the time limit, this process does not repeat its work, and the next document gets a new process."""
+    monkeypatch.setattr(workers, "LIMIT_S", 1.0)
+    for pool_of_one in (Workers(1), Workers()):
+        begun = time.monotonic()
+        with pytest.raises(workers.Unfinished, match="the evaluation takes longer than 1 s"):
+            pool_of_one.call(for_ever, "x", isolated=True)
+        assert time.monotonic() - begun < 30
+        monkeypatch.setattr(workers, "LIMIT_S", 60.0)
+        assert pool_of_one.call(len, "xy", isolated=True) == 2
+        monkeypatch.setattr(workers, "LIMIT_S", 1.0)
+        pool_of_one.close()
+        assert [process.poll() is not None for process in pool_of_one._processes] == [True, True]
+
+
+def test_a_large_document_that_ends_its_process_does_not_end_this_one() -> None:
+    """The reason names the process, and the document is not evaluated again here, where it would need as much memory."""
+    own = Workers()
+    with pytest.raises(workers.Unfinished, match="the process that evaluates it ended"):
+        own.call(os._exit, 1, isolated=True)
+    own.close()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_document_is_evaluated_in_a_process(monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    """One document of a small fleet is evaluated in this process, unless it is large."""
+    monkeypatch.setattr(gather, "LARGE", 1 if large else 10**9)
+    verdict = Gatherer(reported(1).ports, [pool(1)], judge_node=judge_with_process).poll()
+    assert (verdict.nodes[0].checks[0]["found"] != os.getpid()) == large
+
+
+def test_a_document_that_cannot_be_evaluated_in_time_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict states the reason, and the document is not evaluated again in the next poll."""
+    monkeypatch.setattr(gather, "LARGE", 0)
+    monkeypatch.setattr(workers, "LIMIT_S", 0.0)
+    polls = Gatherer(reported(1).ports, [pool(1)], judge_node=judge_with_process)
+    (node,) = polls.poll().nodes
+    assert node.outcome != "verified"
+    assert "cannot be judged: the evaluation takes longer than 0 s" in node.reason
+    monkeypatch.setattr(workers, "LIMIT_S", 60.0)
+    assert polls.poll().nodes[0].reason == node.reason
 
 
 def test_processes_end_with_their_input(monkeypatch: pytest.MonkeyPatch) -> None:

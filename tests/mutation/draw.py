@@ -36,7 +36,12 @@ _FAILOVER = (
 )
 _ROLES = (
     *(f"tests/clouds/{{cloud}}/test_{name}.py" for name in ("node_role", "roles", "policies", "mounts", "docs")),
-    *("tests/clouds/test_fabric_test.py", "tests/permissions", "tests/clouds/test_contract.py"),
+    *(
+        "tests/clouds/test_fabric_test.py",
+        "tests/clouds/test_waiting.py",
+        "tests/permissions",
+        "tests/clouds/test_contract.py",
+    ),
 )
 _NODE = (
     *(
@@ -52,6 +57,7 @@ _SHELL = tuple(
         "lock",
         "home_mounts",
         "saved_homes",
+        "planted_links",
         "boot_mounts",
         "runner",
         "files_step",
@@ -83,8 +89,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "bootstrap/boot/*.py": ("tests/bootstrap/test_fetch*.py", "tests/clouds/test_redirects.py"),
     "bootstrap/boot/user-data.sh": ("tests/bootstrap/test_user_data.py",),
     **{f"bootstrap/{name}.sh": _SHELL for name in ("lib", "lib-buckets", "lib-downloads", "lib-mounts", "lib-packages")},
-    "bootstrap/lib-images.sh": ("rehearsal/tests/nodes/test_nccl_plugin.py",),
-    "bootstrap/lib-lnet.sh": ("rehearsal/tests/nodes/test_lnet.py",),
+    "bootstrap/lib-images.sh": ("tests/bootstrap/test_images.py", "rehearsal/tests/nodes/test_nccl_plugin.py",),
+    "bootstrap/lib-lnet.sh": ("tests/bootstrap/test_lnet.py", "rehearsal/tests/nodes/test_lnet.py",),
     "bootstrap/lib-nccl.sh": ("rehearsal/tests/nodes/test_nccl_environment.py",),
 }  # fmt: skip
 """Paths of modules and scripts, and the tests that must find their mutants. """
@@ -135,24 +141,29 @@ def drawn(seed: str = SEED, count: int = COUNT) -> tuple[tuple[str, str], ...]:
     )
 
 
-def recorded() -> list[tuple[str, str]]:
-    """The mutants in the record of the draw."""
-    return [(one["module"], one["mutant"]) for one in json.loads(RECORD.read_text(encoding="utf-8"))["mutants"]]
+def recorded() -> dict[tuple[str, str], dict[str, str]]:
+    """The rows of the record, by module and mutant: `found_by` is the first test that finds the mutant, `reason` why none has to."""
+    rows = json.loads(RECORD.read_text(encoding="utf-8"))["mutants"]
+    return {(one["module"], one["mutant"]): one for one in rows}
 
 
-def main(seed: str) -> None:
-    """Run the tests of each drawn mutant, and write the record: the first test that finds each mutant, or an empty text."""
+def main(seed: str) -> str:
+    """Run the tests of each drawn mutant, and write the record. Returns the mutants that survive without a reason, as the error of the program."""
     from tests.mutation.run import prepare, verdict
 
     prepare()
-    rows: list[dict[str, str]] = []
+    rows, before, left = list[dict[str, str]](), recorded(), list[str]()
     for module, name in drawn(seed):
-        done = verdict(module, name)
-        rows.append({"module": module, "mutant": name, "found_by": done.test if done.code else ""})
+        done, row = verdict(module, name), {"module": module, "mutant": name}
+        reason = before.get((module, name), {}).get("reason", "")
+        if not done.code and not reason:
+            left.append(f"{module}|{name}")
+        rows.append({**row, "found_by": done.test} if done.code else {**row, "reason": reason})
         print(json.dumps(rows[-1]), flush=True)
     record = {"seed": seed, "population": sum(1 for _ in population()), "mutants": rows}
     RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return "".join(f"survives without a reason: {one}\n" for one in left)
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or [SEED]))
+    sys.exit(main(*(sys.argv[1:] or [SEED])) or None)

@@ -129,7 +129,7 @@ def _run(module: str, name: str | None, folder: str) -> int:
     try:
         if name is not None:
             plugin.install(module, name)
-        for number, tests in enumerate(stages(module) if name else [tests_of(module)]):
+        for number, tests in enumerate(stages(module, name) if name else [tests_of(module)]):
             # With a folder of its own, pytest does not remove the folders of earlier runs, which can take longer than the limit.
             own = ["--basetemp", f"{folder}/tests-{number}"]
             code = int(pytest.main([*OPTIONS, *own, *tests], plugins=[plugin]))
@@ -143,8 +143,8 @@ def _run(module: str, name: str | None, folder: str) -> int:
         sys.stdout.flush()
 
 
-def stages(module: str) -> list[tuple[str, ...]]:
-    """The tests of a module: the files that are named after it, then all, because most mutants are found by the first ones."""
+def stages(module: str, name: str) -> list[tuple[str, ...]]:
+    """The tests of a module: the one that found the mutant according to the record, the files that are named after the module, then all."""
     tests, stem = tests_of(module), re.split(r"[./]", module.removesuffix(".py").removesuffix(".sh"))[-1]
     files = [
         path
@@ -156,7 +156,12 @@ def stages(module: str) -> list[tuple[str, ...]]:
         for path in files
         if re.search(rf"test_([a-z]+_)?{re.escape(stem.removeprefix('lib-').replace('-', '_'))}s?\.py", path)
     )
-    return [*([first] if first else []), tests]
+    recorded = draw.recorded().get((module, name), {}).get("found_by", "").partition("[")[0]
+    path, _, function = recorded.partition("::")
+    exists = (
+        bool(function) and (ROOT / path).exists() and f"def {function}(" in (ROOT / path).read_text(encoding="utf-8")
+    )
+    return [*([(recorded,)] if exists else []), *([first] if first else []), tests]
 
 
 def outcome(module: str, name: str | None) -> int:

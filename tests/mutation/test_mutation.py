@@ -15,7 +15,14 @@ from tests.mutation.mutants import mutant, mutants, mutants_of_all_lines, sample
 from tests.mutation.run import ROOT, TARGETS, chosen, every, sampled
 
 LISTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "survivors.json").read_text(encoding="utf-8"))
-"""Module -> name of a mutant that survives -> why it changes nothing, or which test is missing."""
+"""Module -> name of a mutant of a sample that survives -> why it changes nothing, or which test is missing."""
+
+
+def listed(module: str) -> dict[str, str]:
+    """The mutants of a module that may survive, with the reasons: those of the samples, and those of the draw that still exist."""
+    drawn = {name: row["reason"] for (of, name), row in draw.recorded().items() if of == module and row.get("reason")}
+    there = set(chosen(module))
+    return {**LISTED.get(module, {}), **{name: reason for name, reason in drawn.items() if name in there}}
 
 
 @pytest.mark.long
@@ -27,15 +34,23 @@ def test_only_listed_mutants_survive(module: str) -> None:
         [sys.executable, "-m", "tests.mutation.run", module], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert set(done.stdout.splitlines()) == {f"{module}|{name}" for name in LISTED.get(module, {})}
+    assert set(done.stdout.splitlines()) == {f"{module}|{name}" for name in listed(module)}
 
 
 def test_each_survivor_has_a_reason_and_is_chosen() -> None:
     """The list has no entry of code that no longer exists."""
-    for module, listed in LISTED.items():
-        names = chosen(module)
-        assert set(listed) <= set(names), f"{module}: {sorted(set(listed) - set(names))}"
-        assert all(len(reason) > 20 for reason in listed.values())
+    for module in every():
+        own, names = listed(module), chosen(module)
+        assert set(own) <= set(names), f"{module}: {sorted(set(own) - set(names))}"
+        assert all(len(reason) > 20 for reason in own.values())
+    assert set(LISTED) <= set(every())
+
+
+def test_each_drawn_mutant_is_found_or_has_a_reason() -> None:
+    """The record of the draw has 60 rows, each with the test that finds the mutant or the reason why none has to, and no row without both."""
+    rows = draw.recorded().values()
+    assert len(rows) == draw.COUNT
+    assert [row for row in rows if bool(row.get("found_by")) == bool(row.get("reason"))] == []
 
 
 def test_a_draw_covers_all_lines_and_depends_on_its_seed_only() -> None:

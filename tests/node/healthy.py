@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.node import evidence, ports
+from gpuinfra.node import evidence, notices, ports
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.fabric_test import SCHEMA
 from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
-from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
+from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, NOTICES, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import FilePlan, FileSystemPlan
@@ -356,6 +356,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, json.dumps(links(expectation)) + "\n")
         if words == ["cat", FABRIC_RESULT]:
             return record(words, json.dumps(fabric_result()) + "\n")
+        if words == ["cat", NOTICES]:
+            return record(words, notices.dumped([]))
         if words[0] == "cat":
             return record(words, devices.files(device_state)[words[1]])
         if words[:2] == [NODE_PART, "ports"]:

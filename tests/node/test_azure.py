@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,6 +32,8 @@ class Service:
         self.troubles: list[tuple[int, str]] = []
         self.metadata_troubles: list[int] = []
         self.lose = 0
+        self.no_overwrite = ""
+        """The error code for a name in use, if the role of the node cannot overwrite."""
         self.url = ""
         self.identity: Any = {"access_token": "secret-token"}
         self.document: Any = None
@@ -73,12 +77,16 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
             one.asked.append((self.command, self.path, headers))
             if self.path.startswith("/imds/metadata/"):
                 return self._metadata(headers)
+            key = self.path.removeprefix("/blob/")
+            if self.command == "GET":
+                return self.answer(200, one.blobs[key]) if key in one.blobs else self._answer(404)
             if one.troubles:
                 code, name = one.troubles.pop(0)
                 if name.startswith("<"):
                     return self._answer(code, name)
                 return self._answer(code, x_ms_error_code=name)
-            key = self.path.removeprefix("/blob/")
+            if one.no_overwrite and key in one.blobs:
+                return self._answer(403, x_ms_error_code=one.no_overwrite)
             if headers.get("if-none-match") == "*" and key in one.blobs:
                 return self._answer(409, x_ms_error_code="BlobAlreadyExists")
             one.blobs[key] = body
@@ -187,15 +195,25 @@ def test_invalid_container_address_is_refused(service: Service, container: str) 
     assert "/imds/metadata/identity/oauth2/token" not in service.paths()
 
 
-def test_existing_blob_differs_from_a_lost_answer(service: Service) -> None:
-    """At the first attempt an existing blob belongs to another writer; later it is the node's own, because only this node writes under its id."""
+@pytest.mark.parametrize("code", ["UnauthorizedBlobOverwrite", "AuthorizationPermissionMismatch"])
+def test_a_name_in_use_is_found_without_the_right_to_overwrite(service: Service, code: str) -> None:
+    """A role that can only create blobs is refused with 403 where the name exists, and the node finds the blob instead of retrying."""
+    service.blobs["train0a1b/evidence/e/1.json"] = b"older"
+    service.no_overwrite = code
+    with pytest.raises(Exists):
+        service.node.put(URL, "e/1.json", b"new", once=True)
+    assert sum(method == "PUT" for method, _, _ in service.asked) == 1
+
+
+def test_an_existing_blob_is_of_another_writer_also_after_a_lost_answer(service: Service) -> None:
+    """Each node of the cluster can write under this name, so an existing blob is never taken for the node's own."""
     service.blobs["train0a1b/evidence/e/1.json"] = b"older"
     with pytest.raises(Exists):
         service.node.put(URL, "e/1.json", b"new", once=True)
     assert service.blobs["train0a1b/evidence/e/1.json"] == b"older"
     service.lose = 1
-    service.node.put(URL, "e/2.json", b"ours", once=True)
-    assert service.blobs["train0a1b/evidence/e/2.json"] == b"ours"
+    with pytest.raises(Exists):
+        service.node.put(URL, "e/2.json", b"ours", once=True)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +230,9 @@ def test_temporary_errors_are_retried(service: Service, trouble: tuple[int, str]
     """A new role, throttling and server errors are retried, with a new token each time."""
     service.troubles = [trouble] * 3
     service.node.put(URL, "x", b"1", once=True)
-    assert service.paths().count("/imds/metadata/identity/oauth2/token") == 4
+    assert sum(method == "PUT" for method, _, _ in service.asked) == 4
+    before_each = [before for (before, _, _), (method, _, _) in pairwise(service.asked) if method == "PUT"]
+    assert before_each == ["GET"] * 4
 
 
 @pytest.mark.parametrize(
@@ -262,6 +282,24 @@ def test_cached_documents_for_another_nonce_are_requested_again(service: Service
     service.cached = 100
     with pytest.raises(CloudError, match="only cached attested documents"):
         service.node.proof("5e" * 32, NOW)
+
+
+@pytest.mark.parametrize(
+    "problem", [http.client.BadStatusLine("x"), http.client.IncompleteRead(b"{"), ConnectionResetError("x")]
+)
+def test_an_interrupted_answer_of_the_metadata_service_is_requested_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """A connection that ends in the middle of an answer costs one attempt."""
+    opened, problems = azure.OPENER.open, [problem]
+
+    def interrupted(*words: Any, **more: Any) -> Any:
+        if problems:
+            raise problems.pop()
+        return opened(*words, **more)
+
+    monkeypatch.setattr(azure.OPENER, "open", interrupted)
+    assert service.node.instance_id() == VM.lower()
 
 
 @pytest.mark.parametrize(

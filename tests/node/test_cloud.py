@@ -128,7 +128,9 @@ def test_an_interruption_of_the_metadata_service_is_retried(storage: Storage, no
         return made
 
     storage.answers = [("content", None), ("<a></a>", None)]
-    cloud.put_with_retry(request("PUT"), "b/k", once=True, explain=lambda *_: "", exists=lambda *_: False, retried=())
+    cloud.put_with_retry(
+        request("PUT"), "b/k", once=True, own=True, explain=lambda *_: "", exists=lambda *_: False, retried=()
+    )
     assert cloud.get_optional(request("GET"), "b/k", 100) == b"content"
     assert cloud.get_page(request("GET"), "b/", "</a>") == "<a></a>"
     assert no_pauses == [1.0, 2.0] * 3

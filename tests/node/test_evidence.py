@@ -182,6 +182,21 @@ def test_missing_evidence_is_uploaded_by_the_timer(cloud: Cloud, tmp_path: Path)
     assert cloud.objects[f"{FOLDER}/000001.json"] == evidence.dumped(made())
 
 
+def test_the_timer_never_takes_an_object_of_another_node_for_its_own(cloud: Cloud, tmp_path: Path) -> None:
+    """Where nodes share a folder, evidence that was not uploaded at boot gets the next number if its name is in use."""
+    shared = {**NODE, "evidence": {**NODE["evidence"], "owner": ""}}
+    folder = FOLDER.replace("AROA1%3A", "")
+    kept = evidence.EvidenceFolder(tmp_path)
+    cloud.troubles = [(503, "SlowDown")] * 6
+    with pytest.raises(aws.CloudError, match="503 SlowDown"):
+        upload.deliver(shared, made(), kept, of(NODE))
+    cloud.objects[f"{folder}/000001.json"] = b"of another node"
+    assert upload.renew(shared, kept, of(NODE), BOOT) is None
+    uploaded = cloud.objects[f"{folder}/000002.json"]
+    (proof,) = [data for key, data in cloud.objects.items() if key.endswith(".proof.json")]
+    assert json.loads(proof)["evidence_sha256"] == evidence.sha256(uploaded)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

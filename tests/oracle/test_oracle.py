@@ -192,9 +192,9 @@ def _template_by_word(state: State) -> None:
     one["inputs"]["launchTemplate"]["version"] = "$Latest"
 
 
-def _spot_without_rebalance(state: State) -> None:
+def _spot_with_rebalance(state: State) -> None:
     (one,) = [group for group in _all(state, GROUP) if group["inputs"].get("mixedInstancesPolicy")]
-    del one["inputs"]["capacityRebalance"]
+    one["inputs"]["capacityRebalance"] = True
 
 
 def _tag_not_propagated(state: State) -> None:
@@ -240,7 +240,7 @@ MORE_BREAKS: dict[str, Callable[[State], None]] = {
     "a new version that is not the default": _input(TEMPLATE, "updateDefaultVersion", False),
     "a version by a word": _template_by_word,
     "nothing rolls": _input(GROUP, "instanceRefresh", None),
-    "spot without rebalance": _spot_without_rebalance,
+    "spot with rebalance": _spot_with_rebalance,
     "a floor under a group": _input(GROUP, "minSize", 2),
     "a tag that stays off the nodes": _tag_not_propagated,
     "the NAT gateway among the nodes": _nat_among_the_nodes,

@@ -203,6 +203,23 @@ def test_home_directories_deploy_under_their_policies() -> None:
     assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
 
 
+def test_changes_of_home_directories_apply_to_file_systems_only() -> None:
+    """Each action that changes a file system of EFS names file systems in the Region as its resources, and no other resource of the account."""
+    changes = {
+        action: statement["Resource"]
+        for document in permissions_of(build_plan(_with_homes(), TODAY)).documents
+        for statement in document["Statement"]
+        for action in statement["Action"]
+        if action.startswith("elasticfilesystem:")
+        and not action.endswith(":CreateFileSystem")
+        and ":Describe" not in action
+    }
+    assert len(changes) > 5
+    assert {json.dumps(where) for where in changes.values()} == {
+        '"arn:aws:elasticfilesystem:us-east-1:*:file-system/*"'
+    }
+
+
 IMAGE = "ami-0123456789abcdef0"
 
 

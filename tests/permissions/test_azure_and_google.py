@@ -104,6 +104,9 @@ REQUESTS = [
         "/virtualMachines/3/retrieveBootDiagnosticsData": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action",
     }.items()
 ] + [
+    ("azure-ndv5", operator_azure, operator_azure.http("/subscriptions/s/providers/Microsoft.Insights/eventtypes/management/values"),
+     "Microsoft.Insights/eventtypes/values/read"),
+] + [
     ("gcp-a3mega", operator_gcp, operator_gcp.compute(collection, name, method, f"projects/p/zones/z/{collection}"), action)
     for collection, name, method, action in (
         ("instanceGroupManagers", "gpu", "listManagedInstances", "compute.instanceGroupManagers.get"),
@@ -369,7 +372,6 @@ def test_permissions_of_google_cloud_name_existing_collections() -> None:
         for word in row.of(op)
     }
     actions |= {action for group in (gcp.ASKED | gcp.READY | gcp.NAMES).values() for action in group}
-    actions |= set(gcp.FUNCTIONS.values())
     for action in actions:
         service, collection, verb = action.split(".")
         assert verb.isidentifier()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.permissions import Permissions
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
@@ -140,6 +141,26 @@ _BUCKET_GRANT = {"Version": "2012-10-17", "Statement": [
 def test_a_loss_stays_denied_after_a_grant(loss: str) -> None:
     """A policy of a bucket or of a key that grants everything does not allow the loss, because the policies of the operator deny it."""
     assert not Evaluator((*_documents(), _BUCKET_GRANT)).allows(LOSSES[loss])
+
+
+@pytest.mark.parametrize(
+    ("storage", "service", "name"),
+    [
+        ({"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200}, "fsx", "train-scratch-0-lustre"),
+        ({"kind": "home", "service": "openzfs"}, "fsx", "train-home-0-openzfs"),
+        ({"kind": "home"}, "elasticfilesystem", "train-home-0-efs"),
+    ],
+    ids=["lustre", "openzfs", "efs"],
+)
+def test_each_kind_of_retained_file_system_is_kept(storage: dict[str, Any], service: str, name: str) -> None:
+    """The deletion of a file system that is the only copy of its data is denied, also if another policy grants it."""
+    whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
+    plan = build_plan(parse_spec({**whole, "storage": [storage]}), TODAY)
+    (made,) = [one for one in resources(plan) if one.retained and one.type.lower().endswith("filesystem")]
+    place = ARN.format(service) + "file-system/fs-0"
+    loss = _ask(f"{service}:DeleteFileSystem", place, **{**OWN, "aws:ResourceTag/Name": made.name})
+    assert made.name == name
+    assert not Evaluator((*permissions_of(plan).documents, _BUCKET_GRANT)).allows(loss)
 
 
 def test_what_destroy_deletes_is_allowed() -> None:

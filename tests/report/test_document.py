@@ -35,9 +35,18 @@ def test_sum_of_checks_separates_skips_from_failures() -> None:
     """A skip is not a failure, and a node without evidence has no sum of checks."""
     checks = (check(), check(), check(outcome="skip", found=None))
     assert checks_text(node_entry(node(checks=checks))) == "2 checks passed, 1 does not apply"
-    worse = (*checks, check(outcome="fail"), check(outcome="error"), check(outcome="warn"), check(outcome="skip"))
+    worse = (
+        *checks,
+        check(id="F3", outcome="fail"),
+        check(outcome="error"),
+        check(outcome="warn"),
+        check(outcome="skip"),
+    )
     text = checks_text(node_entry(node(outcome="failed", reason="x", checks=worse)))
     assert text == "2 checks passed, 1 failed, 1 could not be evaluated, 1 with a warning, 2 do not apply"
+    missing = (*worse, check(id="G1", name="gpu_count", outcome="fail"))
+    text = checks_text(node_entry(node(outcome="failed", reason="x", checks=missing)))
+    assert text == "G1 gpu_count failed, 2 other checks did not pass, 2 passed"
     silent = node_entry(node(outcome="waiting", reason="no evidence yet", checks=(), settled=False))
     assert checks_text(silent) == "no evidence"
     refused = node_entry(node(outcome="refused", reason="x", checks=(), evidence_key="k", evidence_sha256="a"))

@@ -72,13 +72,25 @@ def test_the_text_lists_inputs_that_replace_first_and_explains_the_actions(diff:
     """A replacement names its cause before other inputs, and the meaning of each action that occurs is stated."""
     text = plan_diff_text.text(diff)
     assert "resources: 1 replaced, 1 retained" in text
-    assert "storageCapacity: 7200 -> 4800 (replaces); tags.t0: not set -> " in text
+    lines = text.splitlines()
+    at = lines.index("  +- aws:fsx/lustreFileSystem:LustreFileSystem train-scratch-0-lustre")
+    assert lines[at + 1] == "       storageCapacity: 7200 -> 4800 (replaces)"
+    assert lines[at + 2].startswith("       tags.t0: not set -> ")
+    assert "  -  aws:s3/bucket:Bucket train-data (retained)" in lines
     assert "and 2 more" in text
     assert "x" * 61 not in text
     assert "Its data is lost" in text
     assert "continues to incur costs" in text
     assert "A removed resource" not in text
     assert "USD a month (-" in text
+
+
+def test_signs_have_the_colors_of_a_preview(diff: PlanDiff, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal with colors, a replacement is red and a retained resource is yellow."""
+    monkeypatch.setattr(tables, "has_color", lambda: True)
+    text = plan_diff_text.text(diff)
+    assert "  \x1b[31m+-\x1b[0m aws:fsx/" in text
+    assert "  \x1b[33m- \x1b[0m aws:s3/" in text
 
 
 def test_markdown_shows_text_of_a_stack_file_as_text() -> None:

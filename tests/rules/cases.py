@@ -1448,6 +1448,32 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
+    "workload_model_is_known": [
+        ("aws", {"workload": {"model": "llama-2-13b"}}),
+        ("gcp", {"workload": {"model": "30B-A3B", "tokens_billion": 100.0}}),
+    ],
+    "workload_runs_on_gpus": [("aws", {"workload": {"model": "7B"}})],
+    "workload_precision_is_supported": [
+        ("aws", {"workload": {"model": "7B", "precision": "bf16"}}),
+        ("azure", {"workload": {"model": "7B", "precision": "fp8"}}),
+    ],
+    "workload_fits_in_memory": [
+        ("aws", {"workload": {"model": "llama-2-7b"}}),
+        ("aws", {"workload": {"model": "llama-2-70b", "goal": "lora"}}),
+        ("aws", {"workload": {"model": "no-such-model"}}),
+    ],
+    "workload_nodes_have_fabric": [
+        ("aws", {"workload": {"model": "7B"}}),
+        ("aws", {"workload": {"model": "1B"}, "pools.0.machine": "g6.48xlarge", "pools.0.capacity.0.count": 1}),
+    ],
+    "duration_covers_workload": [
+        ("aws", {"workload": {"model": "7B", "tokens_billion": 10.0}, "duration_hours": 1000}),
+        ("aws", {"workload": {"model": "7B"}, "duration_hours": 1}),
+    ],
+    "storage_holds_checkpoints": [
+        ("aws", {"workload": {"model": "7B"}}),
+        ("aws", {"workload": {"model": "7B"}, "storage": [{"kind": "lustre", "capacity_gib": 4800}]}),
+    ],
 }
 
 REJECTED: dict[str, list[Case]] = {
@@ -2687,5 +2713,30 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_names_can_move": [
         ("aws", recovery(names=NAMES)),
         ("aws", {**recovery(region="us-gov-east-1", names=NAMES), **GOV_WEST}),
+    ],
+    "workload_model_is_known": [
+        ("aws", {"workload": {"model": "lama-2-13b"}}),
+        ("azure", {"workload": {"model": "/etc/hostname"}}),
+    ],
+    "workload_runs_on_gpus": [
+        ("aws", {"workload": {"model": "7B"}, "pools.0.machine": "m7i.xlarge"}),
+    ],
+    "workload_precision_is_supported": [
+        ("aws", {"workload": {"model": "7B", "precision": "fp8"}}),
+        ("azure", {"workload": {"model": "7B", "precision": "fp4"}}),
+    ],
+    "workload_fits_in_memory": [
+        ("aws", {"workload": {"model": "llama-2-70b"}}),
+        ("gcp", {"workload": {"model": "llama-3.1-405b", "goal": "full"}}),
+    ],
+    "workload_nodes_have_fabric": [
+        ("aws", {"workload": {"model": "1B"}, "pools.0.machine": "g6.48xlarge"}),
+    ],
+    "duration_covers_workload": [
+        ("aws", {"workload": {"model": "7B", "tokens_billion": 1000.0}, "duration_hours": 100}),
+    ],
+    "storage_holds_checkpoints": [
+        ("aws", {"workload": {"model": "llama-2-13b"}, "storage": [{"kind": "lustre", "capacity_gib": 1000}]}),
+        ("gcp", {"workload": {"model": "7B"}}),
     ],
 }

@@ -257,3 +257,12 @@ def test_each_default_nccl_is_a_published_package() -> None:
     universe = json.loads((Path(gpuinfra_rehearsal.__file__).parent / "tools/universe.json").read_text())
     for name in ("libnccl2", "libnccl-dev"):
         assert set(tables.NCCL_PACKAGES) <= set(universe["packages"][name]["versions"])
+
+
+def test_the_page_copies_the_images_that_nodes_pull() -> None:
+    """The commands on the page of Google Cloud copy each image in the version of the lock."""
+    page = (Path(__file__).parents[2] / "docs/reference/gcp.md").read_text()
+    for row in (tables.TCPX, tables.TCPXO):
+        assert row.folder in page
+        assert f"{tables.PLUGIN_IMAGE}:{row.plugin}" in page
+        assert f"{tables.MANAGER_IMAGE}:{row.manager}" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpuinfra.cli import nodes as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
+from gpuinfra.node.notices import Notice, NoticeKind, dumped
 from gpuinfra.report import nodes_text
 from gpuinfra.verification import nodes, store
 from gpuinfra.verification.drift import Difference
@@ -180,3 +182,35 @@ def test_unreachable_cloud_is_an_error(deployed: Fleet, monkeypatch: pytest.Monk
     done = CliRunner().invoke(cli.command, ["aws-p4d"], standalone_mode=False)
     assert isinstance(done.exception, DeploymentError)
     assert "Rate exceeded" in str(done.exception)
+
+
+NOTICE = Notice("spot 1", NoticeKind.RECLAIM, "spot interruption: terminate", 1795860000.0)
+
+
+def noticed(fleet: Fleet, stdout: str, code: int = 0) -> NodeRow:
+    """The row of a node whose evidence contains a file of notices."""
+    fleet.launch(1)
+    fleet.report(1, document={"probes": {"gpus": 8, "notices": {"stdout": stdout, "exit": code}}})
+    return row_of(fleet)
+
+
+def test_notices_of_a_node_are_listed() -> None:
+    """The row of a verified node contains what the cloud announced, with the deadline."""
+    row = noticed(Fleet(), dumped([NOTICE, replace(NOTICE, id="2", deadline=None)]))
+    text = "spot interruption: terminate, not before 2026-11-28T10:00:00Z"
+    assert row.notices == (text, "spot interruption: terminate")
+    assert "not before" in "\n".join(nodes_text.text([row], datetime.now(UTC)))
+    assert nodes_text.document("s", [row])["nodes"][0]["notices"] == row.notices
+
+
+def test_estimated_deadline_is_marked() -> None:
+    """A deadline that follows from the documented notice period is marked."""
+    assert nodes.shown(replace(NOTICE, estimated=True)).endswith("estimated not before 2026-11-28T10:00:00Z")
+
+
+@pytest.mark.parametrize(("stdout", "code"), [("{", 0), (dumped([NOTICE]), 1), (dumped([]), 0)])
+def test_unreadable_notices_are_none(stdout: str, code: int) -> None:
+    """Notices in another form, or of a probe that failed, are left out, and the table has no column for them."""
+    row = noticed(Fleet(), stdout, code)
+    assert row.notices == ()
+    assert "notices" not in "\n".join(nodes_text.text([row], datetime.now(UTC)))

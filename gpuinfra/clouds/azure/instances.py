@@ -21,6 +21,7 @@ DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
 RECORD_CONTAINER = "active-region"
 """Container for the record of the active region, in the account of the evidence replica."""
+RECORD_WHY = "the record names the region in which the stack runs"
 HOMES = "homes"
 """Purpose in the names of the component and the storage account of the home directories."""
 NETAPP = "netapp"
@@ -204,7 +205,8 @@ def containers(plan: Plan) -> Iterator[PlannedInstance]:
         own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
         replica = replica_containers(store.values["container"]) if "container" in store.values else None
         for container in replica or own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
-            yield replace(store, values={**store.values, "part": container})
+            why = {"why": RECORD_WHY} if container == RECORD_CONTAINER else {}
+            yield replace(store, values={**store.values, "part": container, **why})
 
 
 def locked_containers(plan: Plan) -> Iterator[PlannedInstance]:

@@ -130,9 +130,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """Requests for a plan with `recovery.names`. Resource provider operations of Microsoft.Network, retrieved 2026-11-27."""
 
-FUNCTIONS: dict[str, str] = {}
-"""Maps an SDK function to its action. `getClientConfig` requires none."""
-
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""

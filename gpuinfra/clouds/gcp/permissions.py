@@ -125,15 +125,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Requests for a plan with `recovery.names`. A change that replaces records deletes and adds them
 (https://docs.cloud.google.com/dns/docs/access-control, retrieved 2026-11-27)."""
 
-FUNCTIONS = {
-    "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
-    "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
-    "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": "logging.cmekSettings.get",
-    "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": "resourcemanager.projects.get",
-    "gcp:storage/getTransferProjectServiceAccount:getTransferProjectServiceAccount": "storagetransfer.projects.getServiceAccount",
-}
-"""Maps an SDK function to its permission."""
-
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the roles for operators of a plan, with the uses of each permission. With `read_only`, they allow no changes."""

@@ -54,6 +54,8 @@ NODE_FAULTS: dict[str, str] = {
     "packages-unreachable": "Ubuntu's repository returns status 503 for the files of the declared packages",
     "package-lock": "another process holds the lock of apt and dpkg for two minutes, as an unattended upgrade does",
     "clock-off": "the clock is ten minutes ahead for two minutes, until a time service corrects it",
+    "spot-notice": "the cloud announces a spot interruption, and terminates the node after the notice period of the cloud",
+    "maintenance": "the cloud announces maintenance of the node's host in ten minutes",
     "repository-503": "vendors' repositories and download servers return status 503",
 }
 """Node faults other than device faults. Device faults are in `gpuinfra_rehearsal.devices`."""

@@ -54,11 +54,11 @@ def grant(
 
 
 def data_role(azure: Client, at: Made, number: int = 1) -> Made:
-    """A custom role that reads and writes blobs, and has no rights on containers."""
+    """A custom role that reads and creates blobs, and has no rights on containers."""
     blobs, group = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs", "/".join(at.id.split("/")[:5])
     inputs = {
         "roleDefinitionId": f"00000000-0000-4e00-8000-{number:012x}", "roleName": f"data {number}", "scope": group,
-        "assignableScopes": [group], "permissions": [{"actions": [], "dataActions": [f"{blobs}/{verb}" for verb in ("read", "write", "add/action")]}],
+        "assignableScopes": [group], "permissions": [{"actions": [], "dataActions": [f"{blobs}/{verb}" for verb in ("read", "add/action")]}],
     }  # fmt: skip
     return azure.create("azure-native:authorization:RoleDefinition", inputs, f"role-{number}")
 

@@ -28,6 +28,7 @@ from gpuinfra_rehearsal.cloud.azure import ids
 from gpuinfra_rehearsal.cloud.azure.signer import Signer
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import microsoft
@@ -170,13 +171,13 @@ def test_a_machine_without_an_identity_gets_no_token(cloud: Cloud, azure: Client
 
 
 def test_a_role_limits_a_node(cloud: Cloud, machine: dict[str, Any]) -> None:
-    """A node writes evidence once, overwrites proofs and reads bundles; it cannot write bundles, delete or list."""
+    """A node creates evidence and reads bundles; it cannot overwrite, write bundles, delete or list."""
     node = on_node(cloud, machine)
     node.put(URL, "evidence/train/a.json", b"1", once=True)
     with pytest.raises(Exists):
         node.put(URL, "evidence/train/a.json", b"2", once=True)
-    node.put(URL, "evidence/train/a.proof.json", b"1", once=False)
-    node.put(URL, "evidence/train/a.proof.json", b"2", once=False)
+    with pytest.raises(CloudError, match="403 UnauthorizedBlobOverwrite"):
+        node.put(URL, "evidence/train/a.json", b"2", once=False)
     with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
         node.put(URL, "bootstrap/b.tar.gz", b"evil", once=False)
     with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
@@ -405,8 +406,6 @@ def test_an_immutability_policy_forbids_change_and_deletion(
     azure.create("azure-native:storage:BlobContainerImmutabilityPolicy", lock, "lock")
     node = on_node(cloud, machine)
     node.put(URL, "evidence/train/a.json", b"1", once=True)
-    with pytest.raises(CloudError, match="409 BlobImmutableDueToPolicy"):
-        node.put(URL, "evidence/train/a.json", b"2", once=False)
     answer = operator(cloud, monkeypatch).blob(
         "DELETE", f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence/evidence/train/a.json"
     )
@@ -551,3 +550,22 @@ def test_redeployed_machine_keeps_its_id(cloud: Cloud, group: Made, monkeypatch:
     assert cloud.fleet.instances()[before[0].instance_id]["moves"] == 1
     with pytest.raises(PortUnavailable, match="is not in the scale set"):
         sets.replace(groups[0], "another")
+
+
+def test_a_node_reads_the_notices_of_its_faults(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """A spot machine reads that it is evicted. Each machine reads its maintenance. Another machine of the scale set reads neither."""
+    environ = {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{cloud.endpoint}/.azure/imds/{machine['id']}"}
+
+    def found() -> list[str]:
+        reader = node_azure.connect({}, environ)
+        return [one.kind.value for read in reader.notice_sources().values() for one in read()]
+
+    assert found() == []
+    cloud.faults = Faults([f"node:{machine['name']}:spot-notice", f"node:{machine['name']}:maintenance"], cloud.store)
+    assert found() == ["maintenance"]
+    cloud.store.put("instance", machine["id"], machine | {"kind": "spot"})
+    assert found() == ["reclaim", "maintenance"]
+    other = machine | {"id": "0b0b0b0b-0000-4a00-8000-000000000009", "index": machine["index"] + 5, "name": "gpu-9"}
+    cloud.store.put("instance", other["id"], other)
+    environ["AZURE_POD_IDENTITY_AUTHORITY_HOST"] = f"{cloud.endpoint}/.azure/imds/{other['id']}"
+    assert found() == []

@@ -103,7 +103,7 @@ def test_aws(cloud: Cloud, aws: Client, aws_nodes: list[dict[str, Any]]) -> None
 
 
 def test_azure(cloud: Cloud, azure: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes read and list the folder of the test, and list nothing else. They share an identity, so names are not protected."""
+    """Nodes read and list the folder of the test, list nothing else, and cannot replace an object of another node."""
     monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
     microsoft.account(azure)
     container = microsoft.container(azure)
@@ -123,6 +123,8 @@ def test_azure(cloud: Cloud, azure: Client, server: Server, monkeypatch: pytest.
     for prefix in ("", "evidence/train/", "bootstrap/train/"):
         with pytest.raises(CloudError, match="could not be listed: 403"):
             own.list(address, prefix)
+    with pytest.raises(CloudError, match="403 UnauthorizedBlobOverwrite"):
+        own.put(address, f"{FOLDER}/gpu-{SHA256[:12]}/0001/member/00/node-b/0002-cd", b"[]", once=False)
 
 
 def test_gcp(cloud: Cloud, gcp: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

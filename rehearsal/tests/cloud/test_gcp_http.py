@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.node import gcp as gcp_node
 from gpuinfra_rehearsal import endpoints as operator_endpoints
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.cloud.gcp import ids
 from gpuinfra_rehearsal.cloud.gcp import tokens as gcp_tokens
+from gpuinfra_rehearsal.cloud.gcp.groups import ManagedGroups
 from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import google
 from rehearsal.tests.cloud.conftest import Client
@@ -340,3 +343,25 @@ def test_the_operators_assertion_is_verified(cloud: Cloud, server: Server, spoil
     status, body, _ = ask(file["token_uri"], "POST", urllib.parse.urlencode(form).encode())
     assert status == 400
     assert json.loads(body)["error"] in ("invalid_grant", "unsupported_grant_type")
+
+
+def test_a_node_reads_the_notices_of_its_faults(
+    cloud: Cloud, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spot node reads the preemption, and ends after its notice. Each node reads the maintenance. The notices stay without their fault."""
+    reader = gcp_node.connect({}, {"GCE_METADATA_HOST": f"{cloud.endpoint.partition('://')[2]}/.gcp/imds/{node['id']}"})
+    kinds = lambda: [one.kind.value for read in reader.notice_sources().values() for one in read()]  # noqa: E731
+    assert kinds() == []
+    cloud.faults = Faults([f"node:{node['name']}:spot-notice", f"node:{node['name']}:maintenance"], cloud.store)
+    assert cloud.faults.without_effect() == list(cloud.faults.ordered)
+    assert kinds() == ["maintenance"]
+    cloud.store.put("instance", node["id"], node | {"kind": "spot"})
+    assert kinds() == ["reclaim", "maintenance"]
+    assert cloud.faults.without_effect() == []
+    cloud.faults = Faults([], cloud.store)
+    assert kinds() == ["reclaim", "maintenance"]
+    cloud.fleet.reconcile()
+    assert len(cloud.fleet.running()) == 1
+    monkeypatch.setattr(ManagedGroups, "notice_s", 0.0)
+    cloud.fleet.reconcile()
+    assert node["id"] not in [one["id"] for one in cloud.fleet.running()]

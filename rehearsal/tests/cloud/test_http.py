@@ -15,9 +15,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from gpuinfra.node import aws as aws_node
 from gpuinfra_rehearsal.cloud.aws import credentials
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
+from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
 from rehearsal.tests.cloud import stacks
 from rehearsal.tests.cloud.conftest import Client
@@ -401,3 +403,22 @@ def test_group_replaces_a_terminated_instance(cloud: Cloud, server: Server, node
     assert [one["id"] for one in cloud.fleet.running()] != [node["id"]]
     assert len(cloud.fleet.running()) == 1
     assert refused(call, InstanceId="i-1", ShouldDecrementDesiredCapacity=False) == "ValidationError"
+
+
+def test_a_node_reads_the_notices_of_its_faults(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """A spot node reads the interruption with its deadline, and the recommendation. Each node reads the scheduled event."""
+    environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{server.port}/.imds/{node['id']}"}
+    reader = aws_node.connect({"region": "us-east-1"}, environ)
+
+    def found() -> dict[str, float | None]:
+        return {one.kind.value: one.deadline for read in reader.notice_sources().values() for one in read()}
+
+    assert found() == {}
+    cloud.faults = Faults([f"node:{node['name']}:spot-notice", f"node:{node['name']}:maintenance"], cloud.store)
+    assert list(found()) == ["maintenance"]
+    cloud.store.put("instance", node["id"], node | {"kind": "spot"})
+    notices = found()
+    assert list(notices) == ["reclaim", "rebalance", "maintenance"]
+    assert notices["rebalance"] is None
+    assert 100 < float(notices["reclaim"] or 0) - time.time() <= 120
+    assert 500 < float(notices["maintenance"] or 0) - time.time() <= 600

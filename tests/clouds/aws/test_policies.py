@@ -53,6 +53,32 @@ def test_the_linter_finds_an_invalid_policy(case: str) -> None:
     assert _lint({"Broken": {"Type": "AWS::IAM::Policy", "Properties": properties}})
 
 
+_ELEMENTS = {"Sid", "Effect", "Principal", "Action", "Resource", "NotResource", "Condition"}
+"""https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html, retrieved 2026-11-28."""
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_statement_follows_the_grammar_of_policies(stack: str) -> None:
+    """Each element, effect and resource exists in the grammar, and the resource of a key policy is the key itself."""
+    for one, document in _documents(stack):
+        assert (set(document), document["Version"]) == ({"Version", "Statement"}, "2012-10-17")
+        for statement in document["Statement"]:
+            assert set(statement) <= _ELEMENTS, f"{one.name}: {statement}"
+            assert {"Sid", "Effect", "Action"} <= set(statement), f"{one.name}: {statement}"
+            assert statement["Effect"] in ("Allow", "Deny"), f"{one.name}: {statement['Sid']}"
+            where = [arn for key in ("Resource", "NotResource") for arn in _list(statement.get(key, []))]
+            assert all(arn == "*" or arn.startswith("arn:aws:") for arn in where), f"{one.name}: {statement['Sid']}"
+            if one.type == "aws:kms/key:Key":
+                assert where == ["*"], f"{one.name}: {statement['Sid']}"
+            principal = statement.get("Principal")
+            named = (
+                [value for given in principal.values() for value in _list(given)] if isinstance(principal, dict) else []
+            )
+            assert all(
+                value == "*" or value.startswith("arn:aws:iam::") or value.endswith(".amazonaws.com") for value in named
+            ), f"{one.name}: {statement['Sid']}"
+
+
 @pytest.mark.parametrize("stack", STACKS)
 def test_actions_and_resources_of_a_role_are_of_one_service(stack: str) -> None:
     """The actions of each statement apply to its resources. cfn-lint does not check this, and AWS accepts such a statement without effect.

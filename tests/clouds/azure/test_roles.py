@@ -87,11 +87,11 @@ def test_nodes_and_operators_have_rights_on_data_only(kind: str, name: str) -> N
     assert list(_problems(recording)) == []
 
 
-def test_a_node_reads_and_writes_blobs_and_cannot_delete_them() -> None:
-    """The role of nodes has the data actions to read and to write a blob, and no other."""
+def test_a_node_reads_and_creates_blobs_and_cannot_replace_them() -> None:
+    """The role of nodes has the data actions to read and to create a blob, and no other."""
     recording = recording_of("azure-ndv4")
     (block,) = _role(recording, _of_nodes(recording)).permissions
-    assert {one.rpartition("/blobs/")[2] for one in block.data_actions} == {"read", "write", "add/action"}
+    assert {one.rpartition("/blobs/")[2] for one in block.data_actions} == {"read", "add/action"}
 
 
 @pytest.mark.parametrize(

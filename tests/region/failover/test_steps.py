@@ -187,8 +187,10 @@ def test_a_failed_deployment_states_why_nodes_are_missing(tmp_path: Path) -> Non
 
 
 def test_unanswered_checks_do_not_stop_a_failover(tmp_path: Path) -> None:
-    """The checks of a region that failed have no answer."""
-    assert run(World(lines=[GOOD, replace(STALE, state=UNREAD)]), tmp_path).ok
+    """The checks of a region that failed have no answer, and the result of the step states how many lines have which state."""
+    result = run(World(lines=[GOOD, GOOD, replace(STALE, state=UNREAD)]), tmp_path)
+    assert result.ok
+    assert result.journal.entry("check")["found"] == f"2 {GOOD.state}, 1 {UNREAD}"
 
 
 def test_first_region_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
@@ -339,6 +341,7 @@ def test_missing_objects_can_be_left_behind(tmp_path: Path) -> None:
 def test_document_has_each_step(tmp_path: Path) -> None:
     """The JSON form has the state, the times and the result of each step."""
     document = run(World(down={"first"}), tmp_path).document("aws-recovery")
+    assert document["ok"] is True
     assert document["schema"] == "gpuinfra.failover/1"
     assert document["unreachable"] == ["fence", "drain", "replication"]
     assert [one["state"] for one in document["steps"]] == [*[DONE] * 3, *[UNREACHABLE] * 3, DONE]

@@ -125,7 +125,8 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             vpc_zone_identifiers=[args.subnet_id],
             launch_template=None if spot else aws.autoscaling.GroupLaunchTemplateArgs(id=template.id, version=version),
             mixed_instances_policy=_all_spot(template, version, group) if spot else None,
-            capacity_rebalance=True if spot else None,
+            # With rebalancing, a recommendation alone ends a node as soon as its replacement runs. The interruption itself gives two minutes.
+            capacity_rebalance=False if spot else None,
             capacity_reservation_specification=_reservation(group),
             placement_group=placement[group.placement_group].name
             if group.placement_group in placement

@@ -1,10 +1,11 @@
 """The permissions of a node: reading its bundle, writing evidence to the folder of its cluster, and reading or writing the containers that
 it mounts.
 
-A node can delete neither evidence nor a container.
+A node creates evidence, and can neither replace nor delete any. Put Blob needs `blobs/add/action` for a new blob, and `blobs/write` to replace one
+(https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory, retrieved 2026-11-28).
 
 All nodes of a cluster share one identity, so Azure cannot restrict a node to its own folder. The attested document proves which node wrote
-the evidence, and the account retains old versions of replaced blobs.
+the evidence.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class NodeRole(pulumi.ComponentResource):
                 scope,
                 rows.NODE_ROLE,
                 purpose="node",
-                verbs=("read", "write", "add/action"),
+                verbs=("read", "add/action"),
                 account_id=args.evidence_account_id,
                 parent=self,
             ),

@@ -119,6 +119,8 @@ class AutoScaling(GroupKind):
     ended = "Terminating EC2 instance: {id}"
     cause = "an instance was started in response to a difference between desired and actual capacity, increasing the capacity to {wanted}."
     lost = "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
+    reclaimed = "an instance was taken out of service in response to an EC2 instance interruption notice"
+    notice_s = 120.0
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """Return the desired state from the group's inputs. The minimum healthy percentage of an instance refresh

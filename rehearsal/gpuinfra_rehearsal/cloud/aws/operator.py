@@ -123,6 +123,11 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
         yield AccessRequest(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
 
 
+def tolerated(operation: str, token: str) -> tuple[AccessRequest, ...]:
+    """Return nothing: no denial is known that the provider ignores."""
+    return ()
+
+
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
     """Evaluate the policies as IAM does."""
     return policy.decide(request, documents)

@@ -50,6 +50,8 @@ class ScaleSetGroups(GroupKind):
     ended = "Delete Virtual Machine in a Virtual Machine Scale Set: {id}"
     cause = "the set's capacity is {wanted}"
     lost = "the machine's host failed, and the machine was deleted"
+    reclaimed = "the spot machine was evicted, and the machine was deleted"
+    notice_s = 30.0
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """Return the desired state from the set's inputs. The tags contain the cluster and the pool."""

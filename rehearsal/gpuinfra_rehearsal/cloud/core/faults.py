@@ -112,7 +112,7 @@ class Faults:
         return tuple(self._nodes.get(name, ()))
 
     def launched(self, name: str) -> None:
-        """Record that a node was launched with its faults."""
+        """Record that a node was launched with its faults, or received a notice."""
         self._effective |= {f"node:{name}:{fault}" for fault in self.of_node(name)}
 
     def without_capacity(self, wanted: int, *words: str) -> bool:

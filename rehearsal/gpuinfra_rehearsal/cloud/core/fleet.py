@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra_rehearsal.cloud.core import ids, registry
+from gpuinfra_rehearsal.cloud.core import ids, notices, registry
 from gpuinfra_rehearsal.cloud.core.groups import groups, kind_of_cloud, kind_of_group
 from gpuinfra_rehearsal.cloud.core.interfaces import GroupKind, View
 
@@ -206,6 +206,10 @@ class Fleet:
             orphans = [one for one in self.running() if one["group"] not in held]
         for instance in orphans:
             self.terminate(instance["id"], "its group does not exist")
+        for instance in self.running():
+            kind = kind_of_cloud(instance["cloud"])
+            if notices.is_over(self.cloud, instance, kind.notice_s):
+                self.terminate(instance["id"], kind.reclaimed)
         every = [(group, self._view(group)) for group in groups(self.store)]
         every.sort(key=lambda one: (_ORDER.index(one[1].kind), one[0].created, one[0].id))
         young = {(view.cluster, view.pool) for group, view in every if time.time() - group.created < _SETTLE_S}

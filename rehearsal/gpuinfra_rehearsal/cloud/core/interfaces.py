@@ -152,6 +152,10 @@ class GroupKind(ABC):
     """Why the group launches instances, with the number `wanted`."""
     lost = ""
     """The cause of an activity after an instance failure."""
+    reclaimed = ""
+    """The cause of an activity after a spot interruption."""
+    notice_s = 0.0
+    """Seconds from the notice to the end of a spot instance."""
 
     @abstractmethod
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
@@ -204,6 +208,10 @@ class PermissionModel(Protocol):
 
     def required_by_function(self, token: str, args: Mapping[str, Any], region: str) -> Iterable[AccessRequest]:
         """Return the calls of an SDK function."""
+        ...
+
+    def tolerated(self, operation: str, token: str) -> Iterable[AccessRequest]:
+        """Return the calls whose denial the provider ignores. `operation` is `configure`, with the package and a colon as `token`, or `import`."""
         ...
 
     def allows(self, documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:

@@ -56,18 +56,29 @@ class Operator:
             model = _model(token)
             self.check(model, model.required_by_function(token, args, region))
 
+    def look(self, operation: str, token: str) -> None:
+        """Record the calls of the provider whose denial it ignores."""
+        if self.documents is not None:
+            model = _model(token)
+            for request in model.tolerated(operation, token):
+                self._decide(model, request)
+
     def check(self, model: PermissionModel, requests: Iterable[AccessRequest]) -> None:
         """Check calls made with the operator's credentials. Raises CloudError for the first call that is not
         allowed."""
         for request in requests if self.documents is not None else ():
-            allowed, reason = model.allows(self.documents or (), request)
-            with self._lock:
-                if allowed:
-                    self._used.add(request.action)
-                elif request.action not in self._denied:
-                    self._denied.append(request.action)
+            allowed, reason = self._decide(model, request)
             if not allowed:
                 raise model.denial(request, reason)
+
+    def _decide(self, model: PermissionModel, request: AccessRequest) -> tuple[bool, str]:
+        allowed, reason = model.allows(self.documents or (), request)
+        with self._lock:
+            if allowed:
+                self._used.add(request.action)
+            elif request.action not in self._denied:
+                self._denied.append(request.action)
+        return allowed, reason
 
     def summary(self) -> dict[str, Any]:
         """Summarize the calls that were checked so far."""

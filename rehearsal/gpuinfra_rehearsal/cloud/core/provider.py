@@ -87,6 +87,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with self._lock:
             self._configured[context.peer()] = configuration
             self._latest = configuration
+        if settings.get("region"):
+            self.cloud.operator.look("configure", f"{self.package}:")
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=True, acceptOutputs=False
         )
@@ -178,6 +180,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             outage.refuse(self.cloud.store, regions, f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
+            if not known:
+                self.cloud.operator.look("import", token)
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
         behavior = behaviors.of(token)

@@ -160,6 +160,8 @@ class ManagedGroups(GroupKind):
     ended = "compute.instances.delete {id}"
     cause = "the group's target size is {wanted}"
     lost = "compute.instances.repair.recreateInstance: the VM was not running although its target status is RUNNING"
+    reclaimed = "compute.instances.preempted: the VM was preempted"
+    notice_s = NOTICE_S
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """Return the desired state from the group's inputs. The template's labels contain the cluster and the pool,
@@ -273,7 +275,7 @@ class ManagedGroups(GroupKind):
         probe(cloud, group, have)
         for instance in have:
             if instance.get("preempted") and time.time() - instance["preempted"] >= NOTICE_S:
-                cloud.fleet.terminate(instance["id"], "compute.instances.preempted: the VM was preempted")
+                cloud.fleet.terminate(instance["id"], self.reclaimed)
 
 
 def _outdated(group: Resource, size: int, have: Sequence[Instance]) -> list[Instance]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
+from gpuinfra.clouds.gcp.permissions import ACTIONS
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra_rehearsal.cloud.core.operator import actions_of, listed
@@ -37,6 +37,23 @@ _COMPUTE = {
 """Maps the collection and method of a Compute Engine request to its permission. Source: each method's reference page, retrieved 2026-11-21."""
 
 
+_FUNCTIONS = {
+    "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
+    "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
+    "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": "logging.cmekSettings.get",
+    "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": "resourcemanager.projects.get",
+    "gcp:storage/getTransferProjectServiceAccount:getTransferProjectServiceAccount": "storagetransfer.projects.getServiceAccount",
+}
+"""Maps an SDK function to the permission of its request. Source: the reference page of each method, retrieved 2026-11-21."""
+
+_TOLERATED = {
+    ("configure", "gcp:"): "compute.regions.list",
+    ("import", "gcp:storage/bucket:Bucket"): "compute.projects.get",
+}
+"""Maps an operation and a token to the permission of a request whose denial the provider (pulumi-gcp 9.35.0) ignores: it compares `gcp:region` with the
+list of regions, and resolves the project number of an imported bucket."""
+
+
 def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
@@ -61,10 +78,16 @@ def _place(action: str, inputs: Mapping[str, Any]) -> str:
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
     """Return the permission of an SDK function. Reading the caller's identity requires no permission."""
-    if token in FUNCTIONS:
-        yield AccessRequest(OPERATOR, FUNCTIONS[token], f"projects/{args.get('project') or PROJECT}")
+    if token in _FUNCTIONS:
+        yield AccessRequest(OPERATOR, _FUNCTIONS[token], f"projects/{args.get('project') or PROJECT}")
     elif "getClient" not in token:
         yield AccessRequest(OPERATOR, f"{token} is not in any table", f"projects/{PROJECT}")
+
+
+def tolerated(operation: str, token: str) -> Iterator[AccessRequest]:
+    """Return the permissions of requests whose denial the provider ignores."""
+    if permission := _TOLERATED.get((operation, token)):
+        yield AccessRequest(OPERATOR, permission, f"projects/{PROJECT}")
 
 
 def compute(collection: str, name: str | None, method: str, place: str) -> list[AccessRequest]:

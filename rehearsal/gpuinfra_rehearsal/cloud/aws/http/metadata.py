@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import credentials
+from gpuinfra_rehearsal.cloud.aws.groups import AutoScaling
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra_rehearsal.cloud.core import notices
 from gpuinfra_rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
@@ -131,7 +133,26 @@ class MetadataService:
             data["tags"] = {"instance": dict(instance["tags"])}
         if not data["iam"]:
             del data["iam"]
+        data |= self._notices(instance)
         return {"meta-data": data, "dynamic": {"instance-identity": {"document": ""}}, "user-data": ""}
+
+    def _notices(self, instance: dict[str, Any]) -> dict[str, Any]:
+        """Return the interruption, the rebalance recommendation that precedes it, and the scheduled events. Missing values have no path."""
+        spot = notices.since(self.cloud, instance, notices.SPOT)
+        maintenance = notices.since(self.cloud, instance, notices.MAINTENANCE)
+        found: dict[str, Any] = {"events": {"maintenance": {"history": "[]", "scheduled": "[]"}}}
+        if spot is not None:
+            action = {"action": "terminate", "time": _moment(spot + AutoScaling.notice_s)}
+            found["spot"] = {"instance-action": json.dumps(action), "termination-time": action["time"]}
+            found["events"]["recommendations"] = {"rebalance": json.dumps({"noticeTime": _moment(spot)})}
+        if maintenance is not None:
+            begin = maintenance + notices.MAINTENANCE_S
+            event = {
+                "NotBefore": _english(begin), "Code": "system-reboot", "Description": "scheduled reboot",
+                "EventId": f"instance-event-{instance['id'].removeprefix('i-')}", "NotAfter": _english(begin + 7200), "State": "active",
+            }  # fmt: skip
+            found["events"]["maintenance"]["scheduled"] = json.dumps([event])
+        return found
 
     def _iam(self, instance: dict[str, Any]) -> dict[str, Any]:
         issued = credentials.of_instance(self.cloud.store, instance)
@@ -161,6 +182,10 @@ class MetadataService:
             "instanceId": instance["id"], "instanceType": instance["machine"], "pendingTime": _moment(instance["launched"]),
             "privateIp": instance["address"], "region": instance["region"], "version": "2017-09-30",
         }  # fmt: skip
+
+
+def _english(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%d %b %Y %H:%M:%S GMT")
 
 
 def _moment(at: float) -> str:

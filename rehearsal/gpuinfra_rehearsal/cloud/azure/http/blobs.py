@@ -72,9 +72,15 @@ class BlobService:
         if listing:
             # The suboperation and its attribute: https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-attributes, retrieved 2026-11-27.
             attributes |= {conditions.SUB_OPERATION: "Blob.List", f"{identity.BLOBS}:prefix": request.query.get("prefix", "")}  # fmt: skip
-        actions = tuple(f"{identity.BLOBS}/{verb}" for verb in verbs)
         at = place or stores.account_id(self.cloud.store, account)
-        _allowed(place, may=identity.may(self.cloud, who, actions, at, attributes))
+
+        def may(*verbs: str) -> bool:
+            return identity.may(self.cloud, who, tuple(f"{identity.BLOBS}/{verb}" for verb in verbs), at, attributes)
+
+        if request.method == "PUT" and held is not None and not may("write") and may("add/action"):
+            # https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes, retrieved 2026-11-28.
+            raise AzureError("UnauthorizedBlobOverwrite", "This request is not authorized to perform blob overwrites.", status=403)  # fmt: skip
+        _allowed(place, may=may(*verbs))
         if listing:
             return self._list(account, container, request.query)
         return self._blob(request, who, account, container, name, held)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.azure import identity
+from gpuinfra_rehearsal.cloud.azure.groups import ScaleSetGroups
 from gpuinfra_rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra_rehearsal.cloud.azure.signer import LIFETIME, Signer
-from gpuinfra_rehearsal.cloud.core import wire
+from gpuinfra_rehearsal.cloud.core import notices, wire
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Imds:
         if instance and place in ("metadata/instance", "metadata/instance/compute"):
             whole = {"compute": self._compute(instance, request.query), "network": _network(instance)}
             return json_response(whole if place.endswith("instance") else whole["compute"])
+        if instance and place == "metadata/scheduledevents":
+            return self._events(instance)
         if instance and place == "metadata/attested/document":
             return self._attested(instance, request.query)
         return _error(404, "Not found", f"{place} is not supported in a rehearsal")
@@ -72,12 +76,37 @@ class Imds:
         )
         return Response(200, text.encode(), "text/xml")
 
+    def _events(self, instance: dict[str, Any]) -> Response:
+        """Return the scheduled events of all machines of the scale set, as Azure does.
+
+        https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, retrieved 2026-11-28.
+        """
+        found = []
+        for one in self.cloud.fleet.running():
+            if one["group"] != instance["group"]:
+                continue
+            for fault, kind, notice_s in (
+                (notices.SPOT, "Preempt", ScaleSetGroups.notice_s),
+                (notices.MAINTENANCE, "Redeploy", notices.MAINTENANCE_S),
+            ):
+                if (began := notices.since(self.cloud, one, fault)) is not None:
+                    begins = datetime.fromtimestamp(began + notice_s, UTC)
+                    found.append(
+                        {
+                            "EventId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{one['id']} {fault}")).upper(),
+                            "EventStatus": "Scheduled", "EventType": kind, "ResourceType": "VirtualMachine", "Resources": [_name(one)],
+                            "NotBefore": begins.strftime("%a, %d %b %Y %H:%M:%S GMT"), "Description": "", "EventSource": "Platform",
+                            "DurationInSeconds": -1,
+                        }
+                    )  # fmt: skip
+        return json_response({"DocumentIncarnation": len(found) + 1, "Events": found})
+
     def _compute(self, instance: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         parts = instance["group"].split("/")
         return {
             "azEnvironment": "AzurePublicCloud",
             "location": instance["region"],
-            "name": f"{parts[-1]}_{instance['index']}",
+            "name": _name(instance),
             "osType": "Linux",
             "priority": "Spot" if instance["kind"] == "spot" else "Regular",
             "provider": "Microsoft.Compute",
@@ -141,6 +170,10 @@ class Imds:
             "vmId": instance["id"].upper(),
         }
         return json_response({"encoding": "pkcs7", "signature": self.signer.document(document)})
+
+
+def _name(instance: dict[str, Any]) -> str:
+    return f"{instance['group'].rsplit('/', 1)[-1]}_{instance['index']}"
 
 
 def _network(instance: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import secrets
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra_rehearsal.cloud.core import notices
 from gpuinfra_rehearsal.cloud.core.http import Request, Response
 from gpuinfra_rehearsal.cloud.gcp import tokens
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last
@@ -73,8 +75,9 @@ class MetadataService:
         full = request.query.get("format", "standard") == "full"
         return _text(200, tokens.identity_token(self.cloud.store, instance, audience, full=full))
 
-    @staticmethod
-    def _tree(instance: dict[str, Any]) -> dict[str, Any]:
+    def _tree(self, instance: dict[str, Any]) -> dict[str, Any]:
+        preempted = instance.get("preempted") or notices.since(self.cloud, instance, notices.SPOT) is not None
+        maintenance = notices.since(self.cloud, instance, notices.MAINTENANCE)
         project = f"projects/{PROJECT_NUMBER}"
         account = {"aliases": "default", "email": instance["account"], "scopes": "\n".join(instance["scopes"])}
         accounts = {"default": account, instance["account"]: account} if instance["account"] else {}
@@ -104,7 +107,7 @@ class MetadataService:
                 "maintenance-event": "NONE",
                 "name": instance["vm"],
                 "network-interfaces": interfaces,
-                "preempted": "TRUE" if instance.get("preempted") else "FALSE",
+                "preempted": "TRUE" if preempted else "FALSE",
                 "scheduling": {
                     "automatic-restart": "FALSE" if instance["kind"] in ("spot", "flex") else "TRUE",
                     "on-host-maintenance": "TERMINATE",
@@ -112,6 +115,7 @@ class MetadataService:
                 },
                 "service-accounts": accounts,
                 "tags": "[]",
+                "upcoming-maintenance": _upcoming(maintenance),
                 "zone": f"{project}/zones/{instance['zone']}",
             },
             "project": {
@@ -121,6 +125,22 @@ class MetadataService:
             },
             "universe": {"universe-domain": "googleapis.com"},
         }
+
+
+def _upcoming(began: float | None) -> dict[str, Any]:
+    """Return the planned maintenance: https://cloud.google.com/compute/docs/instances/monitor-plan-host-maintenance-event, retrieved 2026-11-28."""
+    if began is None:
+        return {}
+    begin = datetime.fromtimestamp(began + notices.MAINTENANCE_S, UTC)
+    return {
+        "can_reschedule": "false",
+        "latest_window_start_time": begin.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "maintenance_reasons": ["PLANNED_UPDATE"],
+        "maintenance_status": "PENDING",
+        "type": "SCHEDULED",
+        "window_end_time": (begin + timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "window_start_time": begin.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
 
 
 def _text(status: int, text: str) -> Response:

@@ -1,0 +1,73 @@
+"""The output of `gpuinfra size --usage`: a forecast of GPU-hours, compared with the commitments of a machine type."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from gpuinfra.sizing.commitments import CommittedUsage
+    from gpuinfra.sizing.usage import UsageForecast
+
+SCHEMA = "gpuinfra.usage/1"
+
+
+def show(path: Path, machine: str | None, gpu: str | None, as_json: bool) -> int:
+    """Print the forecast of a usage file and the commitments that it pays for."""
+    from gpuinfra.sizing.commitments import committed
+    from gpuinfra.sizing.usage import forecast, read_usage
+
+    first, hours = read_usage(path)
+    found = forecast(first, hours)
+    rows = committed(found, machine, gpu)
+    if as_json:
+        click.echo(json.dumps(_as_dict(found, rows), indent=2))
+        return 0
+    from gpuinfra.report.tables import Column, Table, text
+
+    day, total = found.per_day, found.total
+    click.echo(f"{len(hours)} days from {first}; forecast for {found.days} days from {found.start}")
+    click.echo(
+        f"GPU-hours a day: {day.low:,.0f} to {day.high:,.0f} (middle {day.middle:,.0f}); "
+        f"in total {total.low:,.0f} to {total.high:,.0f} (middle {total.middle:,.0f})"
+    )
+    wide = f", so it was widened {found.widened:.1f} times" if found.widened > 1 else ""
+    click.echo(f"80% interval; in a test on the last {found.tested_days} days, it held {found.held:.0%} of them{wide}")
+    click.echo(f"always running at the low end: {found.base_gpus:,.1f} GPUs")
+    columns = [
+        "machine",
+        "region",
+        "commitment",
+        Column("break-even", right=True),
+        Column("nodes", right=True),
+        Column("saved USD/month", right=True),
+        Column("advice", wrap=True),
+    ]
+    cells = [
+        (row.machine, row.region, row.way, f"{row.share:.0%}", row.nodes, f"{row.saved_usd_per_month:,.0f}", row.text)
+        for row in rows
+    ]
+    if cells:
+        click.echo("\n".join(text(Table(columns, cells))))
+    else:
+        click.echo("no commitment with a known price; use --machine or --gpu to select one")
+    return 0
+
+
+def _as_dict(found: UsageForecast, rows: tuple[CommittedUsage, ...]) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "start": found.start.isoformat(),
+        "days": found.days,
+        "gpu_hours_per_day": {"low": found.per_day.low, "middle": found.per_day.middle, "high": found.per_day.high},
+        "gpu_hours": {"low": found.total.low, "middle": found.total.middle, "high": found.total.high},
+        "base_gpus": found.base_gpus,
+        "tested_days": found.tested_days,
+        "held": found.held,
+        "widened": found.widened,
+        "commitments": [asdict(row) for row in rows],
+    }

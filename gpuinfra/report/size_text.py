@@ -1,0 +1,380 @@
+"""Formats the answer of `gpuinfra size` as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpuinfra.base.words import counted
+from gpuinfra.report import tables
+from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.sizing.advice import SizingAnswer
+from gpuinfra.sizing.candidates import SizedCandidate
+from gpuinfra.sizing.energy import energy
+from gpuinfra.sizing.measured import SizingGoal
+from gpuinfra.sizing.memory import RECIPES
+from gpuinfra.sizing.throughput import NOTHING_NEAR, SizeRange
+
+SCHEMA = "gpuinfra.size/1"
+GB = 1e9
+
+
+def text(answer: SizingAnswer, rows: int) -> str:
+    """Return the answer as text, with at most `rows` candidates."""
+    return "\n".join(_lines(answer, rows))
+
+
+def _lines(answer: SizingAnswer, rows: int) -> Iterator[str]:
+    yield job(answer)
+    yield ""
+    yield from tables.text(candidate_table(answer.candidates[:rows]), indent=2)
+    if len(answer.candidates) > rows:
+        yield f"  {len(answer.candidates) - rows} more candidates are more expensive; use --rows to show them"
+    yield ""
+    yield from tables.fields(list(advice(answer)), label=Column(width=10))
+
+
+def job(answer: SizingAnswer) -> str:
+    """Return the job on one line."""
+    request = answer.request
+    model = request.model
+    active = f", {model.active / 1e9:.3g}B active" if model.is_moe else ""
+    what = f"{model.name}: {model.parameters / 1e9:.4g}B parameters{active}, {request.goal.value}"
+    if request.goal is SizingGoal.INFERENCE:
+        return f"{what}, {request.weight_bits}-bit weights, {counted(request.concurrency, 'request')} of {request.context:,} tokens at the same time"
+    limits = [f"in {request.days:g} days" if request.days else "", f"for {request.usd:,.0f} USD" if request.usd else ""]
+    limit = (
+        " and ".join(filter(None, limits)) or f"in {request.deadline:g} days, because neither --days nor --usd is set"
+    )
+    return f"{what}, {tokens_text(request.tokens)} tokens {limit}, sequence {request.sequence:,}"
+
+
+def tokens_text(tokens: float) -> str:
+    """Return a number of tokens with its unit: `2T`, `500B`."""
+    for value, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if tokens >= value:
+            return f"{tokens / value:.3g}{unit}"
+    return f"{tokens:.0f}"
+
+
+def span(value: SizeRange, digits: int = 0) -> str:
+    """Return a range: `65 (42-101)`."""
+    middle, low, high = (_number(one, digits) for one in (value.middle, value.low, value.high))
+    return middle if low == high else f"{middle} ({low}-{high})"
+
+
+def _number(value: float, digits: int) -> str:
+    if 0 < value < 10 and digits == 0:
+        return f"{value:.2g}"
+    return f"{value:,.{digits}f}"
+
+
+def compact(value: float) -> str:
+    """Return a large number with three digits: `445k`, `1.2M`."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
+    """Return the table of candidates for a terminal. The first column is the number for `--row`."""
+    columns: list[str | Column] = [
+        Column("row", right=True),
+        "machine",
+        "region",
+        Column("nodes", right=True),
+        "GPUs",
+        "capacity",
+        Column("GB per GPU", right=True),
+        Column("layout", wrap=True),
+        Column("tokens/s while training", right=True),
+        Column("days by wall time", right=True),
+        Column("USD", right=True),
+        Column("limited by", wrap=True),
+    ]
+    rows = [
+        (
+            str(number),
+            one.machine.name,
+            one.region,
+            f"{one.nodes:,}",
+            _gpus(one),
+            one.way.replace("_", "-"),
+            _memory(one),
+            _layout(one),
+            _rate(one),
+            span(one.days),
+            _usd(one),
+            one.limited_by.value,
+        )
+        for number, one in enumerate(candidates, 1)
+    ]
+    return Table(columns, rows)
+
+
+def candidate_page_table(candidates: Sequence[SizedCandidate]) -> Table:
+    """Return the table of candidates for a page: the same values in fewer columns, with second lines."""
+    columns: list[str | Column] = [
+        Column("row", right=True),
+        "machine",
+        "GPUs",
+        "capacity",
+        "tokens/s while training",
+        "days by wall time",
+        Column("USD", right=True),
+    ]
+    rows = [
+        (
+            str(number),
+            Cell(f"{one.nodes:,} x {one.machine.name}", note=_layout(one)),
+            Cell(_gpus(one), note=f"{_memory(one)} GB each"),
+            Cell(one.way.replace("_", "-"), note=f"{one.cloud} {one.region}"),
+            _rate(one),
+            Cell(span(one.days), note=f"limited by {one.limited_by.value}"),
+            _usd(one),
+        )
+        for number, one in enumerate(candidates, 1)
+    ]
+    return Table(columns, rows)
+
+
+def _gpus(one: SizedCandidate) -> str:
+    assert one.machine.gpu is not None
+    return f"{one.gpus:,} x {one.machine.gpu.key}"
+
+
+def _memory(one: SizedCandidate) -> str:
+    return f"{one.fitted.need.total / GB:.0f} of {one.fitted.memory / GB:.0f}"
+
+
+def _layout(one: SizedCandidate) -> str:
+    return f"{one.fitted.layout}, {one.precision.value.upper()}"
+
+
+def _rate(one: SizedCandidate) -> Cell:
+    rate = one.throughput.tokens_per_s
+    text = f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})"
+    return Cell(text, doubt="" if one.throughput.near else NOTHING_NEAR)
+
+
+def _usd(one: SizedCandidate) -> Cell:
+    return Cell(f"{one.usd.middle:,.0f}", doubt="" if one.price.certain else "estimate")
+
+
+def advice(answer: SizingAnswer) -> Iterator[tuple[str, str]]:
+    """Yield the advice as labels and sentences."""
+    cheap, fast, request = answer.cheapest, answer.fastest, answer.request
+    serving = request.goal is SizingGoal.INFERENCE
+    yield "cheapest", f"{named(cheap)}: {cheap.usd.middle:,.0f} USD, {span(cheap.days)} days{_limit(answer)}"
+    if not serving:
+        yield (
+            "fastest",
+            f"{named(fast)}: {span(fast.days)} days, {fast.usd.middle:,.0f} USD"
+            + (f" of {request.usd:,.0f}" if request.usd else ""),
+        )
+    if answer.mix:
+        mix = answer.mix
+        base = f"{mix.base_nodes} {mix.base.way.replace('_', '-')} and {mix.spot_nodes} spot nodes of {mix.base.machine.name}"
+        yield (
+            "mix",
+            f"{base}: {mix.usd:,.0f} USD in {mix.days:,.1f} days if all spot nodes run, {mix.days_without_spot:,.1f} days if none does",
+        )
+    if storage := cheap.storage:
+        yield (
+            "storage",
+            (
+                f"Lustre, {storage.capacity_gib:,} GiB at {storage.throughput_mb_s_per_tib} MB/s per TiB: {storage.why}; "
+                f"a checkpoint in one minute needs {storage.write_gb_s:,.1f} GB/s, in the background {storage.background_gb_s:,.2f}"
+            ),
+        )
+    if plan := cheap.checkpoints:
+        every = (
+            f"{plan.interval_s / 60:,.0f} minutes"
+            if plan.interval_s < 86400
+            else f"{plan.interval_s / 86400:,.1f} days"
+        )
+        yield (
+            "checkpoint",
+            f"{plan.size_bytes / GB:,.1f} GB every {every} (Daly; Young {plan.young_s / 60:,.0f}), stall {plan.stall_s:,.0f} s",
+        )
+        yield (
+            "failures",
+            f"one in {plan.between_failures_h:,.0f} hours, {plan.failures:,.1f} expected, goodput {plan.goodput:.1%}; included in the days",
+        )
+    spot = next((one for one in answer.candidates if one.extra_days > 0), None)
+    if spot:
+        usd = spot.extra_days * 24 * spot.usd_per_hour
+        yield (
+            "spot",
+            f"interruptions add {spot.extra_days:,.2f} days and {usd:,.0f} USD to {named(spot)}, without waiting for capacity, which no figure predicts",
+        )
+    for row in answer.commitments[:3]:
+        yield (
+            "commit",
+            f"{row.way.replace('_', '-')} of {row.machine} in {row.region}: {'pays' if row.pays else 'does not pay'}; {row.text}",
+        )
+    if not serving:
+        assert cheap.machine.gpu is not None
+        used = energy(cheap.machine.gpu.key, cheap.gpus * cheap.days.middle * 24, cheap.cloud, cheap.region)
+        co2 = (
+            f"; {span(used.co2_kg.scaled(1e-3))} t of CO2"
+            if used.co2_kg
+            else f"; no published CO2 factor for {cheap.region}"
+        )
+        yield "energy", f"{span(used.kwh.scaled(1e-3))} MWh for the cheapest{co2}"
+    if not cheap.throughput.near:
+        yield "range", f"{NOTHING_NEAR} the cheapest candidate, so its range is wide"
+    elif nearest := cheap.throughput.nearest:
+        yield "nearest", str(nearest)
+
+
+def named(one: SizedCandidate) -> str:
+    """Return a candidate in words."""
+    return f"{one.nodes} x {one.machine.name} {one.way.replace('_', '-')} in {one.region}"
+
+
+def _limit(answer: SizingAnswer) -> str:
+    days = answer.request.days
+    if days and answer.cheapest.days.high > days and answer.request.goal is not SizingGoal.INFERENCE:
+        return f"; the end of the range is after {days:g} days"
+    return ""
+
+
+def why(answer: SizingAnswer, one: SizedCandidate) -> tuple[tuple[str, str], ...]:
+    """Return the source of each number of a candidate."""
+    request, need, layout = answer.request, one.fitted.need, one.fitted.layout
+    assert one.machine.gpu is not None
+    rows = [("model", request.model.source + (" (assumed proportions)" if request.model.assumed else ""))]
+    parts = ", ".join(
+        f"{name} {getattr(need, name) / GB:.1f}"
+        for name in ("weights", "gradients", "optimizer", "activations", "logits", "cache", "gathered", "overhead")
+        if getattr(need, name)
+    )
+    rows.append(
+        (
+            "memory",
+            f"{need.total / GB:.1f} GB = {parts}; limit 92% of {one.fitted.memory / GB:.1f} GB: {one.machine.gpu.source.page}",
+        )
+    )
+    if request.goal is SizingGoal.INFERENCE:
+        rows.append(("formula", "weights W/t and cache 2 L k tokens: arXiv 2309.06180"))
+    else:
+        recipe = RECIPES[request.recipe]
+        detail = (
+            f"{recipe.total:g} bytes per parameter, {recipe.meaning}: {recipe.source}"
+            if not request.goal.is_adapter
+            else "frozen weights and 16 bytes per adapter parameter: arXiv 2106.09685, 2305.14314"
+        )
+        rows.append(("recipe", detail))
+        rows.append(("formula", "sharded states: arXiv 1910.02054; activations: arXiv 2205.05198"))
+    rows.append(("layout", f"{layout}: the simplest that fits; tensor parallelism stays within a node"))
+    rows += [("throughput", line) for line in one.throughput.why]
+    rows.append(
+        (
+            "price",
+            f"{one.price.usd_per_hour:,.2f} USD per node-hour, {one.way}, {one.region}, {one.price.read}: {one.price.source}"
+            + (f"; {one.price.note}" if one.price.note else ""),
+        )
+    )
+    if one.checkpoints and one.storage:
+        rows.append(
+            (
+                "checkpoint",
+                f"{one.checkpoints.size_bytes / GB:,.1f} GB of weights and optimizer states; Young 1974, Daly 2006 equation 37",
+            )
+        )
+        rows.append(("failures", one.checkpoints.source))
+        rows.append(("storage", f"{one.storage.why}; stas00/ml-engineering:storage at 744d01e1"))
+        used = energy(one.machine.gpu.key, one.gpus * one.days.middle * 24, one.cloud, one.region)
+        rows.append(("energy", used.source))
+    if one.extra_days:
+        rows.append(
+            (
+                "spot",
+                (
+                    "interruptions -ln(1 - q) / 730 per node-hour, q of the band of AWS's Spot advisor "
+                    "(thundercompute.com/blog, 2026-02-24); 20% where no band is published"
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def as_dict(answer: SizingAnswer) -> dict[str, Any]:
+    """Return the document for `--json`."""
+    request, model = answer.request, answer.request.model
+    return {
+        "schema": SCHEMA,
+        "job": {
+            "model": model.name,
+            "parameters": model.parameters,
+            "active_parameters": model.active,
+            "goal": request.goal.value,
+            "tokens": request.tokens or None,
+            "days": request.days,
+            "usd": request.usd,
+            "sequence": request.sequence,
+            "recipe": request.recipe.value,
+        },
+        "candidates": [_candidate(answer, number, one) for number, one in enumerate(answer.candidates, 1)],
+        "advice": [{"label": label, "text": line} for label, line in advice(answer)],
+        "cheapest": answer.candidates.index(answer.cheapest) + 1,
+        "fastest": answer.candidates.index(answer.fastest) + 1,
+        "commitments": [
+            {
+                "way": row.way,
+                "machine": row.machine,
+                "region": row.region,
+                "break_even_share": round(row.share, 4),
+                "pays": row.pays,
+            }
+            for row in answer.commitments
+        ],
+    }
+
+
+def _span(value: SizeRange) -> dict[str, float]:
+    return {"low": _digits(value.low), "middle": _digits(value.middle), "high": _digits(value.high)}
+
+
+def _digits(value: float) -> float:
+    return value if not value or math.isinf(value) else round(value, 5 - math.floor(math.log10(abs(value))))
+
+
+def _candidate(answer: SizingAnswer, number: int, one: SizedCandidate) -> dict[str, Any]:
+    assert one.machine.gpu is not None
+    need, plan, storage = one.fitted.need, one.checkpoints, one.storage
+    return {
+        "row": number,
+        "cloud": one.cloud,
+        "region": one.region,
+        "machine": one.machine.name,
+        "gpu": one.machine.gpu.key,
+        "nodes": one.nodes,
+        "gpus": one.gpus,
+        "capacity": one.kind.value,
+        "term": one.term,
+        "precision": one.precision.value,
+        "layout": str(one.fitted.layout),
+        "memory_gb": {"need": round(need.total / GB, 2), "of": round(one.fitted.memory / GB, 2), "largest": need.largest},
+        "tokens_per_s": _span(one.throughput.tokens_per_s),
+        "wall_tokens_per_s": _span(one.throughput.wall_tokens_per_s),
+        "measured_near": one.throughput.near,
+        "nearest": str(one.throughput.nearest) if one.throughput.nearest else None,
+        "days": _span(one.days),
+        "usd": _span(one.usd),
+        "usd_per_hour": round(one.usd_per_hour, 2),
+        "price_read": one.price.read.isoformat(),
+        "price_certain": one.price.certain,
+        "limited_by": one.limited_by.value,
+        "extra_days_spot": round(one.extra_days, 3),
+        "checkpoint": None if plan is None else {
+            "gb": round(plan.size_bytes / GB, 2), "interval_s": round(plan.interval_s), "young_s": round(plan.young_s), "stall_s": round(plan.stall_s, 1),
+            "hours_between_failures": round(plan.between_failures_h, 1), "failures": round(plan.failures, 2), "goodput": round(plan.goodput, 4)},
+        "storage": None if storage is None else {
+            "capacity_gib": storage.capacity_gib, "throughput_mb_s_per_tib": storage.throughput_mb_s_per_tib, "write_gb_s": round(storage.write_gb_s, 3),
+        },
+        "why": [{"number": label, "source": line} for label, line in why(answer, one)],
+    }  # fmt: skip
