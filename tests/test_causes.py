@@ -50,6 +50,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/engine/locked.py", "_LOCKED.search(errors)"): "the Pulumi CLI",
     ("gpuinfra/engine/locked.py", "_LOCK.finditer(errors, found.end())"): "the Pulumi CLI",
     ("gpuinfra/engine/up.py", "NO_STACK in found.stderr"): "the Pulumi CLI",
+    ("gpuinfra/engine/state_files.py", "NO_STACK in done.stderr"): "the Pulumi CLI",
     ("gpuinfra/handover/refusals.py", "_CODE.fullmatch(text.text)"): "the clouds: recorded messages",
     ("gpuinfra/node/checks/burn_in.py", "one.status.lower() not in ('skip', 'not run', 'notrun')"): "DCGM",
     ("gpuinfra/node/checks/containers.py", "'runtime nvidia' not in found['docker']"): "Docker",

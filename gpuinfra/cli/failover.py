@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -56,6 +57,11 @@ if TYPE_CHECKING:
     help="Stop the nodes of the first region before the second region has nodes. By default, the second region is verified first.",
 )
 @click.option(
+    "--keep-trying",
+    metavar="DURATION",
+    help="Repeat the search for capacity in the second region for this time, such as 90m or 12h. Nothing changes in the first region meanwhile.",
+)
+@click.option(
     "--max-usd-per-hour",
     type=click.FloatRange(min=0, min_open=True),
     metavar="USD",
@@ -86,6 +92,7 @@ def command(
     unreachable: str | None,
     ignore: tuple[str, ...],
     stop_first: bool,
+    keep_trying: str | None,
     max_usd_per_hour: float | None,
     prices: Path | None,
     dry_run: bool,
@@ -118,6 +125,7 @@ def command(
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import first_region, run_steps
     from gpuinfra.region.failover.steps import IGNORABLE, steps
+    from gpuinfra.search.patience import duration
 
     allowed = (CONFLICTS,) if abort else tuple(dict.fromkeys((*TOPICS, *IGNORABLE)))
     if unknown := [one for one in ignore if one not in allowed]:
@@ -161,7 +169,8 @@ def command(
                 {"max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices)},
                 asks=not yes and sys.stdin.isatty(),
             )
-            deploy = obtain_with(paired.second.files, paired.project, journal, limit)
+            until = None if keep_trying is None else time.time() + duration(keep_trying)
+            deploy = obtain_with(paired.second.files, paired.project, journal, limit, until)
             failing = _failing(paired, cloud, deploy, ignore, stop_first=stop_first)
             plan_steps = steps(failing)
             overlap = _overlap(paired, limit)
@@ -383,9 +392,12 @@ def _failing(
 
 
 def obtain_with(
-    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit
+    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit, until: float | None = None
 ) -> Callable[[str, bool], None]:
-    """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried."""
+    """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried.
+
+    `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
+    """
     from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import log, run
     from gpuinfra.spec.load import read_stack
@@ -395,9 +407,11 @@ def obtain_with(
         if why := limit.exceeded(limit.report(file).cost):
             raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
         with closing(SearchJournal(file.path)) as searched:
+            if searched.unfinished and until is not None:
+                searched.remember({"until": until})
             search = _search_of(file, project, searched, journal, limit)
             if search is None:
-                searched.begin(name, {"running": running_before(file, project)})
+                searched.begin(name, {"running": running_before(file, project), "until": until})
                 search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
             try:
                 run(search, again=again)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageE
 from gpuinfra.cli.active import check_start
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
-from gpuinfra.cli.stacks import NoStack, as_argument, exported, project_of, short_name
+from gpuinfra.cli.stacks import NoStack, as_argument, current_backend, exported, project_of, short_name
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import PreflightRows
@@ -39,6 +40,11 @@ SCHEMA = "gpuinfra.up/1"
 @click.option("--no-search", is_flag=True, help="Do not try the alternatives in `fallback` if there is no capacity.")
 @click.option("--resume", is_flag=True, help="Continue a run that was killed or interrupted.")
 @click.option(
+    "--keep-trying",
+    metavar="DURATION",
+    help="Repeat the search for this time if there is no capacity, such as 90m, 12h or 3d. Launched nodes are kept.",
+)
+@click.option(
     "--max-usd-per-hour",
     type=click.FloatRange(min=0, min_open=True),
     metavar="USD",
@@ -56,6 +62,7 @@ def command(
     yes: bool,
     no_search: bool,
     resume: bool,
+    keep_trying: str | None,
     max_usd_per_hour: float | None,
     prices: Path | None,
     confirm_active: str | None,
@@ -68,6 +75,9 @@ def command(
 
     If the cloud has no capacity for a pool, the command removes the pool's groups, writes the next entry of its `fallback` to the
     stack file, and deploys again. Other errors, such as a low quota or a missing permission, stop the search. The command prints all attempts.
+
+    With --keep-trying, the search starts again with the declared placements until the time is over. It waits 1 minute before the second round, and up
+    to 15 minutes before later ones. A pool for which the cloud launched some of the nodes keeps its placement and these nodes. --resume keeps the end.
 
     With --max-usd-per-hour, the command creates no resources if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
 
@@ -83,14 +93,20 @@ def command(
     from gpuinfra.engine.up import OtherRun
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
     from gpuinfra.search.journal import SearchJournal
+    from gpuinfra.search.patience import duration
     from gpuinfra.search.placements import check_editable, stack_of, unchanged
     from gpuinfra.search.run import log, run
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
 
     declared, project = _stack(stack)
     journal = SearchJournal(declared.path)
     try:
+        again = resume
+        resume = _resumes(journal, declared, project, resume=resume)
         file = existing(declared.path) if resume else unchanged(declared)[0]
-        declared = _start(journal, declared, resume=resume)
+        if resume and journal.original is not None:
+            declared = stack_in(parse(journal.original, declared.path.name), declared.path)
         check_start(declared, project, confirm_active)
         original = journal.original if resume and journal.original is not None else file.text
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
@@ -99,7 +115,8 @@ def command(
         if declared.spec.handover.on_failure == SCALE_TO_ZERO:
             without_nodes(stack_of(file), file)  # an error now, and not after the failure
         given = {
-            "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute())
+            "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute()),
+            "until": None if keep_trying is None else time.time() + duration(keep_trying),
         }  # fmt: skip
         options = {
             **(journal.options if resume else {}),
@@ -121,7 +138,7 @@ def command(
             None,
         )
         try:
-            run(search, again=resume)
+            run(search, again=again)
         except DeploymentError as error:
             problem = error
         except (KeyboardInterrupt, click.Abort):
@@ -219,21 +236,33 @@ def _stack(stack: str) -> tuple[LoadedStack, Path]:
     return loaded, project
 
 
-def _start(journal: SearchJournal, loaded_stack: LoadedStack, *, resume: bool) -> LoadedStack:
-    """Check that the journal and `--resume` fit, and return the stack as declared before the search."""
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
+def _resumes(journal: SearchJournal, declared: LoadedStack, project: Path, *, resume: bool) -> bool:
+    """Check that the journal and `--resume` fit, and return whether the run of the journal continues.
 
-    if resume and not journal.unfinished:
-        raise UsageError(f"no `gpuinfra up` of {loaded_stack.name} was interrupted on this machine; omit --resume")
+    Without a journal, `--resume` continues a `pulumi up` that was killed, if the state has pending creations.
+    """
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.pending import pending_creates, read_deployment
+    from gpuinfra.engine.state_files import make_readable
+
     if journal.unfinished and not resume:
         raise UsageError(
-            f"a `gpuinfra up` of {loaded_stack.name} that began at {journal.began} was interrupted; add --resume to continue the run, "
+            f"a `gpuinfra up` of {declared.name} that began at {journal.began} was interrupted; add --resume to continue the run, "
             f"or remove {journal.path} to start again with the current stack file"
         )
-    if journal.original is None or not resume:
-        return loaded_stack
-    return stack_in(parse(journal.original, loaded_stack.path.name), loaded_stack.path)
+    if not resume:
+        return False
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    engine = find_engine(say)
+    make_readable(engine, declared.name, project, lambda: current_backend(project), say)
+    if not journal.unfinished and not pending_creates(read_deployment(engine, declared.name, project)):
+        raise UsageError(
+            f"no `gpuinfra up` of {declared.name} was interrupted on this machine, and its state has no pending creations; omit --resume"
+        )
+    return journal.unfinished
 
 
 def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool, resume: bool) -> Asked:
@@ -299,7 +328,9 @@ def search_of(
     from gpuinfra.engine.up import check_last, remove, up
     from gpuinfra.handover.wire import CHECK_VARIABLE
     from gpuinfra.plan.make import build_plan
+    from gpuinfra.search.interrupted import continue_killed_run
     from gpuinfra.search.outcome import missing_nodes
+    from gpuinfra.search.patience import Patience
     from gpuinfra.search.run import Search
 
     engine = find_engine(lambda line: click.echo(line, err=True))
@@ -307,6 +338,10 @@ def search_of(
     secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
 
     def deploy(again: bool, exclude: Sequence[str] = ()) -> None:
+        continue_killed_run(
+            engine, declared.name, project, clusters=[declared.spec.name], settings=declared.settings, output=sys.stderr,
+            say=lambda line: click.echo(line, err=True), keep=[journal.lock, *locks], again=again,
+        )  # fmt: skip
         up(
             engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock, *locks], again=again, exclude=exclude,
             agent=journal.run, more={CHECK_VARIABLE: "true", **(variables or {})},
@@ -340,6 +375,7 @@ def search_of(
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
         searches=searches,
+        patience=Patience(until=journal.options.get("until"), say=lambda line: click.echo(line, err=True)),
     )
 
 

@@ -1,8 +1,8 @@
 """The error for a resource whose name is already in use.
 
-The error has two possible causes: an earlier `destroy` retained the resource, or a change replaces a resource that must keep its name.
-The engine reports only the provider's message (`BucketAlreadyOwnedByYou`), not the cause. The hook in this module
-logs the remediation for both.
+The error has three possible causes: a run was killed while it created the resource, an earlier `destroy` retained the resource, or a change
+replaces a resource that must keep its name. The engine reports only the provider's message (`BucketAlreadyOwnedByYou`), not the cause. The hook
+in this module logs the remediation for each.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ MESSAGES = (
     "already exists",
     "already own this bucket",
     "already existing resource",
+    "alreadyExists",
+    "AlreadyExists",
+    "InvalidSubnet.Conflict",
+    ".Duplicate",
+    "Resource.AlreadyAssociated",
+    "MountTargetConflict",
 )
 """Parts of the error messages that services return if the account, subscription, or project already has a resource with that name."""
 
@@ -52,7 +58,8 @@ def explain(failed: pulumi.ErrorHookArgs) -> bool:
     if taken and stack not in _reported:
         _reported.add(stack)
         pulumi.log.error(
-            f"{failed.name} already exists. If an earlier destroy of {stack} retained it, run `gpuinfra adopt {stack}`, which finds all retained "
+            f"{failed.name} already exists. If a run of {stack} was killed, run `gpuinfra up {stack} --resume`, which finds what the run created "
+            f"and continues. If an earlier destroy of {stack} retained it, run `gpuinfra adopt {stack}`, which finds all retained "
             f"resources and writes the import file; then run `pulumi up` again. "
             f"If you did not destroy the stack, this change replaces {failed.name} and would lose its content, so it is rejected: "
             f"undo the change (`pulumi preview --diff` shows it), or declare a second resource and remove this one after you copy its content."

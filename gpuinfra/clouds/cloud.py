@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
     from gpuinfra.clouds.offerings import Search
+    from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
     from gpuinfra.plan.planned import PlannedResource, ResourceKind, RetainedResource
     from gpuinfra.spec.rule import Rule
+
+
+OWN_PACKAGE = "gpuinfra"
+"""Package of the resources that gpuinfra's own provider serves on every cloud."""
 
 
 class Cloud(PlannedCloud):
@@ -120,6 +125,10 @@ class Cloud(PlannedCloud):
         are `LoadedStack.settings`, and `profile` replaces the profile in them."""
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
 
+    def pending(self, stack: StackIdentity, settings: Mapping[str, object]) -> PendingLookup | None:
+        """Return how the resources are found that a killed run was creating. `settings` are those of the providers."""
+        return None
+
     def scheduled(self, resources: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         """Return the groups in a state whose size the cloud changes at a declared time."""
         return frozenset()
@@ -176,3 +185,17 @@ if TYPE_CHECKING:
 def cloud_of(cloud: str) -> Cloud:
     """Return a cloud without importing its SDK. Raises `UsageError` if gpuinfra does not support the cloud."""
     return registry.cloud_as(cloud, Cloud)
+
+
+def cloud_for_type(type_: str) -> Cloud | None:
+    """Return the cloud whose resource table has types of the package of this Pulumi type, or None."""
+    package = type_.partition(":")[0]
+    for name in registry.CLOUDS:
+        cloud = cloud_of(name)
+        if any(
+            row.type.partition(":")[0] == package
+            for row in cloud.resource_kinds
+            if row.type.partition(":")[0] != OWN_PACKAGE
+        ):
+            return cloud
+    return None

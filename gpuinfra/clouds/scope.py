@@ -15,6 +15,7 @@ import pulumi
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.already_exists import explains_existing
+from gpuinfra.clouds.pending import STACK_TAG
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
 
@@ -44,6 +45,13 @@ class BaseScope:
     def tagged(self, name: str, **more: str) -> dict[str, str]:
         """Return the tags with the display name and additional tags. The `gpuinfra_pool` keyword becomes the `gpuinfra:pool` tag."""
         return {**self.tags, "Name": name, **{key.replace("_", ":", 1): value for key, value in more.items()}}
+
+    def owned(self, name: str) -> dict[str, str]:
+        """Return the tags of a resource with the tag of the stack, by which a killed run is continued.
+
+        Nodes and the templates of nodes do not have this tag, because a change of a template replaces the nodes of earlier versions.
+        """
+        return {**self.tagged(name), STACK_TAG: self.token}
 
     def unique_name(self, purpose: str, limit: int = 64) -> str:
         """Return a name that is unique to this stack in its account, subscription, or project."""
@@ -99,5 +107,5 @@ def child(
         retain_on_delete=retain or None,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
-        hooks=explains_existing() if retain else None,
+        hooks=explains_existing(),
     )

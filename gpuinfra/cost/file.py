@@ -12,6 +12,7 @@ A price applies to every region, or has a value for each region: `{us-east-1: 18
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -37,6 +38,20 @@ class PriceFile:
     """Machine type -> kind of capacity -> region -> USD per hour."""
     services: dict[str, dict[str, float]]
     """Service -> region -> USD per unit."""
+    file: str = ""
+    """Path of the file, for findings."""
+
+    def unknown_machines(self, known: Iterable[str]) -> Iterator[Finding]:
+        """Yield an error for each machine type that is not one of these. Its prices have no effect, for example because its name is misspelled."""
+        names = list(known)
+        for name in self.machines:
+            if name not in names:
+                near = nearest(name, names)
+                what = (
+                    "is neither in the catalog of a cloud nor in `machines` of the stack, so its prices have no effect"
+                )
+                hint = f"did you mean {near}?" if near else "remove it, or use a file of its own for other stacks"
+                yield replace(error(f"machines.{shown(name)}", what, hint, rule="price_file"), file=self.file)
 
     def node(self, machine: str, kind: CapacityKind, region: str) -> Price | None:
         """Return the hourly price of a node, or None if the file does not contain a price."""
@@ -100,7 +115,11 @@ def load(path: Path) -> PriceFile:
     if found:
         raise SpecError(found)
     return PriceFile(
-        read=read_on, source=str(value.get("source") or document.file), machines=machines, services=services
+        read=read_on,
+        source=str(value.get("source") or document.file),
+        machines=machines,
+        services=services,
+        file=document.file,
     )
 
 

@@ -91,10 +91,10 @@ def up(
     from the cloud first, so that it also reverts changes that were made outside the stack. `agent` is recorded in the
     history of the stack (see `check_last`). `more` contains environment variables for the providers.
     """
-    found = _quick(engine, project, "stack", "export", "--stack", stack)
+    found = quick(engine, project, "stack", "export", "--stack", stack)
     if found.returncode and NO_STACK in found.stderr:
         provider = [f"--secrets-provider={secrets}"] if secrets else []
-        found = _quick(engine, project, "stack", "init", stack, "--no-select", *provider)
+        found = quick(engine, project, "stack", "init", stack, "--no-select", *provider)
     if found.returncode:
         raise DeploymentError(
             f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
@@ -109,7 +109,7 @@ def up(
         words += ["--exclude-dependents"] if exclude else []
         # The CLI has the option --event-log only with this variable (cmd/pulumi/pulumi.go and sdk/go/auto/stack.go of Pulumi v3.259.0).
         more = {**more, "PULUMI_DEBUG_COMMANDS": "true"}
-        code = _operate(engine, stack, project, words, output=output, keep=keep, again=again, more=more)
+        code = operate(engine, stack, project, words, output=output, keep=keep, again=again, more=more)
         failures = tuple(_failures(events)) if code else ()
     if code:
         raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)
@@ -147,7 +147,7 @@ def check_last(engine: Engine, stack: str, project: Path, agent: str) -> None:
     Operators on different machines share only the state. Its lock serializes their updates, and its history contains every update that ended,
     also one that failed (`addToHistory` in pkg/backend/diy/backend.go of Pulumi v3.259.0), with the option --exec-agent as `exec.agent`.
     """
-    done = _quick(engine, project, "stack", "history", "--stack", stack, "--json", "--page-size", "1")
+    done = quick(engine, project, "stack", "history", "--stack", stack, "--json", "--page-size", "1")
     try:
         updates = parsed(done.stdout) if done.returncode == 0 else []
         last = updates[0] if isinstance(updates, list) and updates else {}
@@ -170,11 +170,11 @@ def _destroy(
     engine: Engine, stack: str, project: Path, more: Sequence[str], *, output: IO[str], keep: Sequence[int], again: bool
 ) -> None:
     words = ["destroy", "--yes", "--skip-preview", "--stack", stack, *more]
-    if code := _operate(engine, stack, project, words, output=output, keep=keep, again=again):
+    if code := operate(engine, stack, project, words, output=output, keep=keep, again=again):
         raise DeploymentError(f"`pulumi destroy --stack {stack}` exited with code {code}; its output is above")
 
 
-def _operate(
+def operate(
     engine: Engine, stack: str, project: Path, words: Sequence[str], *, output: IO[str], keep: Sequence[int], again: bool,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> int:  # fmt: skip
@@ -186,14 +186,14 @@ def _operate(
         )
         output.flush()
         # The result is not checked: if the lock remains, the second run reports it.
-        _quick(engine, project, "cancel", "--yes", "--stack", stack)
+        quick(engine, project, "cancel", "--yes", "--stack", stack)
         code, errors = _run(engine, words, project, output, keep, more)
     if code:
         check_unlocked(errors, stack)
     return code
 
 
-def _quick(engine: Engine, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def quick(engine: Engine, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a CLI command that changes no resources, without forwarding its output."""
     return subprocess.run(
         [str(engine.path), *words, "--non-interactive"], cwd=project, env=engine.environ(), capture_output=True, text=True,

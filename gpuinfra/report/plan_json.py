@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import SpecError
 from gpuinfra.base.findings import Finding, Level
+from gpuinfra.base.registry import CLOUDS
+from gpuinfra.catalog.clouds import machines_of
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
@@ -84,6 +86,9 @@ def report_of(
 ) -> PlanReport:
     """Validate a parsed stack, and return its plan and price. Errors are returned as findings."""
     found = check_stack(stack, today)
+    if prices is not None:
+        every = [machine for cloud in CLOUDS for machine in machines_of(cloud)]
+        found = (*found, *prices.unknown_machines([*every, *(one.name for one in stack.spec.machines)]))
     if any(finding.level is Level.ERROR for finding in found):
         return PlanReport(stack=stack.name, path=stack.path, findings=found)
     from gpuinfra.plan.make import build_plan

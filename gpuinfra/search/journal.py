@@ -82,7 +82,8 @@ class SearchJournal(StackJournal):
     @property
     def options(self) -> dict[str, Any]:
         """Options that `--resume` uses again: `max_usd_per_hour`, `prices` (the path of a price file),
-        and `running` (the groups that had nodes before the run, or None if they could not be read)."""
+        `running` (the groups that had nodes before the run, or None if they could not be read),
+        and `until` (the time in seconds since 1970 until which the search is repeated)."""
         return dict(self._body.get("options") or {})
 
     def remember(self, options: Mapping[str, Any]) -> None:
@@ -127,6 +128,12 @@ class SearchJournal(StackJournal):
         self._body |= {
             "removing": list(pools), "before": self.choices, "choices": dict(choices), "original": self.original or original,
         }  # fmt: skip
+        self._write()
+
+    def start_over(self, pools: Iterable[str]) -> None:
+        """Record that the next attempt uses the declared placement of these pools again. Their groups are removed."""
+        choices = {pool: choice for pool, choice in self.choices.items() if pool not in set(pools)}
+        self._body |= {"before": self.choices, "choices": choices, "removing": []}
         self._write()
 
     def removed(self) -> None:

@@ -31,6 +31,9 @@ class MissingNodes:
     running: tuple[str, ...] = ()
     """Those of the pools that have nodes from before the run. Their groups must not be removed, because jobs can run on the nodes."""
 
+    partly: tuple[str, ...] = ()
+    """Those of the pools for which the cloud launched some of the nodes in this run."""
+
     @property
     def final(self) -> tuple[Shortage, ...]:
         """Shortages for which another placement does not help, such as a quota or a missing permission."""
@@ -64,7 +67,16 @@ def missing_nodes(
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
     if not pools:
         return None
-    return MissingNodes(shortages=tuple(found), pools=pools, running=_running(plan, pools, resources, before))
+    missing = {shortage.group: shortage.missing for shortage in found}
+    partly = tuple(
+        pool.name
+        for pool in plan.pools
+        if pool.name in pools
+        and sum(missing.get(group.name, 0) for group in pool.groups) < sum(group.count for group in pool.groups)
+    )
+    return MissingNodes(
+        shortages=tuple(found), pools=pools, running=_running(plan, pools, resources, before), partly=partly
+    )
 
 
 def _refused(cloud: str, group: Group, message: str) -> Shortage:

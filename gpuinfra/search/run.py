@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.base.people_files import FileChanged, FileVersion, existing
@@ -14,6 +14,7 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, SearchJournal, Skipped
 from gpuinfra.search.outcome import MissingNodes, Resources, groups_in, patterns_of, templates_in
+from gpuinfra.search.patience import Patience, clock_time
 from gpuinfra.search.placements import (
     DECLARED,
     EXHAUSTED,
@@ -60,6 +61,8 @@ class Search:
     searches: bool = True
     """Whether to try the alternatives in `fallback`."""
     clock: Callable[[], float] = time.monotonic
+    patience: Patience = field(default_factory=Patience)
+    """How long the search is repeated if there is no capacity."""
 
 
 def run(search: Search, *, again: bool) -> None:
@@ -78,7 +81,13 @@ def run(search: Search, *, again: bool) -> None:
         except OtherRun:
             search.journal.end()
             raise
-        if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
+        empty = [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]
+        if empty and search.patience.lasts:
+            search.patience.wait()
+            search.journal.start_over(empty)
+            again = False
+            continue
+        if empty:
             left = _settle(search, file, empty, again=again)
             search.journal.end()
             raise DeploymentError(
@@ -100,8 +109,11 @@ def run(search: Search, *, again: bool) -> None:
         if short is None:
             search.journal.end()
             return
-        _advance(search, short)
         again = False
+        if _stays(search, short):
+            search.patience.wait()
+        else:
+            _advance(search, short)
 
 
 def _settle(search: Search, file: FileVersion, empty: Sequence[str], *, again: bool) -> str:
@@ -234,7 +246,7 @@ def _attempt(search: Search, *, again: bool) -> MissingNodes | None:
         search.deploy(again)
     except UpFailed as problem:
         short = _why(search, problem)
-        if short is None or short.final or not search.searches or not _can_move(search, short):
+        if short is None or short.final or not (_stays(search, short) or _moves(search, short)):
             journal.finish(FAILED, search.clock() - begun, short.shortages if short else ())
             if short is not None:
                 raise UpFailed("\n".join([str(problem), *_reasons(search, short)]), problem.failures) from None
@@ -255,15 +267,34 @@ def _why(search: Search, problem: UpFailed) -> MissingNodes | None:
         return None
 
 
-def _can_move(search: Search, short: MissingNodes) -> bool:
-    """Return whether each pool without capacity declares alternatives, and whether their groups can be removed."""
-    return not short.running and all(pool.fallback for pool in search.declared.spec.pools if pool.name in short.pools)
+def _stays(search: Search, short: MissingNodes) -> bool:
+    """Return whether the same placements are tried again: there is time, and the groups must be kept, or there are no alternatives.
+
+    A pool keeps the nodes that were launched for it. Its group continues to request the others.
+    """
+    return search.patience.lasts and not _moves(search, short)
+
+
+def _moves(search: Search, short: MissingNodes) -> bool:
+    """Return whether each pool without capacity declares alternatives, and whether their groups can be removed.
+
+    With `--keep-trying`, a pool keeps the nodes that were launched for it also when the time is over.
+    """
+    keeps = short.running or (search.patience.until is not None and short.partly)
+    return (
+        search.searches
+        and not keeps
+        and all(pool.fallback for pool in search.declared.spec.pools if pool.name in short.pools)
+    )
 
 
 def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
     yield from (shortage.text for shortage in short.final or short.shortages)
     if short.final:
         return
+    if search.patience.until is not None:
+        kept = f"; the nodes of {', '.join(short.partly)} that were launched are kept" if short.partly else ""
+        yield f"  the search was repeated until {clock_time(search.patience.until)}{kept}"
     if not search.searches:
         yield "  no other capacity was tried, because of --no-search"
         return

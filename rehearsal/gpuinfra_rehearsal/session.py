@@ -26,16 +26,18 @@ from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.adopt import import_file, is_imported, urns_in
 from gpuinfra.clouds.region.dns import CLUSTER
-from gpuinfra.engine import find_engine
+from gpuinfra.engine import Engine, find_engine
 from gpuinfra.engine.hosts import find_host
+from gpuinfra.engine.state_files import make_readable
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
+from gpuinfra.search.interrupted import continue_killed_run
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
-from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, recover, retained
+from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, retained
 from gpuinfra_rehearsal.engine import OperationResult, Pulumi
 from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.folder import (
@@ -305,8 +307,8 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
             pulumi = Pulumi(
                 path=engine.path, version=engine.version, folder=folder, env=env, others={"stand-in cloud": cloud.pid}
             )
-            recover.recover(pulumi, cloud, {one.id for one in retained.recorded(folder)}, view.line)
             pulumi.ensure_stack()
+            continue_interrupted(engine, pulumi, loaded, view)
             for note in notes:
                 view.line(note)
             yield Session(
@@ -320,6 +322,21 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
                 notes=notes,
             )
         folder.processes.unlink(missing_ok=True)
+
+
+def continue_interrupted(engine: Engine, pulumi: Pulumi, loaded: LoadedStack | None, view: View) -> None:
+    """Continue an interrupted run as `gpuinfra up --resume` does, and remove its lock."""
+    folder = pulumi.folder
+    with applied_environment.applied(pulumi.env):
+        make_readable(engine, folder.stack, folder.project, lambda: pulumi.env["PULUMI_BACKEND_URL"], view.line)
+        if any(folder.state.glob(f".pulumi/locks/**/{folder.stack}/*.json")):
+            pulumi.quick("cancel", "--yes", "--stack", folder.stack)
+            view.line("an earlier run was interrupted; removed its lock")
+        with folder.log.open("a", encoding="utf-8") as log:
+            continue_killed_run(
+                engine, folder.stack, folder.project, clusters=[loaded.spec.name] if loaded else [],
+                settings=loaded.settings if loaded else {}, output=log, say=view.line,
+            )  # fmt: skip
 
 
 def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:

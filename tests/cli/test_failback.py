@@ -37,6 +37,7 @@ def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
         assert len(keep) == 2
         found._ask("first", f"up {name}{' again' if again else ''}")
 
+    monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     return found
 

@@ -85,6 +85,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("gpuinfra.cli.up.exported", exported)
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr(
         "gpuinfra.verification.store.polled",
@@ -493,3 +494,12 @@ def test_a_dead_second_region_does_not_block_an_abort(world: World, monkeypatch:
     done = run(*REGION, "--yes", "--abort", "--confirm-active", "us-east-2")
     assert done.return_value == 0, done.exception
     assert variables[0] == {"GPUINFRA_CONFIRM_ACTIVE": "us-east-2"}
+
+
+def test_the_search_is_repeated_for_the_stated_time(world: World, tmp_path: Path) -> None:
+    """The journal of the search in the second region contains the end of `--keep-trying`, and a wrong duration is an error."""
+    wrong = run(*REGION, "--yes", "--keep-trying", "soon")
+    assert "--keep-trying is 'soon'; allowed: minutes, hours or days" in str(wrong.exception)
+    assert run(*REGION, "--yes", "--keep-trying", "2h").return_value == 0
+    (journal,) = tmp_path.rglob("up/*.json")
+    assert json.loads(journal.read_text())["options"]["until"] > 0

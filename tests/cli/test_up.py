@@ -65,6 +65,9 @@ def world(
     def remove(engine: Engine, name: str, project: Path, urns: Sequence[str], *, again: bool, **_: Any) -> None:
         found.remove(urns, again)
 
+    monkeypatch.setattr("gpuinfra.engine.state_files.make_readable", lambda *_: None)
+    monkeypatch.setattr("gpuinfra.engine.pending.read_deployment", lambda *_: {})
+    monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
     monkeypatch.setattr("gpuinfra.engine.up.check_last", lambda *_: None)
@@ -543,4 +546,55 @@ def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: W
     done = run("--yes", "--no-search")
     assert isinstance(done.exception, UsageError)
     assert "cannot be edited in place" in str(done.exception)
+    assert world.calls == []
+
+
+def test_a_killed_pulumi_up_is_continued_with_resume(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a journal, `--resume` continues if the state has pending creations: it imports what exists, and removes the lock of the killed run."""
+    urn = "urn:pulumi:find::p::gpuinfra:index:NodesReady::train-ready"
+    pending = {"type": "creating", "resource": {"urn": urn, "type": "gpuinfra:index:NodesReady", "custom": True}}
+    written: list[Any] = []
+    for module in ("gpuinfra.engine.pending", "gpuinfra.search.interrupted"):
+        monkeypatch.setattr(f"{module}.read_deployment", lambda *_: {"pending_operations": [pending]})
+    monkeypatch.setattr("gpuinfra.search.interrupted.write_deployment", lambda *given, **_: written.append(given[-1]))
+    done = run("--yes", "--resume")
+    assert done.return_value == 0, done.exception
+    assert [one["pending_operations"] for one in written] == [[]]
+    assert world.calls == ["up use1-az4 again"]
+    assert "a run of find was killed while it created train-ready" in done.stderr
+
+
+def test_a_finding_about_a_killed_run_deploys_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resource without proof ends the command before the deployment."""
+    pending = {
+        "type": "creating",
+        "resource": {"urn": "urn:pulumi:find::p::other:a:B::x", "type": "other:a:B", "custom": True},
+    }
+    monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {"pending_operations": [pending]})
+    done = run("--yes")
+    assert "gpuinfra cannot find resources of this type" in str(done.exception)
+    assert world.calls == []
+
+
+def test_the_search_is_repeated_until_its_end(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With `--keep-trying`, the search waits and starts again. The journal contains its end."""
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        world.refusals = {}
+
+    monkeypatch.setattr("time.sleep", sleep)
+    world.refusals = dict.fromkeys(("use1-az4", "use1-az6", "use1-az1"), STOCK_OUT)
+    done = run("--yes", "--keep-trying", "2h")
+    assert done.return_value == 0, done.exception
+    assert waits == [60.0]
+    assert "no capacity: the next attempt begins in 60 s" in done.stderr
+    assert json.loads(journals(tmp_path)[0].read_text())["options"]["until"] > 0
+
+
+def test_a_wrong_duration_is_an_error_before_the_checks(world: World) -> None:
+    """The error names the value and the allowed ones, and nothing is deployed."""
+    done = run("--yes", "--keep-trying", "soon")
+    assert "--keep-trying is 'soon'; allowed: minutes, hours or days up to 30d" in str(done.exception)
     assert world.calls == []

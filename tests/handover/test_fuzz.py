@@ -7,6 +7,7 @@ import copy
 import hashlib
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.watch import WaitOutcome, progress
 from gpuinfra.node import evidence as node_evidence
+from gpuinfra.report.tables import Cell, Table, markdown
 from gpuinfra.report.verification_page import page
 from gpuinfra.report.verification_text import document as report_document
 from gpuinfra.report.verification_text import junit
@@ -250,6 +252,18 @@ def reports(one: EvidenceDocument) -> Iterator[str]:
     yield page(report_document(nodes, found), "title")
     yield junit(nodes, found)
     yield from report_text(nodes, found)
+    yield from markdown(
+        Table(["text", "code"], [(value, Cell(value, code=True)) for value in texts(one.document)]), 100
+    )
+
+
+def texts(content: Any) -> Iterator[str]:
+    """All texts of a document."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict | list):
+        for inner in content.values() if isinstance(content, dict) else content:
+            yield from texts(inner)
 
 
 def examined(data: bytes) -> float:
@@ -276,3 +290,17 @@ def test_documents_of_any_content_are_examined_in_bounded_time(part: int, tmp_pa
         one = parse(data, "x.json")
         for report in reports(one) if isinstance(one, EvidenceDocument) else [one]:
             assert not set(report) & BAD, seed
+
+
+@pytest.mark.parametrize("part", [pytest.param(at, marks=pytest.mark.long) for at in range(1, 5)] + [0])
+def test_markdown_keeps_texts_in_their_cells(part: int) -> None:
+    """A text of any content is on one line and in one cell of a Markdown table, without control characters."""
+    for seed in range(part * 1000, part * 1000 + (25 if part == 0 else 250)):
+        rng = random.Random(f"markdown {seed}")
+        lines = markdown(
+            Table(["text", "code"], [(value, Cell(value, code=True)) for value in (text(rng), text(rng))]), 9
+        )
+        assert len("\n".join(lines).splitlines()) == 4, seed
+        for line in lines:
+            assert not set(line) & frozenset(DIRTY), seed
+            assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3, (seed, line)

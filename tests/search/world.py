@@ -14,6 +14,7 @@ from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.outcome import MissingNodes, Resources, missing_nodes
+from gpuinfra.search.patience import Patience
 from gpuinfra.search.run import Search
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
@@ -66,6 +67,20 @@ class World:
     kill_at: int = 0
     """Number of the moment at which the process is killed. 0 means never."""
     lines: list[str] = field(default_factory=list)
+    until: float | None = None
+    """End of the search, in seconds of the clock of this world."""
+    now: float = 0.0
+    later: dict[float, dict[str, str]] = field(default_factory=dict)
+    """Time -> the refusals from then on."""
+    partly: tuple[str, ...] = ()
+    """Pools for which some nodes are launched."""
+
+    def sleep(self, seconds: float) -> None:
+        """Pass time. Capacity can change."""
+        self.now += seconds
+        self.calls.append(f"wait {seconds:.0f}")
+        for at in [one for one in self.later if one <= self.now]:
+            self.refusals = self.later.pop(at)
 
     def tick(self) -> None:
         """Pass a moment at which the process can be killed."""
@@ -123,7 +138,11 @@ class World:
     def missing_nodes(self, plan: Plan, resources: Resources, failures: Sequence[EngineFailure]) -> MissingNodes | None:
         """Return why nodes are missing."""
         found = missing_nodes(plan, resources, failures)
-        return found and replace(found, running=tuple(pool for pool in found.pools if pool in self.running))
+        return found and replace(
+            found,
+            running=tuple(pool for pool in found.pools if pool in self.running),
+            partly=tuple(pool for pool in found.pools if pool in self.partly),
+        )
 
     def search(self, journal: SearchJournal, *, searches: bool = True) -> Search:
         """Return the search of this world, with the declared stack of the journal."""
@@ -143,6 +162,7 @@ class World:
             over_limit=lambda loaded: self.over.get(str(loaded.spec.pools[0].zone), ""),
             searches=searches,
             clock=lambda: 0.0,
+            patience=Patience(until=self.until, say=self.lines.append, now=lambda: self.now, sleep=self.sleep),
         )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
     from gpuinfra.clouds.offerings import Search
+    from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
@@ -114,6 +115,11 @@ class AwsCloud(BuiltCloud):
         from gpuinfra.clouds.aws.adopt import look
 
         return look(plan, token, settings, profile)
+
+    def pending(self, stack: StackIdentity, settings: Mapping[str, object]) -> PendingLookup:
+        from gpuinfra.clouds.aws.pending import lookup
+
+        return lookup(stack, settings)
 
     def scheduled(self, resources: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         from gpuinfra.clouds.aws.schedules import scheduled

@@ -149,7 +149,7 @@ def look(
 
     try:
         return retained_resources(
-            Subscription(ask, subscription_of(settings) or _only_subscription(rest), plan, token), plan
+            Subscription(ask, subscription_of(settings) or only_subscription(rest), plan, token), plan
         )
     except PortUnavailable as problem:
         raise EnvironmentMissing(
@@ -157,7 +157,8 @@ def look(
         ) from None
 
 
-def _only_subscription(rest: Any) -> str:
+def only_subscription(rest: Any) -> str:
+    """Return the subscription of the credentials. Raises `EnvironmentMissing` if they have access to several."""
     seen = [str(one["subscriptionId"]) for one in rest.pages("/subscriptions", "2022-12-01")]
     if len(seen) != 1:
         raise EnvironmentMissing(

@@ -25,12 +25,15 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 SERVICE = "servicenetworking.googleapis.com"
 TIMEOUT_S = 30.0
 
-_ENDPOINTS = {
+ENDPOINTS = {
     "compute": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "https://compute.googleapis.com/compute/v1/"),
     "cloudkms": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", "https://cloudkms.googleapis.com/"),
     "lustre": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_LUSTRE", "https://lustre.googleapis.com/"),
     "file": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_FILE", "https://file.googleapis.com/"),
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
+    "billingbudgets": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_BILLINGBUDGETS", "https://billingbudgets.googleapis.com/"),
+    "monitoring": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING", "https://monitoring.googleapis.com/"),
+    "storagetransfer": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGETRANSFER", "https://storagetransfer.googleapis.com/"),
 }
 """Maps a service to the environment variable that overrides its endpoint in Google's tools, and to the default endpoint."""
 
@@ -83,7 +86,7 @@ class Project:
         return f"{quote_plus(network)}:{SERVICE}" if peered else None
 
     def _read(self, service: str, path: str) -> dict[str, Any] | None:
-        variable, address = _ENDPOINTS[service]
+        variable, address = ENDPOINTS[service]
         return self._get(f"{(os.environ.get(variable) or address).rstrip('/')}/{path.lstrip('/')}")
 
 
@@ -98,19 +101,28 @@ def look(
     """Find the retained resources of the stack in the project, using the credentials from the environment."""
     if profile:
         raise UsageError("--profile applies to AWS only; on Google Cloud, set application default credentials")
+    get, default = connect()
+    project = str(settings.get("gcp:project") or "") or default
+    if not project:
+        raise EnvironmentMissing(
+            "the credentials have no project; set where.project, `gcp:project` or GOOGLE_CLOUD_PROJECT"
+        )
+    return retained_in(Project(get, project, plan, token), plan)
+
+
+def connect() -> tuple[Callable[[str], dict[str, Any] | None], str | None]:
+    """Return a function that reads a URL with the credentials from the environment, and their default project.
+
+    The function returns None if the resource does not exist, and raises `EnvironmentMissing` for other errors.
+    """
     try:
         credentials, default = gcp_credentials.find(SCOPES)
     except gcp_credentials.NoCredentials as problem:
         raise EnvironmentMissing(f"Google Cloud credentials not found: {problem}") from None
     from google.auth.transport.requests import AuthorizedSession
 
-    project = str(settings.get("gcp:project") or "") or default
-    if not project:
-        raise EnvironmentMissing(
-            "the credentials have no project; set where.project, `gcp:project` or GOOGLE_CLOUD_PROJECT"
-        )
     session = AuthorizedSession(credentials)
-    return retained_in(Project(lambda url: _get(session, url), project, plan, token), plan)
+    return lambda url: _get(session, url), default
 
 
 def retained_in(project: Project, plan: Plan) -> Sequence[RetainedResource[Lookup]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.build import ClusterBuilder
     from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
+    from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
@@ -113,6 +114,11 @@ class GcpCloud(BuiltCloud):
         from gpuinfra.clouds.gcp.adopt import look
 
         return look(plan, token, settings, profile)
+
+    def pending(self, stack: StackIdentity, settings: Mapping[str, object]) -> PendingLookup:
+        from gpuinfra.clouds.gcp.pending import lookup
+
+        return lookup(stack, settings)
 
     # A second region
 

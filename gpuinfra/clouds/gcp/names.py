@@ -66,7 +66,7 @@ def role_id(cluster: str, purpose: str, token: str) -> str:
 
 def labels(tags: dict[str, str]) -> dict[str, str]:
     """Convert tags to labels: `gpuinfra:cluster` becomes `gpuinfra-cluster`. Unsupported characters are replaced by hyphens."""
-    return {_label_key(key): label(value) for key, value in sorted(tags.items())}
+    return {label_key(key): label(value) for key, value in sorted(tags.items())}
 
 
 def label(text: str) -> str:
@@ -102,7 +102,8 @@ def file_system(name: str) -> str:
     return plain if len(plain) <= 8 else plain[:4] + naming.text_token(name, 4)
 
 
-def _label_key(key: str) -> str:
+def label_key(key: str) -> str:
+    """Return the label key of a tag key: `gpuinfra:cluster` becomes `gpuinfra-cluster`."""
     plain = label(key)
     return plain if plain[:1].isalpha() else f"x{plain}"[:LABEL_LIMIT]
 

@@ -1,4 +1,4 @@
-"""The read calls of `gpuinfra adopt` against the stand-in cloud."""
+"""The read calls of `gpuinfra adopt` and `gpuinfra up --resume` against the stand-in cloud."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpuinfra.clouds.aws import file_systems
+from gpuinfra.clouds.aws.pending import PendingAccount
 from gpuinfra.clouds.aws.region.dns import AwsDns
+from gpuinfra.clouds.pending import StackIdentity
+from gpuinfra.engine.pending import PendingCreate
 from gpuinfra_rehearsal import endpoints
 from gpuinfra_rehearsal.cloud.aws import credentials
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
@@ -195,3 +198,68 @@ def _get(url: str, token: str) -> tuple[int, str]:
             return answer.status, json.load(answer)["name"]
     except urllib.error.HTTPError as error:
         return error.code, ""
+
+
+OURS = {"gpuinfra:stack": "0a1b2c3d", "Name": "train-network-vpc"}
+"""Tags of the resource that a killed run was creating."""
+
+
+def pending(kind: str, **inputs: Any) -> PendingCreate:
+    """A creation that a killed run left pending."""
+    return PendingCreate(
+        urn=f"urn:pulumi:s::p::{kind}::x", type=kind, inputs={"region": "us-east-1", "tags": OURS, **inputs}, state={}
+    )
+
+
+@pytest.fixture
+def account(session: boto3.Session) -> PendingAccount:
+    """The lookups of `gpuinfra up --resume`."""
+    return PendingAccount(session, StackIdentity(tokens=frozenset({"0a1b2c3d"}), ids=frozenset()), "us-east-1")
+
+
+def test_a_network_is_found_by_both_tags(account: PendingAccount, aws: Client) -> None:
+    """Of the VPCs with the name, only that with the tag of the stack is found, and a subnet with the same tags is not a VPC."""
+    mine = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": OURS}, "a")
+    aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {**OURS, "gpuinfra:stack": "ffffffff"}}, "b")
+    aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": OURS["Name"]}}, "c")
+    aws.create("aws:ec2/subnet:Subnet", {"vpcId": mine.id, "cidrBlock": "10.0.0.0/24", "tags": OURS}, "d")
+    assert account.ids(pending("aws:ec2/vpc:Vpc")) == (mine.id,)
+    assert account.ids(pending("aws:ec2/natGateway:NatGateway")) == ()
+
+
+def test_a_key_is_found_by_its_tags(account: PendingAccount, aws: Client) -> None:
+    """KMS cannot filter by tags, so each key is read. Keys of other stacks are not found."""
+    mine = aws.create("aws:kms/key:Key", {"description": "a", "tags": OURS}, "a")
+    aws.create("aws:kms/key:Key", {"description": "a", "tags": {"Name": OURS["Name"]}}, "b")
+    assert account.ids(pending("aws:kms/key:Key")) == (mine.id,)
+
+
+def test_an_association_is_found_by_its_ends(account: PendingAccount, aws: Client) -> None:
+    """An association has no tags. The subnet and the route table are in the state."""
+    vpc = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}, "v")
+    subnet = aws.create("aws:ec2/subnet:Subnet", {"vpcId": vpc.id, "cidrBlock": "10.0.0.0/24"}, "s")
+    table = aws.create("aws:ec2/routeTable:RouteTable", {"vpcId": vpc.id}, "t")
+    kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+    ends = {"subnetId": subnet.id, "routeTableId": table.id}
+    assert account.ids(pending(kind, **ends)) == ()
+    made = aws.create(kind, ends, "a")
+    assert account.ids(pending(kind, **ends)) == (made.id,)
+
+
+def test_a_route_has_a_computed_id(account: PendingAccount, aws: Client) -> None:
+    """The provider computes the ID of a route from its table and its destination."""
+    vpc = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}, "v")
+    table = aws.create("aws:ec2/routeTable:RouteTable", {"vpcId": vpc.id}, "t")
+    inputs = {"routeTableId": table.id, "destinationCidrBlock": "0.0.0.0/0"}
+    made = aws.create("aws:ec2/route:Route", inputs, "r")
+    assert account.ids(pending("aws:ec2/route:Route", **inputs)) == (made.id,)
+    assert made.id == f"r-{table.id}1080289494"
+
+
+def test_ids_of_names_contain_account_and_region(account: PendingAccount) -> None:
+    """A topic and a trail have an ARN, a budget the account, and a grant of a role its parts."""
+    assert account.ids(pending("aws:sns/topic:Topic", name="t-0a1b2c3d")) == (
+        "arn:aws:sns:us-east-1:000000000000:t-0a1b2c3d",
+    )
+    assert account.ids(pending("aws:budgets/budget:Budget", name="b-0a1b2c3d")) == ("000000000000:b-0a1b2c3d",)
+    assert account.ids(pending("aws:sns/topicSubscription:TopicSubscription")) is None

@@ -53,7 +53,7 @@ class Scope(BaseScope):
                 found["region"] = self.region
             tags = args.get("tags") or {}
             if "tags" in args and isinstance(tags, Mapping) and type_ != UNTAGGED:
-                found["tags"] = {**self.tagged(name), **tags}
+                found["tags"] = {**self.owned(name), **tags}
             if type_ == ROLE and self.permissions_boundary:
                 found["permissions_boundary"] = self.permissions_boundary
             if type_ == OBJECT:

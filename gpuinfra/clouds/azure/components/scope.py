@@ -57,7 +57,7 @@ class Scope(BaseScope):
         """Return `opts` of a component with a transform that sets the location, the tags, and the `Name` tag (the logical name) on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-            return unset(args, location=None if type_ == KEY else self.region, tags=self.tagged(name))
+            return unset(args, location=None if type_ == KEY else self.region, tags=self.owned(name))
 
         return with_defaults(opts, "azure-native", fill)
 
@@ -94,6 +94,6 @@ def child(
     create_first = bool(options.retain_on_delete) or delete_before_replace is False
     options.delete_before_replace = False if create_first else delete_before_replace
     options.replace_on_changes = list(replace_on_changes)
-    hooks = [hook for hook in (propagation_hook(), already_exists_hook() if create_first else None) if hook]
+    hooks = [hook for hook in (propagation_hook(), already_exists_hook()) if hook]
     options.hooks = pulumi.ResourceHookBinding(on_error=hooks) if hooks else None
     return options

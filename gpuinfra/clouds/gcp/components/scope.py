@@ -14,8 +14,8 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra.clouds import scope
-from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.pending import STACK_TAG
 from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import ResourceKind
@@ -47,7 +47,8 @@ class Scope(BaseScope):
         """Return `opts` of a component with a transform that sets the project and the labels on its resources, unless a constructor sets them."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-            found: dict[str, Any] = {key: self.labels() for key in LABELS if key in args and args[key] is None}
+            labels = {**self.labels(), **names.labels({STACK_TAG: self.token})}
+            found: dict[str, Any] = {key: labels for key in LABELS if key in args and args[key] is None}
             if "project" in args and args["project"] is None:
                 found["project"] = self.project
             return found
@@ -90,6 +91,5 @@ def child(
     """
     own = scope.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
     retained = row.retains(data=data)
-    hooks = explains_existing() if not delete_before_replace and not retained else None
     first = delete_before_replace and not retained
-    return pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(delete_before_replace=first, hooks=hooks))
+    return pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(delete_before_replace=first))

@@ -3,6 +3,7 @@ name is its ID."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,6 @@ NAMED = {
 PARTS = {
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
-    "aws:ec2/route:Route": "r-{routeTableId}{destinationCidrBlock}{destinationIpv6CidrBlock}{destinationPrefixListId}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
     "aws:budgets/budget:Budget": ACCOUNT + ":{name}",
     # The names are unique only in their group. This is the format of their import IDs.
@@ -92,6 +92,7 @@ _ARNS = {
 _ARN_IDS = ("aws:cloudtrail/trail:Trail", "aws:sns/topic:Topic", "aws:sns/topicSubscription:TopicSubscription")
 """Types whose ID is their ARN."""
 _KEY = "aws:kms/key:Key"
+_ROUTE = "aws:ec2/route:Route"
 
 
 def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
@@ -105,6 +106,14 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count:
         return f"mrk-{number:032x}" if inputs.get("multiRegion") else uuid(number)
     if shape := PARTS.get(token):
         return fill(shape, inputs)
+    if token == _ROUTE:
+        # The provider hashes the destination (internal/service/ec2/vpc_route.go of terraform-provider-aws 6).
+        to = next(
+            str(inputs[key])
+            for key in ("destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId")
+            if inputs.get(key)
+        )
+        return f"r-{inputs['routeTableId']}{zlib.crc32(to.encode())}"
     if module(token) == "s3" and isinstance(inputs.get("bucket"), str):
         return f"{inputs['bucket']}/{inputs['key']}" if isinstance(inputs.get("key"), str) else inputs["bucket"]
     if token in _ARN_IDS:

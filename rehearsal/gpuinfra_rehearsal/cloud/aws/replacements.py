@@ -80,7 +80,11 @@ _IN_PLACE = {
 
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 _GROWS = {(LUSTRE, "storageCapacity"), (LUSTRE, "metadataConfiguration.iops"), (LUSTRE, "fileSystemTypeVersion")}
-"""Inputs whose decrease replaces the resource. An increase is applied in place."""
+"""Inputs whose decrease replaces the resource. An increase is applied in place.
+
+Before hashicorp/terraform-provider-aws pull request 47719 (merged in 2026, so not in pulumi-aws 5), each change of `fileSystemTypeVersion` replaced
+the file system. gpuinfra requires pulumi-aws 7.51.
+"""
 _FROM_TO = {
     ("aws:ec2/vpc:Vpc", "instanceTenancy"): lambda old, new: (old, new) != ("dedicated", "default"),
     ("aws:ssm/parameter:Parameter", "tier"): lambda old, new: (old, new) == ("Advanced", "Standard"),

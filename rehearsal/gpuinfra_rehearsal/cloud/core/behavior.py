@@ -38,8 +38,6 @@ class Behavior:
     """Inputs that the provider's importer sets itself, because the cloud does not return them."""
     not_returned: tuple[str, ...] = ()
     """Inputs that the cloud does not return. An import leaves them empty."""
-    keeps_name: bool = False
-    """Whether the name of a deleted resource stays in use, so that the resource cannot be created again."""
     joins: bool = False
     """Whether a second creation succeeds, as for an enabled API or a role that a member already has."""
     stays: bool = False

@@ -18,6 +18,7 @@ from gpuinfra_rehearsal.cloud.core.behavior import Behavior
 from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, ApiRejected, CreatedButFailed
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.fleet import Fleet
+from gpuinfra_rehearsal.cloud.core.holds import HeldRequests
 from gpuinfra_rehearsal.cloud.core.interfaces import Call
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.rights import Rights
@@ -44,6 +45,7 @@ class Cloud:
         self.fleet = Fleet(self, None, "no node host was started")
         self.operator = Operator()
         self.rights = Rights(self.store)
+        self.holds = HeldRequests()
 
     def close(self) -> None:
         self.store.close()

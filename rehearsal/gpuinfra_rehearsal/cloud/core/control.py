@@ -14,7 +14,8 @@ Every request must include the token that the process prints at startup. Respons
 | GET `rights` | lists the rights that nodes used, did not use or were denied |
 | POST `operation` `{"operation"}` | sets the operation under which later changes are recorded |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
-| POST `undo` `{"type", "id"}` | deletes a resource, unless the cloud refuses or its name stays in use |
+| POST `hold` `{"verb", "moment", "skip", "numbers"}` | holds a request before or after the cloud performs it, until its caller is killed; null ends the rule |
+| GET `held` | returns the type of the request that is held |
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
@@ -37,9 +38,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra_rehearsal.cloud.core import behaviors, ids, outage, registry, replication, store, wire
+from gpuinfra_rehearsal.cloud.core import ids, outage, registry, replication, store, wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
+from gpuinfra_rehearsal.cloud.core.holds import HoldMoment, HoldRule
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.core.stand_in import Action
 
@@ -68,10 +70,11 @@ class Control:
             ("GET", "activities"): self._activities,
             ("GET", "permissions"): lambda _: self.cloud.operator.summary(),
             ("GET", "faults"): lambda _: {"without_effect": self.cloud.faults.without_effect()},
+            ("GET", "held"): lambda _: {"type": self.cloud.holds.held},
             ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
-            ("POST", "undo"): self._undo,
+            ("POST", "hold"): self._hold,
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
@@ -164,12 +167,14 @@ class Control:
         self.cloud.wake()
         return {"id": found.id}
 
-    def _undo(self, asked: dict[str, Any]) -> dict[str, Any]:
-        found = self._find(asked)
-        if behaviors.of(found.type).keeps_name:
-            raise ApiRejected("NameInUse", f"the name of {found.id} stays in use after a deletion", status=409)
-        self.cloud.delete(found)
-        return {"id": found.id}
+    def _hold(self, asked: dict[str, Any]) -> dict[str, Any]:
+        verb = asked.get("verb")
+        rule = verb and HoldRule(
+            verb=str(verb), moment=HoldMoment(asked["moment"]), skip=frozenset(map(str, asked.get("skip") or ())),
+            numbers={str(key): int(value) for key, value in (asked.get("numbers") or {}).items()},
+        )  # fmt: skip
+        self.cloud.holds.set(rule or None)
+        return {"verb": verb}
 
     def _vanish(self, asked: dict[str, Any]) -> dict[str, Any]:
         found = self._find(asked)

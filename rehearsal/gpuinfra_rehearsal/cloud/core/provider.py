@@ -24,6 +24,7 @@ from gpuinfra_rehearsal.cloud.core.check import RejectedInput, check
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.diff import diff
 from gpuinfra_rehearsal.cloud.core.errors import AnswerLost, ApiRejected, CreatedButFailed
+from gpuinfra_rehearsal.cloud.core.holds import HoldMoment
 from gpuinfra_rehearsal.cloud.core.interfaces import Call
 from gpuinfra_rehearsal.cloud.core.sdk import NotDeclared, ResourceType
 
@@ -157,6 +158,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             declared = self.cloud.type(call.token)
             return provider_pb2.CreateResponse(id="", properties=wire.write(_preview_of_create(declared, call)))
+        self._hold(context, "create", call.token, HoldMoment.BEFORE)
         try:
             self.cloud.create(call)
         except CreatedButFailed as error:
@@ -165,6 +167,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             context.abort(grpc.StatusCode.UNAVAILABLE, error.reported(self._doing("creating", call)))
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("creating", call)))
+        self._hold(context, "create", call.token, HoldMoment.AFTER)
         return provider_pb2.CreateResponse(id=call.id, properties=wire.write(call.outputs))
 
     def Read(self, request, context):
@@ -205,12 +208,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 grpc.StatusCode.NOT_FOUND,
                 f"updating {ids.class_name(call.token)} ({request.id}): not found; run pulumi refresh",
             )
+        self._hold(context, "update", call.token, HoldMoment.BEFORE)
         try:
             self.cloud.update(call, old)
         except CreatedButFailed as error:
             self._not_ready(context, call, error.reported(self._doing("updating", call)))
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("updating", call)))
+        self._hold(context, "update", call.token, HoldMoment.AFTER)
         return provider_pb2.UpdateResponse(properties=wire.write(call.outputs))
 
     def _previewed(self, call: Call, olds: dict[str, Any]) -> dict[str, Any]:
@@ -238,10 +243,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         found = self.cloud.find(token, request.id, region)
         if found is None:
             return Empty()  # already deleted by hand, or by a run that was killed before it responded
+        self._hold(context, "delete", token, HoldMoment.BEFORE)
         try:
             self.cloud.delete(found, request.urn)
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"deleting {ids.class_name(token)} ({request.id})"))
+        self._hold(context, "delete", token, HoldMoment.AFTER)
         return Empty()
 
     def Invoke(self, request, context):
@@ -263,6 +270,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.InvokeResponse(**{"return": wire.write(answer)})  # pyright: ignore[reportArgumentType]
 
     # Helpers
+
+    def _hold(self, context, verb: str, token: str, moment: HoldMoment) -> None:
+        if not self.cloud.holds.passes(verb, token, moment, context.is_active):
+            context.abort(grpc.StatusCode.CANCELLED, "the caller does not exist anymore")
 
     def _call(self, context, urn: str, inputs: dict[str, Any]) -> Call:
         configuration, token = self._configuration(context), _token(urn)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import operator, replication
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, OPENZFS
+from gpuinfra_rehearsal.cloud.aws.http.pending import in_region, tags_of
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, hexa
-from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
     """Describe log groups by name prefix."""
     cloud.operator.check(operator, operator.http("logs:DescribeLogGroups", "*", region))
     prefix = str(asked.get("logGroupNamePrefix") or "")
-    found = [one for one in _in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
+    found = [one for one in in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
     return {"logGroups": [{"logGroupName": one.id, "arn": one.outputs["arn"]} for one in found]}
 
 
@@ -54,14 +54,14 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
     """Describe all file systems of FSx for Lustre and FSx for OpenZFS with their tags."""
     cloud.operator.check(operator, operator.http("fsx:DescribeFileSystems", "*", region))
     found = []
-    for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
+    for one in in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
         lustre = {
             "DeploymentType": str(one.plain.get("deploymentType") or "SCRATCH_1"),
             "MountName": str(one.outputs["mountName"]),
             "LogConfiguration": _log_of(one),
         }
         found.append({**_file_system(one, "LUSTRE"), "LustreConfiguration": lustre})
-    for one in _in_region(cloud, OPENZFS, region):
+    for one in in_region(cloud, OPENZFS, region):
         openzfs = {"DeploymentType": one.plain["deploymentType"], "ThroughputCapacity": one.plain["throughputCapacity"]}
         found.append({**_file_system(one, "OPENZFS"), "OpenZFSConfiguration": openzfs})
     return {"FileSystems": found}
@@ -73,7 +73,7 @@ def _file_system(resource: Resource, kind: str) -> dict[str, Any]:
         "FileSystemType": kind,
         "Lifecycle": "AVAILABLE",
         "StorageCapacity": int(resource.plain.get("storageCapacity") or 0),
-        "Tags": [{"Key": key, "Value": value} for key, value in _tags(resource).items()],
+        "Tags": [{"Key": key, "Value": value} for key, value in tags_of(resource).items()],
     }
 
 
@@ -95,7 +95,7 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
     """Describe all EFS file systems, or the file systems with a creation token."""
     cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
     token = asked.get("CreationToken")
-    found = _in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
+    found = in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
     return {
         "FileSystems": [
             {
@@ -103,7 +103,7 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
                 "CreationToken": one.plain["creationToken"],
                 "LifeCycleState": "available",
                 "NumberOfMountTargets": len(cloud.store.where(MOUNT_TARGET, fileSystemId=one.id)),
-                "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
+                "Tags": [{"Key": key, "Value": value} for key, value in tags_of(one).items()],
             }
             for one in found
             if token in (None, one.plain.get("creationToken"))
@@ -188,7 +188,7 @@ JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]
 def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
     """Describe security groups by `group-name`."""
     found = []
-    for one in _in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
+    for one in in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
         inputs = one.plain
         shown = {"groupId": one.id, "groupName": inputs.get("name"), "vpcId": inputs.get("vpcId")}
         if _passes(filters, {"group-name": shown["groupName"]}):
@@ -199,9 +199,9 @@ def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dic
 def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
     """Describe subnets by `vpc-id` and tags."""
     found = []
-    for one in _in_region(cloud, "aws:ec2/subnet:Subnet", region):
+    for one in in_region(cloud, "aws:ec2/subnet:Subnet", region):
         shown = {"subnetId": one.id, "vpcId": one.plain.get("vpcId")}
-        tags = {f"tag:{key}": value for key, value in _tags(one).items()}
+        tags = {f"tag:{key}": value for key, value in tags_of(one).items()}
         if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
             found.append(shown)
     return {"subnetSet": found}
@@ -210,7 +210,7 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
 def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str) -> dict[str, Any]:
     """Describe the network interfaces of FSx file systems by ID. The stand-in does not know the interfaces of other resources."""
     known: dict[str, dict[str, Any]] = {}
-    for one in (*_in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *_in_region(cloud, OPENZFS, region)):  # fmt: skip
+    for one in (*in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *in_region(cloud, OPENZFS, region)):  # fmt: skip
         ids = one.plain.get("subnetIds") or ""
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(ids[0] if isinstance(ids, list) else ids))
         block = ip_network(str(subnet.plain["cidrBlock"] if subnet else "192.0.2.0/24"))
@@ -239,15 +239,6 @@ def get_role(cloud: Cloud, name: str) -> dict[str, Any]:
             "CreateDate": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.created)),
         }
     }
-
-
-def _in_region(cloud: Cloud, token: str, region: str) -> list[Resource]:
-    return [one for one in cloud.store.list(token) if one.region == region]
-
-
-def _tags(resource: Resource) -> dict[str, str]:
-    outputs = wire.plain(resource.outputs)
-    return {str(key): str(value) for key, value in (outputs.get("tagsAll") or outputs.get("tags") or {}).items()}
 
 
 def _passes(filters: Filters, values: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP, desired
-from gpuinfra_rehearsal.cloud.aws.http import changes, describe, offers, sessions
+from gpuinfra_rehearsal.cloud.aws.http import changes, describe, offers, pending, sessions
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import ids, outage
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -79,6 +79,10 @@ class Queries:
             ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
                 cloud, _filters(asked), by.region
             ),
+            ("ec2", "DescribeTags"): lambda asked, by: pending.describe_tags(cloud, _filters(asked), by.region),
+            ("ec2", "DescribeRouteTables"): lambda asked, by: pending.describe_route_tables(
+                cloud, _filters(asked), by.region
+            ),
             ("ec2", "DescribeSubnets"): lambda asked, by: describe.describe_subnets(cloud, _filters(asked), by.region),
             ("ec2", "DescribeNetworkInterfaces"): lambda asked, by: describe.describe_network_interfaces(
                 cloud, _members(asked, "NetworkInterfaceId"), by.region
@@ -122,7 +126,12 @@ class Queries:
         kind = "application/x-amz-json-1.1"
         try:
             self._read_only(verified)
-            action = describe.JSON_ACTIONS.get(target) or _OFFERS.get(target) or _LOGINS.get(target)
+            action = (
+                describe.JSON_ACTIONS.get(target)
+                or pending.JSON_ACTIONS.get(target)
+                or _OFFERS.get(target)
+                or _LOGINS.get(target)
+            )
             if action is None:
                 raise ApiRejected("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
             answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)
@@ -140,14 +149,17 @@ class Queries:
         return verified
 
     def efs(self, request: Request) -> Response:
-        """Handle GET `/2015-02-01/file-systems`, which uses the REST protocol with JSON."""
+        """Handle GET `/2015-02-01/file-systems` and `mount-targets`, which use the REST protocol with JSON."""
         kind = "application/json"
         try:
             verified = self._verify(request)
             self._read_only(verified)
-            if (request.method, request.path) != ("GET", "/2015-02-01/file-systems"):
+            action = {"file-systems": describe.describe_homes, "mount-targets": pending.describe_mount_targets}.get(
+                request.path.removeprefix("/2015-02-01/")
+            )
+            if request.method != "GET" or action is None:
                 raise ApiRejected("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
-            answer = describe.describe_homes(self.cloud, request.query, verified.region)
+            answer = action(self.cloud, request.query, verified.region)
             return Response(200, json.dumps(answer).encode(), kind)
         except ApiRejected as error:
             self.cloud.store.log(request.method, "efs", request.path[:500], "", error.code)

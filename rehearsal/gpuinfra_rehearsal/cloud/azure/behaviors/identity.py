@@ -113,7 +113,6 @@ class Vault(Behavior):
     """A deleted vault reserves its name until its retention period ends."""
 
     types = (VAULT,)
-    keeps_name = True
     unique = (("vaultName", "global"),)
     taken = AzureError(
         "VaultAlreadyExists",

@@ -99,7 +99,6 @@ class Key(Behavior):
     the key's versions are destroyed."""
 
     types = KEYS[:1]
-    keeps_name = True
     taken = GoogleError("alreadyExists", "{kind} {id} already exists.", status=409)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -118,7 +117,7 @@ class Key(Behavior):
 @behaves
 class CryptoKey(Key):
     types = KEYS[1:]
-    importer_sets = {"deletionPolicy": "DELETE", "skipInitialVersionCreation": False}
+    importer_sets = {"deletionPolicy": "DELETE"}
 
 
 @behaves
@@ -132,7 +131,6 @@ class LogBucket(Behavior):
     """
 
     types = ("gcp:logging/projectBucketConfig:ProjectBucketConfig",)
-    keeps_name = True
     joins = True
 
     def before_create(self, cloud: Cloud, call: Call) -> None:

@@ -188,6 +188,7 @@ class GlobalAddress(Behavior):
     """A reserved range, here for private services access."""
 
     types = (ADDRESS,)
+    not_returned = ("labels",)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         network = _needs_network(cloud.store, call)

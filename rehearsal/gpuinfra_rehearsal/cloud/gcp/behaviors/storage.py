@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Resource
 
 
+LABELS_NOT_READ = ("labels",)
+"""The provider reads only the labels that the state contains ("non-authoritative", documentation of `labels` in pulumi_gcp 10.2), and an import has no
+state. Observed with the real provider on buckets, global addresses and Filestore instances."""
+
+
 @behaves
 class Bucket(Behavior):
     types = (BUCKET,)
     importer_sets = {"forceDestroy": False}
+    not_returned = LABELS_NOT_READ
     taken = GoogleError(
         "conflict", "Your previous request to create the named bucket succeeded and you already own it.", status=409
     )
@@ -193,6 +199,7 @@ class Filestore(Behavior):
     """A Filestore instance: one share with an address in the network."""
 
     types = (FILESTORE,)
+    not_returned = LABELS_NOT_READ
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[RejectedInput]:
         share = call.plain.get("fileShares") or {}
