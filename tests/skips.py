@@ -38,6 +38,7 @@ BROUGHT_BY = {
     "npm is not installed": "apt-get install npm",
     "zsh is not installed": "apt-get install zsh",
     "this is not a git checkout": "git clone",
+    "statsmodels is not installed": "pip install 'gpuinfra[forecast]'",
     "no package index can be reached": "access to a package index",
     "debootstrap reaches no mirror": MIRROR,
     "the table was derived from another version": "the provider in that version",
