@@ -58,7 +58,7 @@ sbom: ## one CycloneDX bill of materials per cloud: the locked Python packages o
 UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
 lock: dev ## update requirements/ to the newest versions that pyproject.toml allows
-	$(UV_LOCK) --upgrade pyproject.toml --extra aws --extra azure --extra gcp \
+	$(UV_LOCK) --upgrade pyproject.toml --extra aws --extra azure --extra gcp --extra forecast \
 		--group dev --group build --output-file requirements/dev.txt
 	for cloud in aws azure gcp; do $(UV_LOCK) --upgrade pyproject.toml --extra $$cloud --group build \
 		--constraint requirements/dev.txt --output-file requirements/$$cloud.txt || exit 1; done

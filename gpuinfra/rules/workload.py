@@ -90,10 +90,10 @@ def workload_nodes_have_fabric(spec: ClusterSpec, today: date) -> Iterator[Findi
     found = _largest(spec)
     if spec.workload is None or found is None:
         return
-    from gpuinfra.sizing.candidates import LEAST_FABRIC_GBPS
+    from gpuinfra.sizing.candidates import has_fabric
 
     path, pool, machine = found
-    if _nodes(pool) > 1 and (machine.fabric is None or machine.fabric.gbps < LEAST_FABRIC_GBPS):
+    if _nodes(pool) > 1 and not has_fabric(machine):
         gbps = f"a fabric of {machine.fabric.gbps:g} Gbit/s" if machine.fabric else "no fabric"
         hint = "use one node, or a machine type with RDMA, which `gpuinfra catalog` lists"
         yield warn(

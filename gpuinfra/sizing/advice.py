@@ -14,7 +14,7 @@ from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cost.compare import break_even_share
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.sizing.candidates import SizedCandidate, candidates, machines_of_request
+from gpuinfra.sizing.candidates import SizedCandidate, candidates, is_connected, machines_of_request
 from gpuinfra.sizing.fit import FittedLayout, allowed_counts, on_machine, smallest
 from gpuinfra.sizing.measured import SizingGoal
 from gpuinfra.sizing.request import SizingRequest
@@ -221,7 +221,8 @@ def _smallest_layout(request: SizingRequest, machines: Sequence[MachineType]) ->
     """Return the layout with the fewest GPUs on which a job fits, in words."""
     options = []
     for machine in machines:
-        if found := smallest(replace(request, gpus=None), machine):
+        found = smallest(replace(request, gpus=None), machine)
+        if found and is_connected(request, machine, found[0]):
             options.append((found[1].layout.gpus, machine.name, found[0], found[1], machine))
     if not options:
         return f"none up to 2,048 nodes; {_fix(request)}"

@@ -29,6 +29,8 @@ SPOT_PER_MONTH = {"p4d.24xlarge": 0.10, "p4de.24xlarge": 0.10}
 """Machine type -> share of spot nodes that are interrupted in a month: upper edge of the band (thundercompute.com/blog, 2026-02-24)."""
 SPOT_OTHER = 0.20
 """The same for p5 (10 to 20 percent), and assumed for machine types without a published band."""
+MOST_EXTRA = 1.5
+"""Longest time on spot nodes relative to nodes without interruptions. A job that loses more than a third of its time does not run on spot nodes."""
 FLEX_DAYS = 7.0
 """Longest run of a flex-start node (Google Cloud)."""
 BLOCK_DAYS, BLOCK_NODES = 182.0, 64
@@ -153,7 +155,7 @@ def _ways(
 def question_of(request: SizingRequest, machine: MachineType, nodes: int) -> TrainingQuestion:
     """Return the question for the throughput of a machine type."""
     assert machine.gpu is not None
-    fabric = nodes == 1 or (machine.fabric is not None and machine.fabric.gbps >= LEAST_FABRIC_GBPS)
+    fabric = nodes == 1 or has_fabric(machine)
     precision = request.precision or default_precision(machine.gpu)
     return TrainingQuestion(
         model=request.model,
@@ -238,13 +240,24 @@ def _shorter(
 
 
 def _counts(request: SizingRequest, machine: MachineType, least: int) -> Iterator[int]:
+    """Yield the numbers of nodes to try, the smallest first."""
     if request.gpus is not None:
-        if request.gpus % machine.gpus == 0 and (
-            not machine.unit_nodes or request.gpus // machine.gpus in machine.unit_nodes
-        ):
-            yield request.gpus // machine.gpus
-        return
-    yield from (count for count in allowed_counts(machine) if count >= least)
+        counts = (request.gpus // machine.gpus,) if request.gpus % machine.gpus == 0 else ()
+        if machine.unit_nodes:
+            counts = tuple(count for count in counts if count in machine.unit_nodes)
+    else:
+        counts = tuple(count for count in allowed_counts(machine) if count >= least)
+    yield from (count for count in counts if is_connected(request, machine, count))
+
+
+def is_connected(request: SizingRequest, machine: MachineType, nodes: int) -> bool:
+    """Return whether nodes of a machine type can train together: one node, or a fabric. A machine type that you name is accepted without one."""
+    return nodes == 1 or has_fabric(machine) or request.machine == machine.name or request.goal is SizingGoal.INFERENCE
+
+
+def has_fabric(machine: MachineType) -> bool:
+    """Return whether nodes of a machine type are connected as in published runs."""
+    return machine.fabric is not None and machine.fabric.gbps >= LEAST_FABRIC_GBPS
 
 
 def _allowed(made: SizedCandidate) -> bool:
@@ -295,9 +308,9 @@ def _made(
             checkpoints = checkpoint_plan(
                 size, machine.gpu.key, found.layout.gpus, days.middle, bandwidth, nodes * spot_rate(machine.name)
             )
-            if checkpoints.goodput < 0.3:
+            extra = max(1.0, steady.goodput / max(0.01, checkpoints.goodput))
+            if extra > MOST_EXTRA:
                 return None
-            extra = max(1.0, steady.goodput / checkpoints.goodput)
     longer = days.scaled(extra)
     hours = longer.scaled(24)
     if term:

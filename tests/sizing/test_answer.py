@@ -14,7 +14,7 @@ from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.rules import check
 from gpuinfra.sizing.advice import SizingAnswer, size
-from gpuinfra.sizing.candidates import BLOCK_NODES, FLEX_DAYS
+from gpuinfra.sizing.candidates import BLOCK_NODES, FLEX_DAYS, has_fabric
 from gpuinfra.sizing.declare import declaration
 from gpuinfra.sizing.devices import ARCHITECTURE, DEVICES, Precision
 from gpuinfra.sizing.measured import MeasuredKind, SizingGoal, measured_rows
@@ -86,6 +86,14 @@ def test_spot_nodes_take_longer(answer: SizingAnswer) -> None:
         if one.machine is spot.machine and one.nodes == spot.nodes and one.kind is CapacityKind.ON_DEMAND
     ]
     assert all(one.days.middle < spot.days.middle for one in same)
+
+
+def test_a_job_of_thousands_of_nodes_does_not_run_on_spot() -> None:
+    """2,048 spot nodes are interrupted more often than checkpoints can follow."""
+    found = size(
+        SizingRequest(model=model_of("llama-3.1-405b"), tokens=15.6e12, gpu="H100", gpus=16384, sequence=8192), TODAY
+    )
+    assert CapacityKind.SPOT not in {one.kind for one in found.candidates}
 
 
 def test_a_commitment_is_billed_for_its_term(answer: SizingAnswer) -> None:
@@ -214,6 +222,17 @@ def test_a_gpu_without_measurements_says_so(gpu: str) -> None:
 def test_a_job_far_from_the_table_says_so(change: dict[str, object]) -> None:
     """Far from published sizes and numbers of GPUs, nothing is near."""
     assert not predict(replace(_question(1024), **change)).near  # type: ignore[arg-type]
+
+
+def test_several_nodes_have_a_fabric(answer: SizingAnswer) -> None:
+    """Machine types without RDMA are candidates only as a single node."""
+    assert all(has_fabric(one.machine) for one in answer.candidates if one.nodes > 1)
+
+
+def test_a_machine_type_that_you_name_needs_no_fabric() -> None:
+    """`--machine` accepts several nodes without RDMA, with half of the throughput and a wide range."""
+    found = size(SizingRequest(model=model_of("7B"), tokens=1e10, days=60, machine="a2-ultragpu-8g", gpus=16), TODAY)
+    assert not found.cheapest.throughput.near
 
 
 def test_nodes_without_fabric_have_half_of_the_throughput() -> None:
