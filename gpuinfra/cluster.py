@@ -14,6 +14,7 @@ import pulumi
 from gpuinfra.base.registry import cloud_as
 from gpuinfra.checked_plan import make_plan, parsed_spec
 from gpuinfra.clouds import why_not_built, why_not_here
+from gpuinfra.clouds.active_program import check_active
 from gpuinfra.clouds.build import build
 from gpuinfra.clouds.cloud import BuiltCloud
 from gpuinfra.clouds.existing import ExistingBase
@@ -46,6 +47,7 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(reason)
         self.plan = make_plan(spec, component=self)
         """The plan, which is created before any resource."""
+        check_active(name, self.plan)
         self.kept = [asdict(one) for one in self.plan.kept]
         built = build(
             cloud_as(spec.cloud, BuiltCloud).builder,

@@ -35,6 +35,7 @@ BROUGHT_BY = {
     "a C compiler is not installed": "apt-get install gcc",
     "Chromium is not installed": "apt-get install chromium",
     "fish is not installed": "apt-get install fish",
+    "promtool is not installed": "apt-get install prometheus",
     "npm is not installed": "apt-get install npm",
     "zsh is not installed": "apt-get install zsh",
     "this is not a git checkout": "git clone",

@@ -40,6 +40,7 @@ GROUPS = {
         "verify": "Evaluate the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
         "calendar": "List when nodes start and are removed, and what is due",
+        "alerts": "Print the alert rules for GPU metrics as a file for Prometheus",
         "drift": "Compare cloud resources and nodes with what was deployed",
         "replace": "Replace faulty nodes, with evidence for the provider",
         "ready": "Check whether the second region is ready",
@@ -54,7 +55,7 @@ GROUPS = {
         "cp": "Copy files to and from nodes",
     },
     "Reference": {
-        "explain": "Explain a field, rule, check, bootstrap step or Xid",
+        "explain": "Explain a field, rule, check, bootstrap step, Xid or alert",
         "schema": "Print the JSON schema of a stack file",
         "cache": "Show the data that gpuinfra stores on this machine; remove unused data",
         "completion": "Print or install the completion for bash, zsh or fish",

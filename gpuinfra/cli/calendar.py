@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import EnvironmentMissing, UsageError
+from gpuinfra.cli.active import active_elsewhere
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
@@ -18,6 +19,7 @@ from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 if TYPE_CHECKING:
     from gpuinfra.calendar import NodeNotice, RunningNodes
     from gpuinfra.clouds.offerings import Offering, Wanted
+    from gpuinfra.clouds.region.active import ActiveRegion
     from gpuinfra.handover.ports import Member
     from gpuinfra.idle import PoolUse
     from gpuinfra.plan.model import Plan
@@ -38,6 +40,8 @@ class _Read:
     unread: dict[str, str] = field(default_factory=dict)
     drained: dict[str, JobStop] = field(default_factory=dict)
     use: tuple[PoolUse, ...] = ()
+    elsewhere: ActiveRegion | None = None
+    """The record of the active region, if the stack runs in its second region."""
     notices: tuple[NodeNotice, ...] = ()
 
 
@@ -102,9 +106,9 @@ def command(
     """List the dates of STACK: when nodes start, when they are removed, and what is due now.
 
     The dates come from the declaration: Capacity Blocks, reservations with `starts_at` or `ends_at`, and `expires_at`. The command
-    compares them with the state of the stack, and prints the command for each date. If a pool has `idle_stop`, it also reads the evidence
-    of the nodes, and shows since when all GPUs of the pool are idle. Run it on a schedule. Without --drain and --stop-idle, it
-    changes nothing.
+    compares them with the state of the stack, and prints the command for each date, which is `gpuinfra failback` if the stack failed
+    over. If a pool has `idle_stop`, it also reads the evidence of the nodes, and shows since when all GPUs of the pool are idle. Run it on
+    a schedule. Without --drain and --stop-idle, it changes nothing.
 
     --stop-idle reads the evidence again, and changes only the stack file. The exit code is then 0 if it changed a pool, and 1 if no pool
     was idle for long enough. Run `up` afterwards.
@@ -122,7 +126,13 @@ def command(
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
     state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at, notices)
-    up = stacks.to_deploy(stack)
+    deploy = stacks.to_deploy(stack)
+    up = deploy if state.elsewhere is None else f"gpuinfra failback {as_argument(stack)}"
+    if state.elsewhere:
+        click.echo(
+            f"{short} does not run in {loaded.spec.where.region}, so its dates apply after a failback: {state.elsewhere}",
+            err=True,
+        )
     again = f"gpuinfra calendar {as_argument(stack)}{stacks.options}"
     calendar = Calendar(
         spec=loaded.spec,
@@ -130,7 +140,7 @@ def command(
         within=timedelta(days=within),
         commands=DateCommands(
             up=up,
-            destroy=up.replace(" up", " destroy", 1),
+            destroy=deploy.replace(" up", " destroy", 1),
             offers=f"{again} --offers",
             stop_idle=f"{again} --stop-idle && {up}",
         ),
@@ -213,6 +223,7 @@ def _read(
         with active_stack(stack, stacks) as active:
             _deployed(state, active.resources, loaded, now)
             state.use = _use(state, active.resources, loaded, at)
+            state.elsewhere = active_elsewhere(loaded, active.resources)
             state.notices = _notices(state, active.resources) if notices else ()
             _drain(state, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
@@ -221,6 +232,7 @@ def _read(
     with readable_stack(stack, stacks, nodes=False) as resources:
         _deployed(state, resources, loaded, now)
         state.use = _use(state, resources, loaded, at)
+        state.elsewhere = active_elsewhere(loaded, resources)
         state.notices = _notices(state, resources) if notices else ()
         if offers:
             _offers(state, loaded, now, days)

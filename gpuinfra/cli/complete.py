@@ -134,8 +134,9 @@ def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def explained_values(_: click.Context, __: str) -> Iterator[str]:
-    """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, rules, checks, bootstrap steps and Xids."""
+    """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, rules, checks, bootstrap steps, Xids and alerts."""
     from gpuinfra.base.shipped import shipped
+    from gpuinfra.monitoring.alerts import ALERTS
     from gpuinfra.node.checks import ALL
     from gpuinfra.node.xids import XIDS
 
@@ -146,6 +147,7 @@ def explained_values(_: click.Context, __: str) -> Iterator[str]:
     for script in shipped("bootstrap").glob("[0-9]*.sh"):
         yield from (script.stem, script.stem.split("-", 1)[-1])
     yield from (f"xid-{number}" for number in XIDS)
+    yield from (one.name for one in ALERTS)
 
 
 _RULE = re.compile(r"^def ([a-z]\w+)\(\w+: (?:ClusterSpec|LoadedStack)[^)]*\) -> Iterator\[Finding\]:", re.MULTILINE)

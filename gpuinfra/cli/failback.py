@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.cli.active import share
 from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
 from gpuinfra.cli.ready import declared, opened
 from gpuinfra.cli.returning import returning_of, second_stacks
@@ -57,6 +58,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             closing(FailbackJournal(paired.loaded.path)) as journal,
             closing(FailoverJournal(paired.loaded.path)) as failover,
         ):
+            share(paired, [journal, failover])
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
@@ -83,7 +85,7 @@ def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     from gpuinfra.region.failover.steps import DRAIN
 
     command = f"gpuinfra failover {as_argument(loaded.path)} --to {failover.region}"
-    again = f"run `{command} --resume` first, or `{command} --abort` to undo it, or remove {failover.path} if the steps are not required"
+    again = f"run `{command} --resume` first, or `{command} --abort` to undo it"
     if failover.exists and not failover.ended:
         raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
     # A failback compares the buckets again, so that it does not require `drain`.

@@ -10,11 +10,13 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, UsageError
+from gpuinfra.cli.active import share
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import names_in, returning_of, second_stacks
@@ -78,6 +80,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Undo a failover that has not finished: the stack runs in its first region again. Works after each step and after an interruption.",
 )
+@click.option(
+    "--confirm-active",
+    metavar="REGION",
+    help="With --abort: confirm that REGION, the first region, is the active region, if the record of the active region cannot be read.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
 def command(
     stack: str,
@@ -92,6 +99,7 @@ def command(
     yes: bool,
     resume: bool,
     abort: bool,
+    confirm_active: str | None,
     as_json: bool,
 ) -> int:
     """Move STACK to its second region.
@@ -99,8 +107,9 @@ def command(
     The command checks the second region, deploys its stack files, and waits until the nodes are verified. If there is no capacity, it tries the
     alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the nodes of the first
     region, waits for the replicas, disables the replication, imports the replicas into the file systems, and moves the DNS names in
-    `recovery.names`. It prints the price while both regions run, and each step before the step runs. A journal records the steps,
-    so `--resume` can continue after an interruption. The capacity and the placement in the stack files of the second region can be changed before.
+    `recovery.names`. It prints the price while both regions run, and each step before the step runs. A journal in the second region
+    records the steps and the active region, so `--resume` can continue after an interruption, also on a different machine. The capacity
+    and the placement in the stack files of the second region can be changed before.
 
     Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
     steps are recorded, and `--resume` repeats them later.
@@ -124,6 +133,14 @@ def command(
     if abort and (resume or stop_first or unreachable):
         raise UsageError("--abort cannot be combined with --resume, --stop-first or --unreachable; omit them")
     given = declared(stack)
+    if confirm_active is not None and not abort:
+        raise UsageError(
+            "--confirm-active requires --abort: a failover requires the second region, which contains the record; omit --confirm-active"
+        )
+    if confirm_active not in (None, given.plan.region):
+        raise UsageError(
+            f"--confirm-active is {confirm_active}; allowed: {given.plan.region}, the first region of {stack}"
+        )
     if region != given.recovery.region:
         raise UsageError(
             f"--to is {region}; allowed: {given.recovery.region}, the region in recovery.region of {stack}"
@@ -140,8 +157,9 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
+            confirmed = share(paired, [journal], confirm_active)
             if abort:
-                return _abort(paired, journal, ignore, yes=yes, dry_run=dry_run, as_json=as_json)
+                return _abort(paired, journal, ignore, confirmed, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
                 paired.loaded.name: paired.loaded.checksum,
                 **{one.name: _without_placement(one).checksum for one in paired.second.files},
@@ -181,7 +199,14 @@ def command(
 
 
 def _abort(
-    paired: Paired, journal: FailoverJournal, ignore: tuple[str, ...], *, yes: bool, dry_run: bool, as_json: bool
+    paired: Paired,
+    journal: FailoverJournal,
+    ignore: tuple[str, ...],
+    variables: Mapping[str, str],
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Undo a failover that has not finished."""
     from gpuinfra.region.failover.abort import abort_steps
@@ -191,15 +216,16 @@ def _abort(
 
     name, given, region = paired.loaded.name, as_argument(paired.loaded.path), paired.plan.region
     if not journal.exists:
-        raise UsageError(
-            f"no failover of {name} was started on this machine, so there is nothing to undo; omit --abort"
-        )
+        raise UsageError(f"no failover of {name} was started, so there is nothing to undo; omit --abort")
     if journal.ended and not journal.aborting:
         raise UsageError(
             f"the failover of {name} ended at {journal.ended}; to return to {region}, run: gpuinfra failback {given}"
         )
     returning = returning_of(
-        paired, deploy_with([paired.loaded], paired.project, journal, refresh=True), ignore, deployed=False
+        paired,
+        deploy_with([paired.loaded], paired.project, journal, refresh=True, variables=variables),
+        ignore,
+        deployed=False,
     )
     hot = paired.recovery.mode == "hot"  # The nodes of the second region ran before the failover.
     plan_steps = abort_steps(returning, journal, None if hot else partial(_remove_groups, paired, journal))
@@ -423,8 +449,14 @@ def _searches(file: LoadedStack) -> bool:
     return any(pool.fallback for pool in file.spec.pools)
 
 
-def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: FailoverJournal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
-    """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals."""
+def deploy_with(
+    files: Sequence[LoadedStack],
+    project: Path,
+    *journals: FailoverJournal,
+    refresh: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[str, bool], None]:
+    """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals, and has the environment `variables`."""
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import up
 
@@ -433,7 +465,7 @@ def deploy_with(files: Sequence[LoadedStack], project: Path, *journals: Failover
         value = next(one.document.value for one in files if one.name == name and one.document)
         secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
         locks = [one.lock for one in journals]
-        up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh)  # fmt: skip
+        up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh, more=variables)  # fmt: skip
 
     return deploy
 
@@ -464,13 +496,14 @@ def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str,
     if journal.exists and journal.aborting:
         raise UsageError(f"the {journal.MOVE} of {stack} is being undone; add --abort to continue, and omit --resume")
     if resume and not journal.exists:
-        raise UsageError(f"no {journal.MOVE} of {stack} was started on this machine; omit --resume")
+        raise UsageError(f"no {journal.MOVE} of {stack} was started; omit --resume")
     if journal.exists:
         journal.check(region, files)
     if journal.exists and not resume:
         when = f"ended at {journal.ended}" if journal.ended else "is not finished"
+        undo = f", or run `gpuinfra failback {stack}` to return" if journal.ended and journal.UNDO else journal.UNDO
         raise UsageError(
-            f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}, or remove {journal.path} to start again"
+            f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}{undo}"
         )
 
 

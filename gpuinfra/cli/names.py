@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.cli.active import record_of
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import names_in
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 
 if TYPE_CHECKING:
     from gpuinfra.cli.stacks import Resources
+    from gpuinfra.clouds.region.active import ActiveRegion
     from gpuinfra.clouds.region.dns import Key, NameRecord
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.steps import StackNames
@@ -29,7 +31,7 @@ SCHEMA = "gpuinfra.names/1"
     "--to",
     "region",
     metavar="REGION",
-    help="Region of the stack or its second region. By default, the region of the stack or, after a failover on this machine, the second region.",
+    help="Region of the stack or its second region. By default, the active region.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the changes without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -60,6 +62,9 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
         closing(FailoverJournal(paired.loaded.path)) as failover,
         closing(FailbackJournal(paired.loaded.path)) as failback,
     ):
+        active = _share(paired, failover, failback)
+        if active and region not in (None, active.region) and not _moving(failover, failback):
+            raise UsageError(f"--to is {region}, but {active}; omit --to")
         region = region or _region_in_use(stack, own, second, failover, failback)
         resources = _state(paired, region)
         wanted = records(names.dns, names.plan, resources, verdicts(resources))
@@ -77,6 +82,24 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     if as_json:
         click.echo(json.dumps(_document(paired.loaded.name, names, region, wanted, before, changed=asks), indent=2))
     return 0
+
+
+def _share(paired: Paired, *journals: FailoverJournal) -> ActiveRegion | None:
+    """Read the record of the active region into the journals. If it cannot be read, the journals of this machine count, and a warning is printed."""
+    try:
+        record = record_of(paired.loaded, paired.resources)
+    except DeploymentError as problem:
+        click.echo(f"warning: {problem}; the journals of this machine are used", err=True)
+        return None
+    if record is None:
+        return None
+    for journal in journals:
+        journal.share(record)
+    return record.active
+
+
+def _moving(*journals: FailoverJournal) -> bool:
+    return any(journal.exists and not journal.ended for journal in journals)
 
 
 def _state(paired: Paired, region: str) -> Resources:

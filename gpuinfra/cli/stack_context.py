@@ -5,14 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, GpuinfraError, UsageError
-from gpuinfra.cli.stacks import Stacks, as_argument, short_name
+from gpuinfra.cli.stacks import Resources, Stacks, as_argument, short_name
 from gpuinfra.inventory import handovers_of
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
     differences: list[Difference] = []
     unread: list[str] = []
     with readable_stack(name, stacks) as resources:
+        commands = replace(commands, restore=_failback(name, resources) or commands.restore)
         try:
             changes = preview_refresh(engine, short, stacks.project(name))
             # The nodes are compared below, with a reason for each node.
@@ -186,6 +187,25 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
                 f"the nodes of {short} cannot be read: {problem}; log in to the cloud, then run the command again"
             )
     return differences, unread
+
+
+def _failback(name: str, resources: Resources) -> str:
+    """Return the command that returns a stack to its first region, or an empty string if it did not fail over."""
+    from gpuinfra.cli.active import active_elsewhere
+    from gpuinfra.spec.load import read_stack
+
+    try:
+        loaded = read_stack(name)
+    except GpuinfraError:  # A stack in the state does not need a stack file, and the file can contain errors.
+        return ""
+    record = active_elsewhere(loaded, resources)
+    if record is None:
+        return ""
+    click.echo(
+        f"{loaded.name} does not run in {loaded.spec.where.region}, so its differences are expected until a failback: {record}",
+        err=True,
+    )
+    return f"gpuinfra failback {as_argument(name)}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.base.errors import DeploymentError, Interrupted, SpecError, UsageError
+from gpuinfra.cli.active import check_start
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
 from gpuinfra.cli.stacks import NoStack, as_argument, current_backend, exported, project_of, short_name
@@ -50,6 +51,11 @@ SCHEMA = "gpuinfra.up/1"
     help="Maximum price of the stack. The command asks for confirmation before it deploys a more expensive alternative; with --yes, it skips the alternative.",
 )
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
+@click.option(
+    "--confirm-active",
+    metavar="REGION",
+    help="Confirm that REGION is the active region of a stack with `recovery`, if the record of the active region cannot be read.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
 def command(
     stack: str,
@@ -59,6 +65,7 @@ def command(
     keep_trying: str | None,
     max_usd_per_hour: float | None,
     prices: Path | None,
+    confirm_active: str | None,
     as_json: bool,
 ) -> int:
     """Check STACK, deploy it, and search for capacity.
@@ -74,11 +81,14 @@ def command(
 
     With --max-usd-per-hour, the command creates no resources if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
 
+    If the stack failed over, the command exits before it changes anything.
+
     If the deployment fails, the command prints the hourly price of each value of `handover.on_failure`, and does what it declares.
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
     from gpuinfra.base.people_files import existing
+    from gpuinfra.clouds.region.active import CONFIRM_VARIABLE
     from gpuinfra.engine.locked import StateLocked
     from gpuinfra.engine.up import OtherRun
     from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
@@ -97,6 +107,7 @@ def command(
         file = existing(declared.path) if resume else unchanged(declared)[0]
         if resume and journal.original is not None:
             declared = stack_in(parse(journal.original, declared.path.name), declared.path)
+        check_start(declared, project, confirm_active)
         original = journal.original if resume and journal.original is not None else file.text
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
         if searches:
@@ -121,7 +132,11 @@ def command(
             journal.remember(options)
         else:
             journal.begin(declared.name, {**options, "running": running_before(declared, project)})
-        search, problem = search_of(declared, project, journal, limit, searches=not no_search), None
+        variables = {CONFIRM_VARIABLE: confirm_active} if confirm_active else {}
+        search, problem = (
+            search_of(declared, project, journal, limit, searches=not no_search, variables=variables),
+            None,
+        )
         try:
             run(search, again=again)
         except DeploymentError as error:
@@ -133,7 +148,7 @@ def command(
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
         # If another run holds the lock of the stack, nothing was changed. If it updated the stack, its nodes stay.
         others = isinstance(problem, StateLocked | OtherRun)
-        failed = _failed(declared, project, journal, limit) if problem and not others else None
+        failed = _failed(declared, project, journal, limit, variables) if problem and not others else None
         if failed:
             try:
                 failed.act()
@@ -305,8 +320,9 @@ def search_of(
     *,
     searches: bool,
     locks: Sequence[int] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> Search:
-    """Return the search of a stack in a project. The engine inherits the lock of the journal and the other `locks`."""
+    """Return the search of a stack in a project. The engine inherits the lock of the journal and the other `locks`, and has the environment `variables`."""
     from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import check_last, remove, up
@@ -328,7 +344,7 @@ def search_of(
         )  # fmt: skip
         up(
             engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock, *locks], again=again, exclude=exclude,
-            agent=journal.run, more={CHECK_VARIABLE: "true"},
+            agent=journal.run, more={CHECK_VARIABLE: "true", **(variables or {})},
         )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:
@@ -381,7 +397,9 @@ def running_before(declared: LoadedStack, project: Path) -> list[str] | None:
         return None
 
 
-def _failed(declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit) -> Failed:
+def _failed(
+    declared: LoadedStack, project: Path, journal: SearchJournal, limit: Limit, variables: Mapping[str, str]
+) -> Failed:
     """Print the hourly price of each choice of `handover.on_failure`, and return what was chosen."""
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import check_last, destroy, up
@@ -401,7 +419,7 @@ def _failed(declared: LoadedStack, project: Path, journal: SearchJournal, limit:
         empty=[pool for pool, choice in journal.choices.items() if choice == EXHAUSTED],
         price=price,
         check_last=lambda: check_last(engine, declared.name, project, journal.run),
-        deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
+        deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock], more=variables),
         destroy=lambda: destroy(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
         say=lambda line: click.echo(line, err=True),
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
+    from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.dns import CloudDns
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
@@ -146,6 +147,10 @@ class Cloud(PlannedCloud):
     @property
     def dns(self) -> CloudDns | None:
         """The DNS zones for `recovery.names`."""
+        return None
+
+    def record(self, place: str, second: str, config: Mapping[str, object]) -> RecordStore | None:
+        """Return the requests for the record of the active region. `place` is the replica of the evidence bucket, as in the outputs of `GpuCluster`."""
         return None
 
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine] | None:

@@ -1,4 +1,4 @@
-"""Explains fields, rules, node checks, bootstrap steps, and Xids.
+"""Explains fields, rules, node checks, bootstrap steps, Xids, and alerts.
 
 All text comes from the code or table that it describes, so that the help matches the behavior.
 """
@@ -33,7 +33,7 @@ _SEVERITY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The description of a rule, check, step or Xid."""
+    """The description of a rule, check, step, Xid or alert."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -49,19 +49,26 @@ def explain(name: str) -> str:
     """Return all meanings of a name. If the name is unknown, raises `UsageError` with the nearest known name."""
     clean = re.sub(r"\[\d*\]", "", name).strip(".")
     fields, rules, checks, steps = all_fields(), known_rules(), known_checks(), known_steps()
+    alerts = known_alerts()
     # A full path matches one field. A partial path matches every field whose path ends with it.
     paths = [clean] if clean in fields else [path for path in fields if path.endswith(f".{clean}")]
     found = ["\n".join(field.lines()) for path in paths for field in fields[path]]
-    for table, key in ((rules, clean), (checks, clean.upper()), (checks, clean), (steps, clean.removesuffix(".sh"))):
+    for table, key in (
+        (rules, clean),
+        (checks, clean.upper()),
+        (checks, clean),
+        (steps, clean.removesuffix(".sh")),
+        (alerts, clean),
+    ):
         if key in table and table[key].text() not in found:
             found.append(table[key].text())
     if xid := re.fullmatch(r"(?i)xid[ -]?(\d+)", clean):
         found.append(known_xid(int(xid[1])).text())
     if found:
         return "\n\n".join(found)
-    near = nearest(name, [*(path.rsplit(".", 1)[-1] for path in fields), *fields, *rules, *checks, *steps])
+    near = nearest(name, [*(path.rsplit(".", 1)[-1] for path in fields), *fields, *rules, *checks, *steps, *alerts])
     hint = f"did you mean {near}?" if near else f"top-level fields are {listed(list(ClusterSpec.model_fields), 20)}"
-    raise UsageError(f"{shown(name)} is not a field, rule, check, step or Xid; {hint}")
+    raise UsageError(f"{shown(name)} is not a field, rule, check, step, Xid or alert; {hint}")
 
 
 @cache
@@ -100,6 +107,25 @@ def known_steps() -> dict[str, Explanation]:
         steps[script.stem] = _entry(f"step {script.stem}", (("meaning", text),))
         steps.setdefault(script.stem.split("-", 1)[-1], steps[script.stem])
     return steps
+
+
+def known_alerts() -> dict[str, Explanation]:
+    """Return the description of each alert by name."""
+    from gpuinfra.monitoring.alerts import ALERTS
+
+    return {
+        one.name: _entry(
+            f"alert {one.name}",
+            (
+                ("meaning", one.cause),
+                ("severity", one.severity.value),
+                ("fires", f"after {one.for_s} s" if one.for_s else "at once"),
+                ("action", one.action),
+                ("metric", one.expression.replace("@S", "...").replace("@N", "GPUS")),
+            ),
+        )
+        for one in ALERTS
+    }
 
 
 def _check(check: Any) -> Explanation:

@@ -23,7 +23,7 @@ from gpuinfra.cli.complete import COMPLETED, attach, completes
 from gpuinfra.cli.completion import BEGIN, END, SHELLS, script
 from gpuinfra.node.xids import XIDS
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.reference.explain import known_checks, known_rules, known_steps
+from gpuinfra.reference.explain import known_alerts, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 
 ROOT = Path(__file__).parents[2]
@@ -287,7 +287,7 @@ def test_values_are_those_of_the_catalog_and_the_schema() -> None:
         assert found == set(profile_of(cloud).machines)
     found = {item.value for item in COMPLETED["explain.name"](context, click.Option(["--x"]), "")}
     xids = {f"xid-{number}" for number in XIDS}
-    assert found == {*all_fields(), *known_rules(), *known_checks(), *known_steps(), *xids}
+    assert found == {*all_fields(), *known_rules(), *known_checks(), *known_steps(), *known_alerts(), *xids}
 
 
 def test_each_row_is_a_parameter_and_each_stack_is_completed() -> None:

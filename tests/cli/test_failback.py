@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli import failback as cli
 from gpuinfra.clouds.aws.cloud import AwsCloud
+from gpuinfra.clouds.region.active import SharedRecord
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region import readiness
-from gpuinfra.region.failover.journal import FailoverJournal
+from gpuinfra.region.failover.journal import SCHEMA, FailoverJournal
 from tests.cli.test_failover import world as world
 from tests.cli.test_failover import written as written
 from tests.region.failover.returning import AHEAD, Returned
@@ -127,12 +128,17 @@ def test_unfinished_failover_is_refused(returned: Returned) -> None:
     assert returned.calls == []
 
 
-def test_second_failback_after_a_second_failover_starts_again(returned: Returned) -> None:
+def test_second_failback_after_a_second_failover_starts_again(returned: Returned, world: World) -> None:
     """The journal of a failback before the last failover is renamed."""
     assert run("--yes").return_value == 0
-    path = failed_over()
-    body = json.loads(path.read_text())
-    path.write_text(json.dumps({**body, "began": "2999-01-01T00:00:00Z"}))
+    moved = {
+        "schema": SCHEMA,
+        "to": "us-west-2",
+        "began": "2999-01-01T00:00:00Z",
+        "ended": "2999-01-01T00:00:01Z",
+        "steps": {},
+    }
+    SharedRecord(world.record, "aws-recovery", "us-east-2").update("failover", moved)
     before = len(returned.calls)
     assert run("--yes").return_value == 0
     assert len(returned.calls) > before

@@ -33,6 +33,7 @@ from gpuinfra.spec.load import read_stack
 from tests.clouds.region.test_dns import NAMES
 from tests.clouds.stacks import TODAY
 from tests.region.failover.returning import Returned
+from tests.region.failover.shared import CLUSTER_STATE
 from tests.region.failover.test_names import Zone
 from tests.region.failover.world import PAIR, World
 
@@ -63,12 +64,14 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     state: list[dict[str, Any]] = [
         {"type": "x", "custom": True},
+        CLUSTER_STATE,
         {"type": "gpuinfra:aws:RegionClone", "outputs": {"buckets": {"scratch-0": PAIR.replica}}},
     ]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(state))
     monkeypatch.setattr("gpuinfra.region.readiness.of_cloud", lambda *_: iter(found.lines))
     monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda *_: [])
     monkeypatch.setattr(AwsCloud, "failover", lambda *_: found)
+    monkeypatch.setattr(AwsCloud, "record", lambda *_: found.record)
 
     def exported(name: str, *, project: Path) -> Any:
         assert project == tmp_path / "project"
@@ -107,7 +110,10 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     """The steps are named with their resources, nothing is called, and no journal is written."""
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
-    assert "4/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0" in done.output.splitlines()
+    assert (
+        "4/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0 (from now on, us-west-2 is the active region)"
+        in done.output.splitlines()
+    )
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []
     assert journals(tmp_path) == []
@@ -132,7 +138,10 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     calls = list(world.calls)
     again = run(*REGION, "--yes")
     assert isinstance(again.exception, UsageError)
-    assert str(journal) in str(again.exception)
+    assert journal.is_file()
+    assert "add --resume to continue the failover, or run `gpuinfra failback aws-recovery` to return" in str(
+        again.exception
+    )
     assert run(*REGION, "--yes", "--resume").return_value == 0
     assert world.calls == calls
 
@@ -227,7 +236,7 @@ def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
         ([*REGION, "--yes", "--ignore", "lags"], "--ignore is 'lags'; allowed: replication, "),
         (
             [*REGION, "--yes", "--abort"],
-            "no failover of aws-recovery was started on this machine, so there is nothing to undo",
+            "no failover of aws-recovery was started, so there is nothing to undo",
         ),
         ([*REGION, "--yes", "--abort", "--resume"], "--abort cannot be combined"),
         ([*REGION, "--yes", "--resume"], "no failover of aws-recovery was started"),
@@ -440,6 +449,51 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
     assert given["again"] is False
     (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
     assert lock.stat().st_ino in given["locked"]
+
+
+def test_a_different_machine_undoes_a_failover(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty home folder, `--abort` reads the journal in the second region, and the first region is the active one again."""
+    returned = Returned()
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: returned)
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: world._state(name))
+    world.import_fails = True
+    assert "the import task is FAILED" in str(run(*REGION, "--yes").exception)
+    assert world.record.active().region == "us-west-2"
+    world.import_fails = False
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    done = run(*REGION, "--yes", "--abort")
+    assert done.return_value == 0, done.exception
+    assert "the failover is undone, and aws-recovery runs in us-east-2" in done.output
+    record = world.record.active()
+    assert (record.region, record.epoch, dict(record.moves)) == ("us-east-2", 2, {})
+
+
+def test_a_record_that_cannot_be_read_stops_a_failover(world: World) -> None:
+    """A failover requires the second region, so there is no option to continue without its record."""
+    world.record.down = True
+    done = run(*REGION, "--yes")
+    assert "the record of the active region of aws-recovery cannot be read" in str(done.exception)
+    assert world.calls == []
+    done = run(*REGION, "--yes", "--confirm-active", "us-east-2")
+    assert isinstance(done.exception, UsageError)
+    assert "--confirm-active requires --abort" in str(done.exception)
+
+
+def test_a_dead_second_region_does_not_block_an_abort(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--confirm-active`, the journal of this machine counts, and the engine gets the confirmation. Another region is not accepted."""
+    returned, variables = Returned(), list[dict[str, str]]()
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: returned)
+    monkeypatch.setattr("gpuinfra.cli.returning.exported", lambda name, **_: world._state(name))
+    world.import_fails = True
+    assert "the import task is FAILED" in str(run(*REGION, "--yes").exception)
+    world.import_fails, world.record.down = False, True
+    assert "cannot be read" in str(run(*REGION, "--yes", "--abort").exception)
+    wrong = run(*REGION, "--yes", "--abort", "--confirm-active", "us-west-2")
+    assert "--confirm-active is us-west-2; allowed: us-east-2" in str(wrong.exception)
+    monkeypatch.setattr("gpuinfra.engine.up.up", lambda *_, more, **__: variables.append(dict(more)))
+    done = run(*REGION, "--yes", "--abort", "--confirm-active", "us-east-2")
+    assert done.return_value == 0, done.exception
+    assert variables[0] == {"GPUINFRA_CONFIRM_ACTIVE": "us-east-2"}
 
 
 def test_the_search_is_repeated_for_the_stated_time(world: World, tmp_path: Path) -> None:

@@ -16,11 +16,14 @@ from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import names as cli
 from gpuinfra.cli import ready
+from gpuinfra.clouds.aws.cloud import AwsCloud
+from gpuinfra.clouds.region.active import SharedRecord
 from gpuinfra.clouds.region.dns import Key, Mounted, NameRecord
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
+from gpuinfra.region.failover.journal import SCHEMA, FailbackJournal, FailoverJournal
 from tests.clouds.region.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 from tests.clouds.stacks import TODAY
+from tests.region.failover.shared import CLUSTER_STATE, MemoryRecord
 
 DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 
@@ -199,3 +202,24 @@ def test_a_control_plane_that_does_not_respond_is_an_error(zone: Zone) -> None:
     problem = run("--yes").exception
     assert isinstance(problem, GpuinfraError)
     assert "us-west-1 did not respond" in str(problem)
+
+
+def test_names_follow_the_record(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failover from a different machine, the names point to the second region, and another region is rejected.
+    If the record cannot be read, the journals of this machine count."""
+    record = MemoryRecord()
+    monkeypatch.setattr(AwsCloud, "record", lambda *_: record)
+    resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state(), CLUSTER_STATE]
+    monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
+    monkeypatch.setattr(cli, "_state", lambda paired, region: state())
+    body = {"schema": SCHEMA, "to": "us-west-2", "ended": "2026-11-28T00:00:00Z", "steps": {}}
+    SharedRecord(record, "aws-recovery", "us-east-2").update("failover", body, "us-west-2")
+    done = run("--yes", "--json")
+    assert json.loads(done.stdout)["region"] == "us-west-2", done.exception
+    refused = run("--yes", "--to", "us-east-2")
+    assert isinstance(refused.exception, UsageError)
+    assert "--to is us-east-2, but us-west-2 is active since" in str(refused.exception)
+    record.down = True
+    done = run("--yes", "--to", "us-east-2")
+    assert done.return_value == 0, done.exception
+    assert "warning: the record of the active region" in done.stderr

@@ -15,6 +15,8 @@ from pulumi.runtime import mocks, settings, sync_await
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
+from gpuinfra.clouds.active_program import OUTPUTS
+
 ACCOUNT = "000000000000"
 
 OTHER_STACKS: dict[str, Any] = {
@@ -182,6 +184,8 @@ class _Cloud(pulumi.runtime.Mocks):
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         """The result of an invoke."""
+        if args.token == OUTPUTS:  # The stack has not been deployed before.
+            return {"outputs": {}}, []
         self._recording.calls.append((args.token, dict(args.args)))
         if answers := _answers(args.token):
             return answers.call(args.token, dict(args.args)), []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.shipped import shipped
+from gpuinfra.node.notice_service import HOOKS
 from gpuinfra.rules.files import file_path_is_free, variable_name_is_free
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import declaration, node_file
@@ -96,6 +97,11 @@ def test_each_exception_is_in_a_step(path: str) -> None:
 def test_other_paths_are_refused(path: str) -> None:
     """Folders that users change or that are empty after a reboot, and files of accounts and packages, are refused."""
     assert refused(path) == {path}
+
+
+def test_hooks_of_notices_can_be_declared() -> None:
+    """The folder whose programs run when the cloud announces an interruption is not refused."""
+    assert refused(f"{HOOKS}/10-site") == set()
 
 
 def refused_names(*names: str) -> set[str]:

@@ -51,6 +51,11 @@ def test_daly_is_near_young_for_rare_failures() -> None:
     assert daly_s(1, 1e8) == pytest.approx(young_s(1, 1e8), rel=0.001)
 
 
+def test_daly_adds_the_higher_order_terms() -> None:
+    """A stall of a minute and a failure per hour give 617.9 seconds, by hand from equation 37."""
+    assert daly_s(60, 3600) == pytest.approx(617.87, abs=0.05)
+
+
 def test_daly_saves_once_per_failure_if_saving_takes_longer() -> None:
     """If a checkpoint takes twice the time between failures, the interval is that time."""
     assert daly_s(200, 100) == 100

@@ -16,9 +16,10 @@ from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, evidence_prefix, uni
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, SSH, Purpose, asked
+from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, RECORD, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
+from gpuinfra.clouds.region.active import KEY
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import PlannedResource
 from gpuinfra.plan.recovery_model import NamesPlan
@@ -250,7 +251,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     elif service == "s3":
         yield from _in_buckets(plan, action, types)
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
-        for region in regions if Purpose.COPY in types else [plan.region]:
+        for region in regions if types & {Purpose.COPY, *RECORD} else [plan.region]:
             via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
             yield _scope("UseKeysThroughS3", [f"{arn}kms:{region}:*:key/*"], StringEquals=via)
     elif action == "kms:CreateGrant":
@@ -469,6 +470,8 @@ def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
             yield _scope("Bundles", [f"{bucket}/{bundles}" for bucket in evidence])
         if Purpose.EVIDENCE in types:
             yield _scope("ReadEvidence", [f"{bucket}/{evidence_prefix(plan.name)}/*" for bucket in evidence])
+        if types & {*RECORD}:
+            yield _scope("Record", [f"{bucket}/{KEY}" for bucket in evidence])
         if Purpose.COPY in types:
             yield _scope("CopyReplicas", [f"{bucket}/*" for bucket in replicated])
     elif call == "ListBucket":

@@ -18,6 +18,8 @@ class Purpose(StrEnum):
     REPLICAS = "gpuinfra ready: read the replication and the replicas"
     COMPARE = "gpuinfra failover: compare the buckets with their replicas"
     COPY = "gpuinfra failback: copy newer objects from the replicas"
+    READ_RECORD = "up, drift, calendar, failover, failback and names: read the record of the active Region"
+    WRITE_RECORD = "gpuinfra failover and failback: write the record of the active Region"
     READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
     READ_NAMES = "gpuinfra ready and names: read the DNS names"
     MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
@@ -124,9 +126,15 @@ NAMES: dict[str, tuple[str, ...]] = {
     Purpose.MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
 }
 """Requests for a plan with `recovery.names`."""
+RECORD: dict[str, tuple[str, ...]] = {
+    Purpose.READ_RECORD: ("s3:GetObject", "s3:ListBucket", "kms:Decrypt"),
+    Purpose.WRITE_RECORD: ("s3:PutObject", "kms:GenerateDataKey"),
+}
+"""Requests for the record of the active Region of a plan with `recovery`. Without `s3:ListBucket`, a record that does not exist is an error
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, retrieved 2026-11-28)."""
 RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
 """Requests for a plan with `restore_from`."""
-IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, Purpose.READ_ADDRESSES))
+IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, *RECORD, Purpose.READ_ADDRESSES))
 """Requests in the Region of the plan and in the second Region."""
 
 SSH: dict[str, tuple[str, ...]] = {
@@ -145,13 +153,13 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
 
-CHANGES = frozenset({Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.MOVE_NAMES})
+CHANGES = frozenset({Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.WRITE_RECORD, Purpose.MOVE_NAMES})
 """gpuinfra requests that change something or open a session."""
 
 
 def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return the requests that gpuinfra makes for a plan."""
-    moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
+    moves = {**READY, **FAILOVER, **FAILBACK, **RECORD} if plan.recovery else {}
     if plan.recovery and plan.recovery.names:
         moves |= NAMES
     if any(one.restore_from for one in plan.file_systems):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
+    from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.dns import CloudDns
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
@@ -144,6 +145,11 @@ class AzureCloud(BuiltCloud):
         from gpuinfra.clouds.azure.region import dns
 
         return dns
+
+    def record(self, place: str, second: str, config: Mapping[str, object]) -> RecordStore:
+        from gpuinfra.clouds.azure.region.record import connect
+
+        return connect(place, second, config)
 
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine]:
         from gpuinfra.clouds.azure.region.readiness import look

@@ -19,6 +19,9 @@ ACTIVITY_CONTAINER = "insights-activity-logs"
 """Container for the Activity Log. Azure Monitor writes only to a container with this name."""
 DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
+RECORD_CONTAINER = "active-region"
+"""Container for the record of the active region, in the account of the evidence replica."""
+RECORD_WHY = "the record names the region in which the stack runs"
 HOMES = "homes"
 """Purpose in the names of the component and the storage account of the home directories."""
 NETAPP = "netapp"
@@ -95,9 +98,21 @@ def alerted(plan: Plan) -> Iterator[PlannedInstance]:
         yield from second_regions(plan)
 
 
+def record_operators(plan: Plan) -> Iterator[PlannedInstance]:
+    """Principals that can read and write the record of the active region."""
+    for above in second_regions(plan):
+        for index in range(max(1, len(plan.evidence.operators))):
+            yield replace(above, values={**above.values, "index": index})
+
+
 def replica_container(purpose: str) -> str:
     """Return the name of the container of a replica."""
     return EVIDENCE_CONTAINER if purpose == "evidence" else DATA_CONTAINER
+
+
+def replica_containers(container: str) -> tuple[str, ...]:
+    """Return the containers in the account of a replica, given the container of the replica. A replica is read-only, so the record has its own container."""
+    return (container, RECORD_CONTAINER) if container == EVIDENCE_CONTAINER else (container,)
 
 
 def vaults(plan: Plan) -> Iterator[PlannedInstance]:
@@ -188,9 +203,10 @@ def containers(plan: Plan) -> Iterator[PlannedInstance]:
     for store in stores(plan):
         purpose = store.values["purpose"]
         own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
-        replica = (store.values["container"],) if "container" in store.values else None
+        replica = replica_containers(store.values["container"]) if "container" in store.values else None
         for container in replica or own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
-            yield replace(store, values={**store.values, "part": container})
+            why = {"why": RECORD_WHY} if container == RECORD_CONTAINER else {}
+            yield replace(store, values={**store.values, "part": container, **why})
 
 
 def locked_containers(plan: Plan) -> Iterator[PlannedInstance]:

@@ -164,6 +164,10 @@ CONTAINER_LOCK = ResourceKind("azure-native:storage:BlobContainerImmutabilityPol
 ACCOUNT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.logged_stores, REMOVED, LOGS,
     _DIAGNOSTIC_ACTIONS)
 # The second region.
+RECORD_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-record-role", instances.second_regions, REMOVED, FREE,
+    _ROLE_ACTIONS)
+RECORD_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-record-{index}", instances.record_operators, REMOVED, FREE,
+    _GRANT_ACTIONS)
 REPLICA_POLICY = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replica", instances.replicas, REMOVED, FREE,
     _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
 REPLICATION = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"),

@@ -17,6 +17,7 @@ from gpuinfra.clouds.gcp.instances import PROJECT_ACCESS, buckets, data_networks
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
+from gpuinfra.clouds.region.active import KEY
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
@@ -101,6 +102,15 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 `storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26).
 """
 
+READ_RECORD = "up, drift, calendar, failover, failback and names: read the record of the active region"
+WRITE_RECORD = "gpuinfra failover and failback: write the record of the active region"
+RECORD: dict[str, tuple[str, ...]] = {
+    READ_RECORD: ("storage.objects.get", "storage.objects.list"),
+    WRITE_RECORD: ("storage.objects.create", "storage.objects.delete"),
+}
+"""Requests for the record of the active region of a plan with `recovery`. Without `storage.objects.list`, a record that does not exist is an error
+(https://cloud.google.com/storage/docs/json_api/v1/status-codes, retrieved 2026-11-28)."""
+
 READ_NAMES = "gpuinfra ready and names: read the DNS names"
 MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
 NAMES: dict[str, tuple[str, ...]] = {
@@ -126,12 +136,12 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests["find the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
         requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
-        requests |= {**READY, **FAILOVER, **FAILBACK, **(NAMES if plan.recovery.names else {})}
+        requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **(NAMES if plan.recovery.names else {})}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, MOVE_NAMES}))
+        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, MOVE_NAMES}))
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")
     scoped = list(_scoped(plan, uses))
@@ -225,6 +235,15 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
         yield _Part(
             purpose="evidence",
             what="the evidence",
+            permissions=found,
+            expressions=[f"{place} && ({path} || {listing})"],
+        )
+    if plan.recovery and (found := objects(RECORD)):
+        listing = 'resource.type == "storage.googleapis.com/Bucket"'
+        path = f'resource.name.endsWith("/objects/{KEY}")'
+        yield _Part(
+            purpose="record",
+            what="the record of the active region",
             permissions=found,
             expressions=[f"{place} && ({path} || {listing})"],
         )

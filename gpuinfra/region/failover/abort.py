@@ -27,6 +27,7 @@ from gpuinfra.region.failover.steps import (
     REPLICAS,
     REPLICATION,
     FailoverStep,
+    activating,
     deployed,
     fence,
     renamed,
@@ -65,12 +66,14 @@ def _steps(
     if moved and pairs:
         what = f"copy the objects that are newer in the replicas to {names}"
         yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
+    started = list[FailoverStep]()
     if stopped and groups and isinstance(suspended := forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        yield FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST)
+        started.append(FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST))
     if stopped:
         steps = deployed(back, "the copied objects", refresh=True, where=FIRST)
-        yield from (step for step in steps if moved or not step.name.startswith(IMPORT))
+        started += [step for step in steps if moved or not step.name.startswith(IMPORT)]
+    yield from activating(back.second, started)
     if journal.state(NAMES) is not None:
         yield from renamed(back, first=False)
     if second and remove is not None:

@@ -27,6 +27,7 @@ from gpuinfra.region.failover.steps import (
     FailoverStep,
     Resources,
     SecondStack,
+    activating,
     check_readiness,
     deployed,
     fence,
@@ -75,10 +76,11 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
     if pairs:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
+    started = list(deployed(back, "the copied objects", refresh=True, where=FIRST))
     if groups and isinstance(suspended := returning.forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        yield FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST)
-    yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
+        started.insert(0, FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST))
+    yield from activating(back.second, started)
     yield from renamed(back, first=False)
 
 

@@ -1,6 +1,7 @@
-"""The journal of a failover or a failback: a file in the user's state folder that records which steps are done.
+"""The journal of a failover or a failback, which records which steps are done. It is written before and after each step.
 
-It is written before and after each step.
+The journal is part of the record of the active region (`gpuinfra.clouds.region.active`), so that a different machine can continue the move. The file in the
+user's state folder is a copy, and its lock prevents concurrent runs on one machine.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuinfra.base.errors import UsageError
+from gpuinfra.base.errors import GpuinfraError, UsageError
+from gpuinfra.clouds.region.active import SharedRecord
 from gpuinfra.clouds.region.reach import ConnectionFailure
 from gpuinfra.remote.stack_journal import StackJournal, now
 
@@ -26,9 +28,37 @@ class FailoverJournal(StackJournal):
     COMMAND = "a failover"
     MOVE = "failover"
     """The move in words, for messages."""
+    UNDO = ", or undo the failover with --abort"
+    """What else to do, for messages about a move that cannot continue."""
     ENTRIES = "steps"
     ENTRIES_TYPE = dict
     AGAIN = "remove the file and start again; each step can be repeated"
+    _record: SharedRecord | None = None
+
+    def share(self, record: SharedRecord) -> None:
+        """Write to the record of the active region from now on. Its journal replaces that of this machine, because a different machine can have continued.
+
+        Without a record, the journal of this machine counts. Raises `GpuinfraError` if the record does not contain a journal in this format.
+        """
+        self._record = record
+        if record.active is None:
+            return
+        body = record.move(self.MOVE)
+        if body is None:
+            self._set_aside()
+            return
+        if body.get("schema") != self.SCHEMA or not isinstance(body.get(self.ENTRIES), self.ENTRIES_TYPE):
+            raise GpuinfraError(
+                f"the record of the active region contains no journal of a {self.MOVE} in the format {self.SCHEMA}; use the version of gpuinfra that wrote it"
+            )
+        self._body = {**body, "file": str(self.stack_file)}
+        super()._write()
+
+    def _write(self, region: str | None = None) -> None:
+        # The record first: the copy on this machine is never ahead of it.
+        if self._record is not None:
+            self._record.update(self.MOVE, {key: value for key, value in self._body.items() if key != "file"}, region)
+        super()._write()
 
     @property
     def exists(self) -> bool:
@@ -79,15 +109,14 @@ class FailoverJournal(StackJournal):
 
     def check(self, region: str, files: Mapping[str, str]) -> None:
         """Check that the journal has the same region and the same declarations. Raises `UsageError` otherwise."""
-        again = f"or remove {self.path} and start again; each step can be repeated"
         if self.region != region:
             raise UsageError(
-                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}, {again}"
+                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}{self.UNDO}"
             )
         recorded = self._body.get("files") or {}
         if changed := sorted(name for name in {*recorded, *files} if recorded.get(name) != files.get(name)):
             raise UsageError(
-                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change, {again}"
+                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change{self.UNDO}"
             )
 
     def state(self, step: str) -> str | None:
@@ -101,11 +130,11 @@ class FailoverJournal(StackJournal):
         found = steps.get(step)
         return found if isinstance(found, dict) else {}
 
-    def start(self, step: str) -> None:
-        """Record that a step starts."""
+    def start(self, step: str, region: str | None = None) -> None:
+        """Record that a step starts, and that `region` is the active one from now on."""
         self._body["ended"] = None
         self._body["steps"][step] = {**self.entry(step), "state": STARTED, "started": now(), "ended": None}
-        self._write()
+        self._write(region)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -151,6 +180,12 @@ class FailoverJournal(StackJournal):
     def retire(self) -> None:
         """Rename the file, so that the next move starts with the first step."""
         if self.exists:
+            if self._record is not None:
+                self._record.update(self.MOVE, None)
+            self._set_aside()
+
+    def _set_aside(self) -> None:
+        if self.exists:
             self.path.replace(self.path.with_suffix(f".{str(self.ended or now()).replace(':', '')}.old"))
             self._body = {}
 
@@ -162,3 +197,4 @@ class FailbackJournal(FailoverJournal):
     FOLDER = "failback"
     COMMAND = "a failback"
     MOVE = "failback"
+    UNDO = ""

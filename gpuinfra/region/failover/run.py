@@ -122,7 +122,7 @@ def run_steps(
             continue
         say(f"{head}: {step.what}")
         begun = time.monotonic()
-        journal.start(step.name)
+        journal.start(step.name, step.activates)
         try:
             outcome, result = away.run(step, again=state is not None), DONE
         except _Skipped as reason:

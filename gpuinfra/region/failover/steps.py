@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
@@ -52,6 +52,18 @@ class FailoverStep:
     """Whether the step requires the first region. A failover can continue without this step (`gpuinfra.region.failover.run`)."""
     outside: bool = False
     """Whether the step sends its requests to a global service, so that it is attempted even if the first region does not respond."""
+    activates: str | None = None
+    """The region that is recorded as active when the step starts, or None if the active region does not change."""
+
+
+def activating(region: str, steps: Iterable[FailoverStep]) -> Iterator[FailoverStep]:
+    """Yield steps of which the first one records that a region is active."""
+    for number, step in enumerate(steps):
+        yield (
+            replace(step, activates=region, what=f"{step.what} (from now on, {region} is the active region)")
+            if not number
+            else step
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +121,11 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
     what = f"check whether {failing.second} is ready"
     yield FailoverStep(name="check", what=what, run=lambda _: check_readiness(failing))
     if failing.stop_first:
-        yield from _stopped(failing)
-        yield from deployed(failing)
+        yield from activating(failing.second, [*_stopped(failing), *deployed(failing)])
     else:
         yield from _ups(failing, search=True)
         yield from _verified(failing)
-        yield from _stopped(failing)
-        yield from _imports(failing)
+        yield from activating(failing.second, [*_stopped(failing), *_imports(failing)])
     control = failing.names.dns.control_plane if failing.names else ""
     yield from renamed(failing, first=control == failing.region)
 

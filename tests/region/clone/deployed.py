@@ -19,6 +19,7 @@ from pulumi.runtime import mocks, settings, sync_await
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
+from gpuinfra.clouds.active_program import OUTPUTS
 from gpuinfra.clouds.azure.handover import upload
 from gpuinfra.handover.provider import NodesReadyProvider
 from gpuinfra.spec.load import LoadedStack
@@ -206,6 +207,8 @@ class _Monitor(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)
 
     def Invoke(self, request: Any) -> Any:
+        if request.tok == OUTPUTS:  # The stack has not been deployed before.
+            return resource_pb2.ResourceInvokeResponse(**{"return": wire.write({"outputs": {}})})
         answer = self._deployed.provider(request.tok).Invoke(provider_pb2.InvokeRequest(tok=request.tok, args=request.args))  # fmt: skip
         return resource_pb2.ResourceInvokeResponse(**{"return": getattr(answer, "return"), "failures": list(answer.failures)})  # fmt: skip
 

@@ -18,6 +18,7 @@ from gpuinfra.region.failover.steps import Failing, SecondStack
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.region.clone.stacks import TODAY, file_of
+from tests.region.failover.shared import MemoryRecord
 
 PAIR = BucketPair(source="scratch-first", replica="scratch-second")
 RESOURCES: list[dict[str, Any]] = [{"type": "first"}]
@@ -45,6 +46,8 @@ class World:
     refuses: bool = False
     """Whether the second region refuses the login."""
     slept: int = 0
+    record: MemoryRecord = field(default_factory=MemoryRecord)
+    """The record of the active region, in the second region."""
     global_replication: bool = False
     """Whether a global service stops the replication. It does not respond if `down` contains `global`."""
 

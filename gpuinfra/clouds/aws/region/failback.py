@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region.failover import AwsFailover, ask, client_of
+from gpuinfra.clouds.region.active import KEY
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 MARK = "gpuinfra-copy-of"
@@ -79,7 +80,7 @@ class AwsFailback(AwsFailover):
         deleted = 0
         for key, there in self._by_key(self._second, pair.replica):
             here, newest = first.get(key, []), _newest(there)
-            if newest is None:
+            if newest is None or key == KEY:
                 continue
             if not _is_object(newest):
                 current = _newest(here)

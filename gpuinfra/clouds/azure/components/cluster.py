@@ -117,6 +117,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             recipients=recovery.recipients,
             alert_after_s=recovery.alert_after_s,
             reached_from=plan.evidence.reached_from,
+            operators=plan.evidence.operators,
             workspace_id=foundation.workspace_id,
             data_events=plan.audit.data_events,
         )

@@ -16,12 +16,13 @@ from pulumi_azure_native import monitor, storage
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure import resources as rows
+from gpuinfra.clouds.azure.components.grants import data_role, grant
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, vault_log
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import REPLICATION_POLICY
-from gpuinfra.clouds.azure.instances import in_region, replica_container
+from gpuinfra.clouds.azure.instances import RECORD_CONTAINER, in_region, replica_container, replica_containers
 from gpuinfra.clouds.azure.names import ContainerId
 from gpuinfra.clouds.azure.region.recovery import PENDING, early_buckets
 
@@ -55,6 +56,8 @@ class RegionCloneArgs:
     reached_from: tuple[str, ...] = ()
     """Public IPv4 ranges that the firewall of the evidence replica allows.
     If empty, it is reachable only through private endpoints, as are the other replicas."""
+    operators: Sequence[pulumi.Input[str]] = ()
+    """Object IDs of the principals that can read and write the record of the active region. If empty, this is the identity that creates the component."""
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for requests to the vault. If unset, they are not logged."""
     data_events: bool = False
@@ -89,6 +92,8 @@ class RegionClone(pulumi.ComponentResource):
         for purpose, source in args.sources.items():
             store = self._replica(purpose, key)
             container = store.containers[replica_container(purpose)]
+            if purpose == "evidence":
+                self._share_record(store)
             policy = self._replicate(purpose, source, store, container)
             self._alert(purpose, policy, actions)
             self.policies[purpose] = policy.policy_id
@@ -116,7 +121,7 @@ class RegionClone(pulumi.ComponentResource):
             PrivateStoreArgs(
                 scope=self._second,
                 purpose=in_region(purpose, args.region),
-                containers=(replica_container(purpose),),
+                containers=replica_containers(replica_container(purpose)),
                 encryption_key=key.encryption_key,
                 reached_from=args.reached_from if evidence else (),
                 # Managed Lustre imports the replica in the second region with the account key, as in the first region.
@@ -125,6 +130,31 @@ class RegionClone(pulumi.ComponentResource):
             ),
             self._inside,
         )
+
+    def _share_record(self, store: PrivateStore) -> None:
+        """Allow operators to read and write the record of the active region. Without a data role, even the owner of a subscription has no access to blobs."""
+        what = "the record of the active region"
+        role = data_role(
+            self._name,
+            self._second,
+            rows.RECORD_ROLE,
+            purpose="record",
+            verbs=("read", "write", "add/action"),
+            account_id=store.account_id,
+            parent=self,
+            what=what,
+        )
+        for index, principal in enumerate(self._args.operators or (self._second.operator,)):
+            grant(
+                rows.RECORD_GRANT.logical(self._name, index=index),
+                self._second,
+                role=role,
+                at=store.containers[RECORD_CONTAINER],
+                principal=principal,
+                principal_type=None,
+                why=f"read and write {what}",
+                opts=child(self, rows.RECORD_GRANT),
+            )
 
     def _replicate(
         self, purpose: str, source: pulumi.Input[str], store: PrivateStore, container: pulumi.Output[str]

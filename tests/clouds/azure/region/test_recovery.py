@@ -29,6 +29,7 @@ ACCOUNT, CONTAINER = "azure-native:storage:StorageAccount", "azure-native:storag
 SETTINGS, POLICY = "azure-native:storage:BlobServiceProperties", "azure-native:storage:ObjectReplicationPolicy"
 VAULT, KEY = "azure-native:keyvault:Vault", "azure-native:keyvault:Key"
 GROUP, GRANT = "azure-native:resources:ResourceGroup", "azure-native:authorization:RoleAssignment"
+ROLE = "azure-native:authorization:RoleDefinition"
 IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 ALERT, RECIPIENTS = "azure-native:monitor:MetricAlert", "azure-native:monitor:ActionGroup"
 
@@ -62,11 +63,25 @@ def test_every_container_with_data_is_replicated(recording: Recording) -> None:
     replicas = {one.inputs["destinationAccount"] for one in new.values()}
     assert replicas == {id_ for id_, one in places.items() if one.inputs["location"] == SECOND}
     assert sorted(one.inputs["rules"][0]["sourceContainer"] for one in new.values()) == ["data", "evidence"]
-    held = {one.id for one in _second(recording, CONTAINER)}
+    held = {one.id for one in _second(recording, CONTAINER) if not one.id.endswith("/active-region")}
     assert held == {
         f"{one.inputs['destinationAccount']}/blobServices/default/containers/{one.inputs['rules'][0]['destinationContainer']}"
         for one in new.values()
     }
+
+
+def test_operators_can_write_the_record_of_the_active_region(recording: Recording) -> None:
+    """The record has its own container in the account of the evidence replica, and operators can read and write it, but not delete it."""
+    (container,) = [one for one in _second(recording, CONTAINER) if one.id.endswith("/active-region")]
+    (evidence,) = [one for one in _second(recording, CONTAINER) if one.id.endswith("/evidence")]
+    assert container.inputs["accountName"] == evidence.inputs["accountName"]
+    grants = [one for one in recording.of(GRANT) if one.inputs["scope"] == container.id]
+    assert [one.name for one in grants] == ["train-recovery-record-0"]
+    (role,) = [one for one in recording.of(ROLE) if one.name == "train-recovery-record-role"]
+    assert grants[0].inputs["roleDefinitionId"].endswith(role.inputs["roleDefinitionId"])
+    (allowed,) = role.inputs["permissions"]
+    verbs = {one.partition("/blobs/")[2] for one in allowed["dataActions"]}
+    assert (verbs, allowed["actions"]) == ({"read", "write", "add/action"}, [])
 
 
 def test_the_source_has_the_ids_that_the_replica_assigned(recording: Recording) -> None:

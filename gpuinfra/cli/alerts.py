@@ -1,0 +1,34 @@
+"""`gpuinfra alerts`: prints the alert rules of a stack for Prometheus."""
+
+from __future__ import annotations
+
+import click
+
+from gpuinfra.base.errors import UsageError
+
+
+@click.command("alerts")
+@click.argument("stack")
+def command(stack: str) -> int:
+    """Print the alert rules for the GPU metrics of STACK as a rule file of Prometheus.
+
+    The rules apply to pools whose nodes run the DCGM exporter (software.gpu_metrics). Prometheus must add the label `pool` to their
+    targets. The command reads only the stack file. `gpuinfra explain NAME` describes an alert.
+    """
+    import yaml
+
+    from gpuinfra.base.day import today
+    from gpuinfra.monitoring.alerts import AlertPool, rule_file
+    from gpuinfra.plan.make import build_plan
+    from gpuinfra.rules import load_stack
+
+    loaded = load_stack(stack, today())
+    pools = [
+        AlertPool(name=pool.name, gpus=pool.expectation["gpus"], mig=bool(pool.expectation.get("mig")))
+        for pool in build_plan(loaded.spec, today()).pools
+        if any(step.id == "77-dcgm-exporter" for step in pool.steps)
+    ]
+    if not pools:
+        raise UsageError(f"no pool of {loaded.name} serves GPU metrics; set software.gpu_metrics to dcgm_exporter")
+    click.echo(yaml.safe_dump(rule_file(loaded.spec.name, pools), sort_keys=False, width=1000), nl=False)
+    return 0

@@ -1,0 +1,45 @@
+"""The record of the active region in a Cloud Storage bucket of the second region.
+
+A write with `ifGenerationMatch` is refused with status 412 if the object has a different generation; 0 means that it must not exist
+(https://cloud.google.com/storage/docs/request-preconditions, retrieved 2026-11-26). The replication does not delete objects that only the replica contains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from gpuinfra.base.json_text import parsed
+from gpuinfra.clouds.gcp.api import CHANGED, STORAGE, Api
+from gpuinfra.clouds.gcp.region.failover import objects_of
+from gpuinfra.clouds.region.active import KEY, RecordChanged, StoredRecord
+
+
+def connect(place: str, second: str, config: Mapping[str, object]) -> GcsRecord:
+    """Use the credentials from the environment. `place` is the name of the bucket."""
+    return GcsRecord(Api(), place)
+
+
+class GcsRecord:
+    """The requests. `gpuinfra.clouds.region.active.RecordStore` describes the methods. The content of the object is JSON, as the requests of `Api`."""
+
+    def __init__(self, api: Api, bucket: str) -> None:
+        self._api, self._bucket = api, bucket
+
+    def read(self) -> StoredRecord | None:
+        path = f"{objects_of(self._bucket)}/{quote(KEY, safe='')}"
+        found = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
+        if found is None:
+            return None
+        generation = str(found["generation"])
+        document = self._api.sent("GET", STORAGE, path, {"alt": "media", "generation": generation})
+        return StoredRecord(text=json.dumps(document).encode(), tag=generation)
+
+    def write(self, text: bytes, tag: str | None) -> str:
+        parameters = {"uploadType": "media", "name": KEY, "ifGenerationMatch": tag or "0"}
+        body = parsed(text)
+        made = self._api.ask("POST", STORAGE, f"upload/{objects_of(self._bucket)}", parameters, body, missing=CHANGED)
+        if made is None:
+            raise RecordChanged
+        return str(made["generation"])

@@ -1,0 +1,201 @@
+"""The alert rules, tried with the real promtool: each fires, stays silent for a healthy GPU, and survives a restart and a missing series."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpuinfra.base.errors import UsageError
+from gpuinfra.cli.alerts import command
+from gpuinfra.monitoring.alerts import ALERTS, AlertPool, rule_file
+from gpuinfra.node.xids import XIDS
+from gpuinfra.reference.explain import explain
+
+promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+POOL = AlertPool(name="gpu", gpus=2, mig=False)
+GPU = 'instance="a:9400",pool="gpu",gpu="0",UUID="GPU-0",modelName="H100"'
+OTHER = 'instance="a:9400",pool="gpu",gpu="1",UUID="GPU-1",modelName="H100"'
+HOUR = 60
+
+
+def series(metric: str, values: str, labels: str = GPU) -> dict[str, str]:
+    """One series with a value for each minute, in the notation of promtool."""
+    return {"series": f"{metric}{{{labels}}}", "values": values}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series that fire one alert, series of a healthy GPU, and the minute at which both are judged."""
+
+    alert: str
+    sick: tuple[dict[str, str], ...]
+    healthy: tuple[dict[str, str], ...]
+    minute: int
+
+
+def memory(used: int) -> tuple[dict[str, str], ...]:
+    """The framebuffer of one GPU with 81,000 MiB."""
+    return (
+        series("DCGM_FI_DEV_FB_USED", f"{used}x300"),
+        series("DCGM_FI_DEV_FB_FREE", f"{81_000 - used}x300"),
+        series("DCGM_FI_DEV_FB_RESERVED", "600x300"),
+    )
+
+
+TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
+REMAPPED = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
+REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
+TARGET = 'instance="a:9400",pool="gpu"'
+
+
+def xid(number: int, values: str) -> dict[str, str]:
+    """The last Xid of a GPU. Its label `err_code` starts a new series with each other Xid."""
+    return series("DCGM_FI_DEV_XID_ERRORS", values, f'{GPU},err_code="{number}"')
+
+
+CASES = [
+    Case("GpuXidDrain", (xid(0, "0x10 stale"), xid(79, "_x11 79x300")), (xid(31, "_x11 31x300"),), 200),
+    Case("GpuXidDrain", (xid(48, "_x5 48x300"), xid(94, "94x5")), (xid(0, "0x300"),), 12),
+    Case(
+        "GpuRowRemapFailed",
+        (series("DCGM_FI_DEV_ROW_REMAP_FAILURE", "0x5 1x300"),),
+        (series("DCGM_FI_DEV_ROW_REMAP_FAILURE", "0x300"),),
+        200,
+    ),
+    Case("GpuRowRemapped", (series(REMAPPED, "3x5 4x300"),), (series(REMAPPED, "4x300"),), 200),
+    Case(
+        "GpuMissing",
+        (series(TEMPERATURE, "40x300"), series(TEMPERATURE, "40x5 stale", OTHER)),
+        (series(TEMPERATURE, "40x300"), series(TEMPERATURE, "40x300", OTHER)),
+        20,
+    ),
+    Case("GpuMetricsMissing", (series("up", "1x5 0x300", TARGET),), (series("up", "1x300", TARGET),), 20),
+    Case("GpuMetricsMissing", (), (series("up", "1x300", TARGET),), 20),
+    Case("GpuPcieReplays", (series(REPLAYS, "0+600x300"),), (series(REPLAYS, "9+1x300"),), 120),
+    Case("GpuMemoryHigh", memory(79_000), memory(40_500), 60),
+    Case(
+        "GpuIdle",
+        (series("DCGM_FI_DEV_GPU_UTIL", "0x300"),),
+        (series("DCGM_FI_DEV_GPU_UTIL", "0x18 80 " * 15),),
+        200,
+    ),
+]
+RESTARTED = [case for case in CASES if case.alert not in ("GpuIdle", "GpuPcieReplays", "GpuMetricsMissing")]
+IDS = [f"{case.alert}-{number}" for number, case in enumerate(CASES)]
+
+
+def fired(folder: Path, inputs: tuple[dict[str, str], ...], minute: int, pool: AlertPool = POOL) -> set[str]:
+    """Return the alerts that fire at a minute. Promtool expects no alert, and lists those that fire."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(rule_file("train", [pool]), width=1000))
+    wanted = [{"eval_time": f"{minute}m", "alertname": one.name, "exp_alerts": []} for one in ALERTS]
+    test = {"interval": "1m", "input_series": list(inputs), "alert_rule_test": wanted}
+    (folder / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}, width=1000))  # fmt: skip
+    done = subprocess.run(["promtool", "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    output = done.stdout + done.stderr
+    assert ("SUCCESS" in output) is (done.returncode == 0), output
+    return set(re.findall(r"alertname: ?(\w+), time: [^\n]*\n\s+exp:", output))
+
+
+@promtool
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_an_alert_fires_and_its_healthy_twin_does_not(tmp_path: Path, case: Case) -> None:
+    """The faulty series fire the alert, and the same metrics of a healthy GPU do not."""
+    assert case.alert in fired(tmp_path, case.sick, case.minute)
+    assert case.alert not in fired(tmp_path, case.healthy, case.minute)
+
+
+@promtool
+@pytest.mark.parametrize("case", RESTARTED, ids=[case.alert for case in RESTARTED])
+def test_an_alert_survives_a_restart(tmp_path: Path, case: Case) -> None:
+    """After a gap in which nothing was read, the alert fires again, and the healthy twin does not."""
+
+    def gap(inputs: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        return tuple({**one, "values": re.sub(r"(\S+?)x300$", r"\1x10 _x8 \1x300", one["values"])} for one in inputs)
+
+    assert case.alert in fired(tmp_path, gap(case.sick), 200)
+    assert case.alert not in fired(tmp_path, gap(case.healthy), 200)
+
+
+@promtool
+def test_missing_metrics_fire_only_the_alert_about_them(tmp_path: Path) -> None:
+    """If the exporter is lost, GpuMetricsMissing fires, and no other alert claims that a GPU is faulty."""
+    assert fired(tmp_path, (), 200) == {"GpuMetricsMissing"}
+
+
+@promtool
+def test_half_used_memory_is_not_high(tmp_path: Path) -> None:
+    """The share is of the whole memory. A ratio of used to free memory would fire at 49 % (40,000 and 41,000 MiB)."""
+    assert "GpuMemoryHigh" not in fired(tmp_path, memory(40_000), 60)
+
+
+@promtool
+def test_rules_apply_to_their_pool(tmp_path: Path) -> None:
+    """A fault in another pool fires only the alert about the missing targets of this pool."""
+    inputs = tuple({**one, "series": one["series"].replace('pool="gpu"', 'pool="cpu"')} for one in CASES[2].sick)
+    assert fired(tmp_path, inputs, 200) == {"GpuMetricsMissing"}
+
+
+def test_every_alert_has_a_case() -> None:
+    """No rule is untested, and names are unique."""
+    assert {case.alert for case in CASES} == {one.name for one in ALERTS}
+    assert max(Counter(one.name for one in ALERTS).values()) == 1
+
+
+def test_the_drain_list_follows_the_table_of_xids() -> None:
+    """Each Xid that drains a node is in the rule, and no other."""
+    (rule,) = [one for one in ALERTS if one.name == "GpuXidDrain"]
+    listed = re.findall(r"\d+", rule.expression.partition("err_code=~")[2])[: len(XIDS)]
+    assert {int(one) for one in listed if int(one)} == {
+        number for number, xid in XIDS.items() if xid.severity == "drain"
+    }
+
+
+def test_mig_has_no_alerts_of_whole_gpus() -> None:
+    """GPU instances have neither a utilization nor a framebuffer of the whole GPU."""
+    names = json.dumps(rule_file("train", [AlertPool(name="gpu", gpus=2, mig=True)]))
+    assert "GpuIdle" not in names
+    assert "GpuMissing" in names
+
+
+@pytest.mark.parametrize("name", [one.name for one in ALERTS])
+def test_an_alert_is_explained(name: str) -> None:
+    """`gpuinfra explain` states the cause and what to do."""
+    (rule,) = [one for one in ALERTS if one.name == name]
+    assert rule.action in explain(name)
+
+
+def stack(folder: Path, metrics: str) -> str:
+    """A stack file."""
+    path = folder / "Pulumi.s.yaml"
+    path.write_text(
+        "config:\n  aws:region: us-east-1\n  gpuinfra:cluster:\n    name: train\n    where: {cloud: aws, region: us-east-1, zone: use1-az6}\n"
+        f"    pools: [{{name: gpu, machine: p4d.24xlarge, capacity: {{kind: on_demand, count: 1}}}}]\n{metrics}"
+    )
+    return str(path)
+
+
+def test_the_command_prints_the_rules_of_a_stack(tmp_path: Path) -> None:
+    """The file contains one group for the pool, with the number of GPUs of its machine."""
+    done = CliRunner().invoke(
+        command, [stack(tmp_path, "    software: {gpu_metrics: dcgm_exporter}\n")], standalone_mode=False
+    )
+    document: Any = yaml.safe_load(done.output)
+    assert [one["name"] for one in document["groups"]] == ["gpuinfra-train-gpu"], done.exception
+    assert any(one["expr"].endswith('DCGM_FI_DEV_GPU_TEMP{pool="gpu"})) < 8') for one in document["groups"][0]["rules"])
+
+
+def test_a_stack_without_metrics_has_no_rules(tmp_path: Path) -> None:
+    """Rules that never fire would look like health, so the command fails."""
+    done = CliRunner().invoke(command, [stack(tmp_path, "")], standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert "set software.gpu_metrics to dcgm_exporter" in str(done.exception)
