@@ -17,7 +17,6 @@ from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuinfra.cli.ready import Paired
     from gpuinfra.clouds.region.active import ActiveRegion, SharedRecord
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.spec.load import LoadedStack
@@ -41,15 +40,17 @@ def record_of(loaded: LoadedStack, resources: Resources) -> SharedRecord | None:
         raise DeploymentError(unreadable(loaded.name, problem)) from None
 
 
-def share(paired: Paired, journals: Sequence[FailoverJournal], confirmed: str | None = None) -> Mapping[str, str]:
-    """Let the journals of a move read and write the record.
+def share(
+    loaded: LoadedStack, resources: Resources, journals: Sequence[FailoverJournal], confirmed: str | None = None
+) -> Mapping[str, str]:
+    """Let the journals of a move read and write the record, given the state of the stack.
 
     If the record cannot be read and `confirmed` is set, the journals of this machine count. Returns the variables for the engine.
     """
     from gpuinfra.clouds.region.active import CONFIRM_VARIABLE
 
     try:
-        record = record_of(paired.loaded, paired.resources)
+        record = record_of(loaded, resources)
     except DeploymentError as problem:
         if not confirmed:
             raise
@@ -58,9 +59,10 @@ def share(paired: Paired, journals: Sequence[FailoverJournal], confirmed: str | 
         )
         return {CONFIRM_VARIABLE: confirmed}
     if record is None:
+        second = loaded.spec.recovery.region if loaded.spec.recovery else "the second region"
         raise UsageError(
-            f"the state of {paired.loaded.name} contains no replica of the evidence bucket in {paired.recovery.region}, so there is no place for the "
-            f"record of the active region; deploy the stack first, and run `gpuinfra ready {as_argument(paired.loaded.path)}`"
+            f"the state of {loaded.name} contains no replica of the evidence bucket in {second}, so there is no place for the "
+            f"record of the active region; deploy the stack first, and run `gpuinfra ready {as_argument(loaded.path)}`"
         )
     for journal in journals:
         journal.share(record)

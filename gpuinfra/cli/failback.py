@@ -58,7 +58,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             closing(FailbackJournal(paired.loaded.path)) as journal,
             closing(FailoverJournal(paired.loaded.path)) as failover,
         ):
-            share(paired, [journal, failover])
+            share(paired.loaded, paired.resources, [journal, failover])
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}

@@ -157,7 +157,7 @@ def command(
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)
         try:
-            confirmed = share(paired, [journal], confirm_active)
+            confirmed = share(paired.loaded, paired.resources, [journal], confirm_active)
             if abort:
                 return _abort(paired, journal, ignore, confirmed, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {

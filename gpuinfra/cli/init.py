@@ -303,11 +303,7 @@ def _show(proposals: Choices) -> None:
     columns = [
         "",
         *(
-            Column(
-                title,
-                wrap=title in ("GPUs", "note", "effect", "storage", "fabric"),
-                optional=title in ("each", "price of"),
-            )
+            Column(title, wrap=title in proposals.wrapped, optional=title in proposals.optional)
             for title in proposals.columns
         ),
     ]

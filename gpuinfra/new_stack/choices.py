@@ -34,6 +34,10 @@ class Choices:
     """Default answer. None if an answer is required."""
     note: str = ""
     """What to know before an answer if there are no rows."""
+    wrapped: tuple[str, ...] = ()
+    """Titles of the columns that wrap in a terminal."""
+    optional: tuple[str, ...] = ()
+    """Titles of the columns that a narrow terminal omits."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -56,7 +60,7 @@ def _clouds(_: StackAnswers) -> Choices:
         cloud = profile_of(name)
         gpus = [machine for machine in cloud.machines.values() if machine.gpu]
         rows.append((name, cloud.title, _gpu_names(gpus)))
-    return Choices(columns=("cloud", "name", "GPUs"), rows=tuple(rows))
+    return Choices(columns=("cloud", "name", "GPUs"), rows=tuple(rows), wrapped=("GPUs",))
 
 
 def _regions(answers: StackAnswers) -> Choices:
@@ -67,7 +71,7 @@ def _regions(answers: StackAnswers) -> Choices:
         sold = [machine for machine in cloud.machines.values() if machine.gpu and region in machine.zones]
         if sold:
             rows.append((region, _gpu_names(sold)))
-    return Choices(columns=("region", "GPUs"), rows=tuple(rows))
+    return Choices(columns=("region", "GPUs"), rows=tuple(rows), wrapped=("GPUs",))
 
 
 def _gpu_names(machines: list[MachineType]) -> str:
@@ -99,7 +103,13 @@ def _machines(answers: StackAnswers) -> Choices:
         f"the catalog lists no machine type in {region}; enter a machine type of which you know that the region offers it, "
         "or press Ctrl-C and start again with a different region"
     )
-    return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)), note=note)
+    return Choices(
+        columns=columns,
+        rows=tuple(row for _, row in sorted(rows)),
+        note=note,
+        wrapped=("GPUs", "fabric"),
+        optional=("each", "price of"),
+    )
 
 
 def _accepted(answers: StackAnswers, machine: MachineType) -> bool:
@@ -137,7 +147,7 @@ def _capacities(answers: StackAnswers) -> Choices:
         )
     default = next((kind.value for kind in FIRST_KINDS if kind in machine.capacity), None)
     columns = ("capacity", "USD/h per node", "price of", "needs", "note")
-    return Choices(columns=columns, rows=tuple(rows), default=default)
+    return Choices(columns=columns, rows=tuple(rows), default=default, wrapped=("note",), optional=("price of",))
 
 
 def _counts(answers: StackAnswers) -> Choices:
@@ -155,7 +165,8 @@ def _storages(answers: StackAnswers) -> Choices:
             if not QUESTIONS["storage"].problems(draft):
                 rows.append((text, _added_usd(answers, draft), about(kind, Storage)))
                 break
-    return Choices(columns=("storage", "USD/h", "effect"), rows=tuple(rows), default=NO_STORAGE)
+    columns = ("storage", "USD/h", "effect")
+    return Choices(columns=columns, rows=tuple(rows), default=NO_STORAGE, wrapped=("storage", "effect"))
 
 
 def _proposals(answers: StackAnswers, kind: str) -> Iterator[str]:
