@@ -26,6 +26,7 @@ from pulumi.runtime.proto import provider_pb2, resource_pb2
 
 from gpuinfra.base.day import VARIABLE
 from gpuinfra.base.stack_files import stack_name
+from gpuinfra.clouds.active_program import OUTPUTS
 from gpuinfra.clouds.azure.handover import upload
 from gpuinfra.cluster import GpuCluster
 from gpuinfra.engine.refresh import value_at
@@ -203,6 +204,9 @@ class _Monitor(mocks.MockMonitor):
         if package == OWN:
             answer = {"version": "1.0.0"}
             return resource_pb2.ResourceInvokeResponse(**{"return": wire.write(answer)})  # pyright: ignore[reportArgumentType]
+        if request.tok == OUTPUTS:
+            # The stack that the plan compares with is not deployed, so nothing is saved.
+            return resource_pb2.ResourceInvokeResponse(**{"return": wire.write({"outputs": {}})})  # pyright: ignore[reportArgumentType]
         asked = provider_pb2.InvokeRequest(tok=request.tok, args=request.args)
         done = self._engine.provider(package).Invoke(asked, _Context(_peer(request.provider)))
         return resource_pb2.ResourceInvokeResponse(**{"return": getattr(done, "return"), "failures": done.failures})

@@ -145,7 +145,7 @@ def test_homes_are_found_by_creation_token(session: Any, aws: Client) -> None:
     assert efs.describe_file_systems(CreationToken="none")["FileSystems"] == []
     assert len(efs.describe_file_systems()["FileSystems"]) == 2
     with pytest.raises(ClientError, match="BadRequest"):
-        efs.describe_mount_targets(FileSystemId=home.id)
+        efs.describe_access_points(FileSystemId=home.id)
     with pytest.raises(grpc.RpcError, match="already exists with creation token 'train-home-0'"):
         aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"}, "again")
 

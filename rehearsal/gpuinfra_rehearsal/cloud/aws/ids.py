@@ -95,6 +95,11 @@ _KEY = "aws:kms/key:Key"
 _ROUTE = "aws:ec2/route:Route"
 
 
+def route_id(table: str, destination: str) -> str:
+    """Return the ID of a route. The provider hashes the destination (internal/service/ec2/vpc_route.go of terraform-provider-aws 6)."""
+    return f"r-{table}{zlib.crc32(destination.encode())}"
+
+
 def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
     """Return the ID of a new AWS resource."""
     if prefix := PREFIXES.get(token):
@@ -107,13 +112,12 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count:
     if shape := PARTS.get(token):
         return fill(shape, inputs)
     if token == _ROUTE:
-        # The provider hashes the destination (internal/service/ec2/vpc_route.go of terraform-provider-aws 6).
         to = next(
             str(inputs[key])
             for key in ("destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId")
             if inputs.get(key)
         )
-        return f"r-{inputs['routeTableId']}{zlib.crc32(to.encode())}"
+        return route_id(str(inputs["routeTableId"]), to)
     if module(token) == "s3" and isinstance(inputs.get("bucket"), str):
         return f"{inputs['bucket']}/{inputs['key']}" if isinstance(inputs.get("key"), str) else inputs["bucket"]
     if token in _ARN_IDS:

@@ -272,7 +272,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     # Helpers
 
     def _hold(self, context, verb: str, token: str, moment: HoldMoment) -> None:
-        if not self.cloud.holds.passes(verb, token, moment, context.is_active):
+        if not self.cloud.holds.passes(verb, token, moment, lambda: bool(context.is_active())):
             context.abort(grpc.StatusCode.CANCELLED, "the caller does not exist anymore")
 
     def _call(self, context, urn: str, inputs: dict[str, Any]) -> Call:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.aws import places
+from gpuinfra_rehearsal.cloud.aws.ids import route_id
 from gpuinfra_rehearsal.cloud.core import ids, wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra_rehearsal.cloud.core.check import RejectedInput
@@ -273,7 +274,7 @@ class Route(Ec2):
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """Accept the import ID `<route table>_<destination>`."""
         table, _, destination = id.partition("_")
-        return cloud.store.find(token, f"r-{table}{destination}", region)
+        return cloud.store.find(token, route_id(table, destination), region)
 
 
 @behaves
