@@ -79,35 +79,35 @@ def compact(value: float) -> str:
 
 
 def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
-    """Return the table of candidates for a terminal. The first column is the number for `--row`."""
+    """Return the table of candidates for a terminal. The first column is the number for `--row`. The last columns are omitted first."""
     columns: list[str | Column] = [
         Column("row", right=True),
         "machine",
-        "region",
         Column("nodes", right=True),
-        "GPUs",
         "capacity",
-        Column("GB per GPU", right=True),
-        Column("layout", wrap=True),
-        Column("tokens/s while training", right=True),
-        Column("days by wall time", right=True),
-        Column("USD", right=True),
-        Column("limited by", wrap=True),
+        Column("days by wall time", right=True, wrap=True),
+        Column("USD", right=True, wrap=True),
+        Column("region", optional=True),
+        Column("GPUs", optional=True),
+        Column("tokens/s while training", right=True, wrap=True, optional=True),
+        Column("GB per GPU", right=True, optional=True),
+        Column("limited by", wrap=True, optional=True),
+        Column("layout", wrap=True, optional=True),
     ]
     rows = [
         (
             str(number),
             one.machine.name,
-            one.region,
             f"{one.nodes:,}",
-            _gpus(one),
             one.way.replace("_", "-"),
-            _memory(one),
-            _layout(one),
-            _rate(one),
             span(one.days),
             _usd(one),
+            one.region,
+            _gpus(one),
+            _rate(one),
+            _memory(one),
             one.limited_by.value,
+            _layout(one),
         )
         for number, one in enumerate(candidates, 1)
     ]

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -125,7 +126,8 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     console.print(drawn)
     lines = stream.getvalue().splitlines()
     if omitted:
-        lines.append(f"not shown, because the terminal is too narrow: {', '.join(omitted)}")
+        note = f"not shown, because the terminal is too narrow: {', '.join(omitted)}"
+        lines.extend(textwrap.wrap(note, max(limit, WRAPPED), subsequent_indent="  "))
     return [f"{' ' * indent}{line}".rstrip() for line in lines]
 
 

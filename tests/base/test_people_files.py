@@ -383,6 +383,7 @@ OTHER_WRITES = {
     "engine/entries.py": "the cache of tools",
     "engine/go.py": "the cache of tools",
     "engine/keep.py": "the cache of tools",
+    "engine/pending.py": "the state for `pulumi stack import`, in a temporary folder",
     "engine/release.py": "the cache of tools",
     "reference/schema.py": "the schema in this repository",
     "remote/agent.py": "files on a node",

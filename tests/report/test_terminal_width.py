@@ -16,6 +16,7 @@ COMMANDS = (
     "catalog p5.48xlarge",
     "prices p4d.24xlarge Standard_ND96isr_H100_v5 a3-megagpu-8g",
     "cache",
+    "size --model llama-2-13b --tokens 2T --days 90",
     *(f"{command} {name}" for name in NAMES for command in ("plan", "prices", "prices --sources")),
 )
 
@@ -52,6 +53,7 @@ def test_columns_that_do_not_fit_are_named() -> None:
     assert tables.text(table, width=38) == [
         f"machine{' ' * 25}vCPU",
         f"{'x' * 30}  208",
-        "not shown, because the terminal is too narrow: GiB",
+        "not shown, because the terminal is too",
+        "  narrow: GiB",
     ]
     assert tables.text(table, width=60)[0].split() == ["machine", "vCPU", "GiB"]
