@@ -135,10 +135,11 @@ def storage_holds_checkpoints(spec: ClusterSpec, today: date) -> Iterator[Findin
     trained = request.model.lora_parameters(request.rank) if request.goal.is_adapter else None
     size = checkpoint_bytes(request.model, request.recipe, trained)
     need = (KEPT + 2) * size / FULL / 2**30
-    lustre = [(i, entry) for i, entry in enumerate(spec.storage) if isinstance(entry, Lustre) and entry.capacity_gib]
-    for i, entry in lustre:
-        if entry.capacity_gib and entry.capacity_gib < need and len(spec.storage) == 1:
-            what = f"is {entry.capacity_gib}, but five checkpoints of {workload.model} need {need:,.0f} GiB"
+    for i, entry in enumerate(spec.storage):
+        # With several file systems, it is not known which one gets the checkpoints.
+        size_gib = entry.capacity_gib if isinstance(entry, Lustre) and len(spec.storage) == 1 else None
+        if size_gib and size_gib < need:
+            what = f"is {size_gib}, but five checkpoints of {workload.model} need {need:,.0f} GiB"
             yield warn(f"storage[{i}].capacity_gib", what, f"use at least {need:,.0f}")
     if (
         not spec.storage

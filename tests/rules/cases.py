@@ -1449,11 +1449,14 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
     "workload_model_is_known": [
+        ("aws", {}),
         ("aws", {"workload": {"model": "llama-2-13b"}}),
         ("gcp", {"workload": {"model": "30B-A3B", "tokens_billion": 100.0}}),
     ],
     "workload_runs_on_gpus": [("aws", {"workload": {"model": "7B"}})],
     "workload_precision_is_supported": [
+        ("aws", {}),
+        ("aws", {"workload": {"model": "7B"}}),
         ("aws", {"workload": {"model": "7B", "precision": "bf16"}}),
         ("azure", {"workload": {"model": "7B", "precision": "fp8"}}),
     ],
@@ -1463,16 +1466,38 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"workload": {"model": "no-such-model"}}),
     ],
     "workload_nodes_have_fabric": [
+        ("aws", {"pools.0.machine": "g6.48xlarge"}),
         ("aws", {"workload": {"model": "7B"}}),
         ("aws", {"workload": {"model": "1B"}, "pools.0.machine": "g6.48xlarge", "pools.0.capacity.0.count": 1}),
     ],
     "duration_covers_workload": [
         ("aws", {"workload": {"model": "7B", "tokens_billion": 10.0}, "duration_hours": 1000}),
         ("aws", {"workload": {"model": "7B"}, "duration_hours": 1}),
+        ("aws", {"workload": {"model": "no-such-model", "tokens_billion": 10.0}, "duration_hours": 1}),
+        ("aws", {"workload": {"model": "llama-2-70b", "tokens_billion": 1000.0}, "duration_hours": 1}),
     ],
     "storage_holds_checkpoints": [
         ("aws", {"workload": {"model": "7B"}}),
+        ("aws", {}),
+        ("aws", {"workload": {"model": "no-such-model"}, "storage": [{"kind": "lustre", "capacity_gib": 1200}]}),
         ("aws", {"workload": {"model": "7B"}, "storage": [{"kind": "lustre", "capacity_gib": 4800}]}),
+        (
+            "aws",
+            {
+                "workload": {"model": "llama-2-13b"},
+                "storage": [{"kind": "home", "mount": "/home", "capacity_gib": 256}],
+            },
+        ),
+        (
+            "aws",
+            {
+                "workload": {"model": "llama-2-13b"},
+                "storage": [
+                    {"kind": "lustre", "mount": "/a", "capacity_gib": 1200},
+                    {"kind": "lustre", "mount": "/b", "capacity_gib": 1200},
+                ],
+            },
+        ),
     ],
 }
 

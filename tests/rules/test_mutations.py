@@ -41,6 +41,9 @@ SURVIVORS = {
     # Only a cloud that does not support a kind of storage: tests/spec/test_kinds.py.
     ("storage_kind_is_supported", "if entry.kind in cloud.storage_kinds: [always]"),
     ("block_is_purchasable", "days > 14 [swap]"),  # 14 days are two whole weeks
+    # The need is a prediction with a fraction, so never equal to a declared whole number.
+    ("duration_covers_workload", "spec.duration_hours < hours [swap]"),
+    ("storage_holds_checkpoints", "size_gib < need [swap]"),
     ("filestore_size_is_offered", "one >= size [swap]"),  # only for a size that is not offered, so never equal
 }
 
