@@ -71,6 +71,7 @@ def test_wheel_has_the_command_and_one_extra_per_cloud(wheel):
         "gcp",
         "all",
         "rehearsal",
+        "forecast",
     }
     extras = {
         extra: {

@@ -50,7 +50,8 @@ def test_upgrade_replaces_nothing_unannounced(export: Path, tmp_path: Path) -> N
     changelog = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
     announced = {name for name, words in CHANGELOG.items() if words in changelog}
     assert not set(forced) - announced, forced
-    assert (progress.summary or {}).get("same", 0) > 60, progress.summary
+    # The tag `gpuinfra:stack` updates each resource that has tags, in place.
+    assert (progress.summary or {}).get("same", 0) > 50, progress.summary
 
 
 def test_preview_detects_a_replacement(tmp_path: Path) -> None:
