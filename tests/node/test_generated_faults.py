@@ -156,7 +156,9 @@ def broken_state(rng: random.Random, one: Node) -> str:
 
 def bad_exit(rng: random.Random, one: Node) -> str:
     """A command fails without output. No check judges the notices of the cloud."""
-    probe = rng.choice(sorted(name for name in one["probes"] if name not in ("secure-boot", "module-signer", "notices")))
+    probe = rng.choice(
+        sorted(name for name in one["probes"] if name not in ("secure-boot", "module-signer", "notices"))
+    )
     one["probes"][probe].update(stdout="", exit=rng.choice((1, 2, 126, 127, 139, 255)))
     return probe
 
