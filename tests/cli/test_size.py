@@ -120,7 +120,7 @@ def test_init_does_not_replace_a_file(
         (("size", "--model", "7B", "--tokens", "1B", "--rank", "8"), "--rank has no effect"),
         (("size", "--model", "7B", "--tokens", "1B", "--context", "8"), "--context has no effect"),
         (("size", "--model", "7B", "--tokens", "1B", "--epochs", "2"), "--epochs has no effect"),
-        (("size", "--model", "7B", "--tokens", "1B", "--without", "nobody"), "--without is 'nobody'"),
+        (("size", "--model", "7B", "--tokens", "1B", "--without", "no-source"), "--without is 'no-source'"),
         (("size", "--model", "7B", "--tokens", "1B", "--row", "9999"), "--row is 9999"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value[1:])[:40],

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.errors import DeploymentError, UsageError
-from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.patience import FIRST_S, LONGEST_S, Patience, duration
-from gpuinfra.search.run import log, run
 
-from .world import QUOTA, STOCK_OUT, TEXT, Killed, World
+from .world import QUOTA, STOCK_OUT, TEXT, Killed, World, go
 
 ALL = dict.fromkeys(("use1-az4", "use1-az6", "use1-az1"), STOCK_OUT)
 ROUND = [
@@ -30,18 +28,6 @@ def world(tmp_path: Path) -> World:
     path = tmp_path / "Pulumi.find.yaml"
     path.write_text(TEXT)
     return World(path, refusals=dict(ALL), until=3600.0)
-
-
-def go(world: World, *, again: bool = False, searches: bool = True) -> list[str]:
-    """Run the search with its journal, and return the log of the attempts."""
-    journal = SearchJournal(world.path, world.path.parent)
-    try:
-        if not again:
-            journal.begin("find")
-        run(world.search(journal, searches=searches), again=again)
-        return log(journal)
-    finally:
-        journal.close()
 
 
 def test_the_round_starts_again_with_the_declared_placement(world: World) -> None:

@@ -19,12 +19,11 @@ from gpuinfra.plan.make import build_plan
 from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.placements import check_editable, stack_for
-from gpuinfra.search.run import log, run
 from gpuinfra.spec import Lustre
 from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
 
-from .world import QUOTA, STOCK_OUT, TEXT, Killed, World
+from .world import QUOTA, STOCK_OUT, TEXT, Killed, World, go
 
 
 @pytest.fixture
@@ -34,18 +33,6 @@ def world(tmp_path: Path) -> World:
     path.write_text(TEXT)
     path.chmod(0o640)
     return World(path)
-
-
-def go(world: World, *, again: bool = False, searches: bool = True) -> list[str]:
-    """Run the search with its journal, and return the log of the attempts."""
-    journal = SearchJournal(world.path, world.path.parent)
-    try:
-        if not again:
-            journal.begin("find")
-        run(world.search(journal, searches=searches), again=again)
-        return log(journal)
-    finally:
-        journal.close()
 
 
 def test_capacity_at_once_needs_one_attempt(world: World) -> None:

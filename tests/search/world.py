@@ -15,7 +15,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import SearchJournal
 from gpuinfra.search.outcome import MissingNodes, Resources, missing_nodes
 from gpuinfra.search.patience import Patience
-from gpuinfra.search.run import Search
+from gpuinfra.search.run import Search, log, run
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
 
@@ -170,3 +170,15 @@ def problem(name: str, message: str) -> GroupProblem:
     """A classified message of AWS."""
     found = REFUSALS.problem(name, message, None)
     return GroupProblem(group=name, cause=found.cause, message=message, hint=found.hint, name=name)
+
+
+def go(world: World, *, again: bool = False, searches: bool = True) -> list[str]:
+    """Run the search with its journal, and return the log of the attempts."""
+    journal = SearchJournal(world.path, world.path.parent)
+    try:
+        if not again:
+            journal.begin("find")
+        run(world.search(journal, searches=searches), again=again)
+        return log(journal)
+    finally:
+        journal.close()

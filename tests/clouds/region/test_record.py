@@ -175,7 +175,7 @@ Made = Callable[[], tuple[RecordStore, Any]]
 
 @STORES
 def test_a_write_requires_the_version_that_was_read(made: Made) -> None:
-    """The first write requires that the object does not exist, and the next one that nobody wrote it in the meantime."""
+    """The first write requires that the object does not exist, and the next one that it has not changed since it was read."""
     store, _ = made()
     assert store.read() is None
     tag = store.write(TEXT, None)
