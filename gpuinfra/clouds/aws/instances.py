@@ -403,7 +403,8 @@ def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
         yield PlannedInstance(component=naming.logical(plan.name, CONTROL_ROLE))
 
 
-def _shared_role(plan: Plan) -> Iterator[PlannedInstance]:
+def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the nodes of the declared pools."""
     if "site" in plan.layers if plan.roles.node_role_in_site else _pools(plan):
         yield PlannedInstance(component=node_component(plan))
 
