@@ -42,7 +42,8 @@ def secrets(args: argparse.Namespace, names: Path = NAMES, folder: Path = FOLDER
             value = store.secret(str(name)).strip()
         except cloud.CloudError as error:
             raise MissingPrerequisite(
-                "the secret of receiver %s: %s; create the parameter, or correct monitoring.receivers" % (receiver, error)
+                "the secret of receiver %s: %s; create the parameter, or correct monitoring.receivers"
+                % (receiver, error)
             ) from None
         draft = folder / (str(receiver) + ".new")
         handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)

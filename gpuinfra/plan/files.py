@@ -22,7 +22,9 @@ def variables(spec: ClusterSpec, pool: Pool) -> dict[str, str]:
 def of_pool(spec: ClusterSpec, pool: Pool) -> tuple[FilePlan, ...]:
     """Return the files of a pool, sorted by path."""
     files = [
-        planned_file(one.path, one.text, one.file or "content", owner=one.owner, group=one.group or one.owner, mode=one.mode)
+        planned_file(
+            one.path, one.text, one.file or "content", owner=one.owner, group=one.group or one.owner, mode=one.mode
+        )
         for one in spec.software.files
         if not one.pools or pool.name in one.pools
     ]

@@ -74,7 +74,9 @@ def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterat
     for i, receiver in enumerate(spec.monitoring.receivers):
         if receiver.kind != "webhook":
             what = f"is {receiver.kind}, which nodes cannot reach, because network.egress is endpoints"
-            yield error(f"monitoring.receivers[{i}].kind", what, "use a webhook in your network, or set network.egress to nat")
+            yield error(
+                f"monitoring.receivers[{i}].kind", what, "use a webhook in your network, or set network.egress to nat"
+            )
 
 
 def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:

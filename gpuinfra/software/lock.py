@@ -329,7 +329,9 @@ def _prometheus() -> Choice:
 
 
 def _alertmanager() -> Choice:
-    why = "the release of the project, because Ubuntu's package reads no secrets from files; its checksum is in the lock"
+    why = (
+        "the release of the project, because Ubuntu's package reads no secrets from files; its checksum is in the lock"
+    )
     return Choice(name="alertmanager", version=tables.ALERTMANAGER.version, why=why)
 
 

@@ -174,10 +174,12 @@ def test_a_fault_reaches_the_receivers(tmp_path: Path) -> None:
         instances() as (cloud, wanted),
     ):
         write_configuration(tmp_path, cloud, there, ports)
+        sends = (alertmanager, "--config.file=alertmanager.yml", f"--storage.path={tmp_path}/alerts", "--cluster.listen-address=")  # fmt: skip
+        collects = (prometheus, "--config.file=prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
         with (
-            running(alertmanager, "--config.file=alertmanager.yml", f"--storage.path={tmp_path}/alerts", "--cluster.listen-address=", listen["alertmanager"], cwd=tmp_path),
-            running(prometheus, "--config.file=prometheus.yml", f"--storage.tsdb.path={tmp_path}/data", listen["prometheus"], cwd=tmp_path),
-        ):  # fmt: skip
+            running(*sends, listen["alertmanager"], cwd=tmp_path),
+            running(*collects, listen["prometheus"], cwd=tmp_path),
+        ):
             up = functools.partial(query, ports["prometheus"], 'up{job="dcgm"} == 1')
             found = wait_for("a scrape of both nodes", lambda: len(held := up()) == len(wanted) and held)
             assert sorted(one["instance"] for one in found) == sorted(wanted)

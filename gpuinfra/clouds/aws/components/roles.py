@@ -1,5 +1,5 @@
-"""The IAM roles of the nodes and of the control node. A role allows a node to download its bundle, write its own evidence, read or write the buckets that it mounts, and
-accept Session Manager sessions.
+"""The IAM roles of the nodes and of the control node. A role allows a node to download its bundle, write its own evidence, read or write the buckets
+that it mounts, and accept Session Manager sessions.
 """
 
 from __future__ import annotations
