@@ -196,6 +196,8 @@ def command(
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
             _show_overlap(paired, overlap, stop_first=stop_first)
+            for line in paired.checkpoints():
+                click.echo(f"checkpoint  {line.name}: {line.reason}", err=True)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
@@ -293,6 +295,7 @@ def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
     lines.append(
         f"billed: {paired.loaded.name} in {first}: {_price_without_nodes(paired.loaded, limit)}, without nodes"
     )
+    lines += [f"checkpoint: {line.name}: {line.reason}" for line in paired.checkpoints()] if result.ok else []
     lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
     if not result.unreachable and not result.ignored:
         lines.append(f"next: gpuinfra failback {given}, when {first} works again")
