@@ -25,7 +25,7 @@ COMPARED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListedObject:
+class CheckpointObject:
     """An object of a bucket."""
 
     key: str
@@ -34,7 +34,7 @@ class ListedObject:
     """Time at which the object was written. On Azure and Google Cloud, a replica has the time of the copy."""
 
 
-Listing = Callable[[str], Iterable[ListedObject]]
+Listing = Callable[[str], Iterable[CheckpointObject]]
 """Lists the objects of one bucket whose names begin with a text. Raises `Unreachable` and `DeploymentError`."""
 
 
@@ -93,15 +93,15 @@ def _line(pattern: str, pair: CheckpointPair, rpo_minutes: int, now: datetime) -
     except (Unreachable, DeploymentError) as problem:
         return unread(TOPIC, name, str(problem), "log in to the cloud, and run the command again")
     try:
-        originals: Mapping[str, ListedObject] | None = _listed(pair.source, prefix)
+        originals: Mapping[str, CheckpointObject] | None = _listed(pair.source, prefix)
         unknown = ""
     except (Unreachable, DeploymentError) as problem:
         originals, unknown = None, f"; its files were not compared with the first region: {problem}"
     return _judged(name, pattern, originals, copies, rpo_minutes, now, unknown)
 
 
-def _listed(listing: Listing, prefix: str) -> dict[str, ListedObject]:
-    found: dict[str, ListedObject] = {}
+def _listed(listing: Listing, prefix: str) -> dict[str, CheckpointObject]:
+    found: dict[str, CheckpointObject] = {}
     for one in listing(prefix):
         found[one.key] = one
         if len(found) > MOST_OBJECTS:
@@ -114,8 +114,8 @@ def _listed(listing: Listing, prefix: str) -> dict[str, ListedObject]:
 def _judged(
     name: str,
     pattern: str,
-    originals: Mapping[str, ListedObject] | None,
-    copies: Mapping[str, ListedObject],
+    originals: Mapping[str, CheckpointObject] | None,
+    copies: Mapping[str, CheckpointObject],
     rpo_minutes: int,
     now: datetime,
     unknown: str,
@@ -143,7 +143,7 @@ def _judged(
 
 
 def newest_complete(
-    pattern: str, originals: Mapping[str, ListedObject] | None, copies: Mapping[str, ListedObject]
+    pattern: str, originals: Mapping[str, CheckpointObject] | None, copies: Mapping[str, CheckpointObject]
 ) -> Checkpoint | None:
     """Return the newest checkpoint whose objects are all in the replica. Without the originals, the object that completes a checkpoint is sufficient.
 
@@ -170,7 +170,7 @@ def _markers(pattern: str, objects: Iterable[str]) -> list[str]:
     return [key for key in objects if expression.fullmatch(key)]
 
 
-def _checkpoints(pattern: str, objects: Mapping[str, ListedObject]) -> Sequence[Checkpoint]:
+def _checkpoints(pattern: str, objects: Mapping[str, CheckpointObject]) -> Sequence[Checkpoint]:
     """Return the checkpoints in a listing, the newest first."""
     found = [Checkpoint(name=_folder(key), written=objects[key].modified) for key in _markers(pattern, objects)]
     return sorted(found, key=lambda one: (one.written, one.name), reverse=True)

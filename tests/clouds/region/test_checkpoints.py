@@ -18,7 +18,7 @@ from gpuinfra.clouds.azure.region.failover import AzureFailover
 from gpuinfra.clouds.gcp.region import checkpoints as gcp
 from gpuinfra.clouds.gcp.region.failover import JOB, GcpFailover
 from gpuinfra.clouds.region import checkpoints
-from gpuinfra.clouds.region.checkpoints import CheckpointPair, ListedObject, lines, matcher, pattern_problem
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, lines, matcher, pattern_problem
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN
 from tests.clouds.azure.failing import ACCOUNTS, Regions, blob
@@ -29,24 +29,24 @@ NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 PATTERN = "runs/*/step-*/COMPLETE"
 
 
-def written(minutes: float, *keys: str, size: int = 1) -> list[ListedObject]:
+def written(minutes: float, *keys: str, size: int = 1) -> list[CheckpointObject]:
     """Objects that were written some minutes ago."""
-    return [ListedObject(key=key, size=size, modified=NOW - timedelta(minutes=minutes)) for key in keys]
+    return [CheckpointObject(key=key, size=size, modified=NOW - timedelta(minutes=minutes)) for key in keys]
 
 
-def step(number: int, minutes: float, *files: str) -> list[ListedObject]:
+def step(number: int, minutes: float, *files: str) -> list[CheckpointObject]:
     """A checkpoint with its files."""
     folder = f"runs/a/step-{number}"
     return written(minutes, *(f"{folder}/{name}" for name in (*files, "COMPLETE")))
 
 
 def line(
-    source: list[ListedObject] | Exception, copy: list[ListedObject] | Exception, pattern: str = PATTERN
+    source: list[CheckpointObject] | Exception, copy: list[CheckpointObject] | Exception, pattern: str = PATTERN
 ) -> tuple[str, str]:
     """The state and the reason for two listings."""
 
-    def listing(found: list[ListedObject] | Exception) -> Any:
-        def listed(prefix: str) -> Iterable[ListedObject]:
+    def listing(found: list[CheckpointObject] | Exception) -> Any:
+        def listed(prefix: str) -> Iterable[CheckpointObject]:
             if isinstance(found, Exception):
                 raise found
             return [one for one in found if one.key.startswith(prefix)]
@@ -70,7 +70,7 @@ def test_the_age_is_that_of_the_newest_checkpoint() -> None:
     [step(10, 12), [*step(10, 12), *written(12, "runs/a/step-10/a", size=9)], []],
     ids=["a file is missing", "a file differs", "nothing"],
 )
-def test_a_checkpoint_with_missing_files_is_not_complete(copy: list[ListedObject]) -> None:
+def test_a_checkpoint_with_missing_files_is_not_complete(copy: list[CheckpointObject]) -> None:
     """A cloud replicates objects in any order, so the object that completes a checkpoint is not sufficient."""
     source = [*step(9, 40, "a"), *step(10, 5, "a")]
     state, reason = line(source, [*step(9, 39, "a"), *copy])
@@ -158,7 +158,7 @@ def test_aws_lists_all_pages_in_the_region_of_each_bucket() -> None:
         more = {"Bucket": "first", "Prefix": "runs/", "ContinuationToken": "t"}
         stubber.add_response("list_objects_v2", {"IsTruncated": False}, more)
         stubber.add_response("list_objects_v2", {"IsTruncated": False}, {"Bucket": "second", "Prefix": ""})
-        assert list(pair.source("runs/")) == [ListedObject(key="runs/1", size=7, modified=NOW)]
+        assert list(pair.source("runs/")) == [CheckpointObject(key="runs/1", size=7, modified=NOW)]
         assert list(pair.copy("")) == []
         stubber.assert_no_pending_responses()
     assert asked == ["us-east-1", "us-east-1", "us-west-2"]
@@ -173,7 +173,7 @@ def test_google_lists_objects_with_a_prefix() -> None:
     found = {"name": "runs/1", "size": "7", "timeCreated": "2026-11-29T12:00:00.000Z"}
     google.expect("storage.v1", "objects.list", {"bucket": "first", "prefix": "runs/"}, {"items": [found]})
     google.expect("storage.v1", "objects.list", {"bucket": "second"}, {})
-    assert list(pair.source("runs/")) == [ListedObject(key="runs/1", size=7, modified=NOW)]
+    assert list(pair.source("runs/")) == [CheckpointObject(key="runs/1", size=7, modified=NOW)]
     assert list(pair.copy("")) == []
     google.done()
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gpuinfra.clouds.aws.region.failover import AwsFailover, Client, ask, client_of
-from gpuinfra.clouds.region.checkpoints import CheckpointPair, ListedObject, utc
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, utc
 
 
 def connect(
@@ -32,12 +32,12 @@ def pairs_of(
     )
 
 
-def _objects(client: Client, region: str, bucket: str, prefix: str) -> Iterator[ListedObject]:
+def _objects(client: Client, region: str, bucket: str, prefix: str) -> Iterator[CheckpointObject]:
     more: dict[str, str] = {}
     while True:
         page = ask(partial(client("s3", region).list_objects_v2, Bucket=bucket, Prefix=prefix, **more))
         for one in page.get("Contents") or []:
-            yield ListedObject(key=str(one["Key"]), size=int(one["Size"]), modified=utc(one["LastModified"]))
+            yield CheckpointObject(key=str(one["Key"]), size=int(one["Size"]), modified=utc(one["LastModified"]))
         if not page.get("IsTruncated"):
             return
         more = {"ContinuationToken": page["NextContinuationToken"]}

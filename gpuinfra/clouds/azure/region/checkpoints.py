@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuinfra.clouds.azure.region.failover import TIMEOUT_S, AzureFailover
 from gpuinfra.clouds.azure.rest import Rest
-from gpuinfra.clouds.region.checkpoints import CheckpointPair, ListedObject
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair
 
 
 def connect(
@@ -31,6 +31,6 @@ def pairs_of(cloud: AzureFailover, resources: Iterable[Mapping[str, Any]]) -> tu
     )
 
 
-def _objects(cloud: AzureFailover, container: str, prefix: str) -> Iterator[ListedObject]:
+def _objects(cloud: AzureFailover, container: str, prefix: str) -> Iterator[CheckpointObject]:
     for blob in cloud.listed(container, prefix):
-        yield ListedObject(key=blob.name, size=blob.size, modified=blob.modified)
+        yield CheckpointObject(key=blob.name, size=blob.size, modified=blob.modified)

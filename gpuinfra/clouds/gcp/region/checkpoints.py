@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
-from gpuinfra.clouds.region.checkpoints import CheckpointPair, ListedObject, utc
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, utc
 
 
 def connect(
@@ -31,7 +31,7 @@ def pairs_of(cloud: GcpFailover, resources: Iterable[Mapping[str, Any]]) -> tupl
     )
 
 
-def _objects(cloud: GcpFailover, bucket: str, prefix: str) -> Iterator[ListedObject]:
+def _objects(cloud: GcpFailover, bucket: str, prefix: str) -> Iterator[CheckpointObject]:
     for one in cloud.listed(bucket, **({"prefix": prefix} if prefix else {})):
         written = datetime.fromisoformat(str(one["timeCreated"]).replace("Z", "+00:00"))
-        yield ListedObject(key=str(one["name"]), size=int(one["size"]), modified=utc(written))
+        yield CheckpointObject(key=str(one["name"]), size=int(one["size"]), modified=utc(written))
