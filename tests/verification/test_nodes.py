@@ -24,7 +24,7 @@ from gpuinfra.verification import nodes, store
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.nodes import MOST_DOCUMENTS, NodeRow, rows
 from gpuinfra.verification.store import Poll
-from tests.handover.fleet import LAUNCHED, Fleet, instance, judge, pool
+from tests.handover.fleet import INSIDE, LAUNCHED, Fleet, instance, judge, pool
 
 PRICES: dict[str, float | None] = {"gpu-reserved-0": 21.5}
 
@@ -50,7 +50,7 @@ def series(fleet: Fleet, number: int, gpus: list[int], boot: str = "boot-0001", 
 def polled(fleet: Fleet, count: int) -> Poll:
     """One poll of a fleet with this number of requested nodes."""
     pools = [pool(count)]
-    gatherer = Gatherer(fleet.ports, pools, judge_node=judge)
+    gatherer = Gatherer(fleet.ports, pools, judge_node=judge, workers=INSIDE)
     return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll())
 
 
