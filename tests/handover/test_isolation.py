@@ -12,6 +12,7 @@ import pytest
 
 from gpuinfra.handover import gather, wire
 from gpuinfra.handover.causes import WaitEnd
+from gpuinfra.handover.evidence import evidence_of, proof_of
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import LISTED_PER_POLL, Gatherer
 from gpuinfra.handover.listing import MOST_KEPT
@@ -172,6 +173,33 @@ def test_a_document_of_any_bytes_is_one_finding(data: bytes) -> None:
     polls = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE)
     assert [node.outcome for node in polls.poll().nodes] == ["verified", "refused"]
     assert time.thread_time() - begun < 20
+
+
+def strings(value: object) -> list[str]:
+    """All texts and all names of fields of a value."""
+    if isinstance(value, dict):
+        return [*value, *(text for inner in value.values() for text in strings(inner))]
+    return [text for inner in value for text in strings(inner)] if isinstance(value, list) else [str(value)]
+
+
+@pytest.mark.parametrize("read", [lambda data: evidence_of(data).document, proof_of], ids=["evidence", "proof"])
+def test_no_raw_text_exists_behind_the_door(read: Callable[[bytes], object]) -> None:
+    """In texts and names of fields at any depth, control and bidirectional characters and lone surrogates are escape sequences."""
+    raw = {"schema": "gpuinfra.evidence/1", f"name{CONTROL}": [{"inner": [f"text{CONTROL}"]}]}
+    texts = strings(read(json.dumps(raw).encode()))
+    assert len(texts) == 5
+    assert not set("".join(texts)) & (set(CONTROL) - {"\n", "\t"})
+    assert any(text.startswith("text\\x00") for text in texts)
+
+
+@pytest.mark.parametrize(
+    "value", ["", " i-1", "i-1\n", "i 1", "-i", "i/1", "x" * 129, "ı-1", 1, None, ["i-1"], {"i-1": 1}], ids=range(12)
+)
+@pytest.mark.parametrize("field", ["instance_id", "boot_id", "bundle_sha256", "previous", "finished"])
+def test_an_identifier_without_its_form_is_empty(field: str, value: object) -> None:
+    """A state, a report and a command line contain identifiers, so another text, number or list is no identifier."""
+    data = json.dumps({"schema": "gpuinfra.evidence/1", field: value}).encode()
+    assert getattr(evidence_of(data), field) == ""
 
 
 def outputs(fleet: Fleet) -> str:
