@@ -10,7 +10,8 @@ import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
-from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
+from gpuinfra.cli.failover import check_files, confirm, show, start
+from gpuinfra.cli.obtaining import deploy_with
 from gpuinfra.cli.ready import declared, opened
 from gpuinfra.cli.returning import returning_of, second_stacks
 from gpuinfra.cli.stacks import as_argument, stacks_of

@@ -1,0 +1,181 @@
+"""How `gpuinfra failover` obtains and deploys the nodes of the second region, and what both regions cost meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.cli.up import Limit, running_before, search_of
+
+if TYPE_CHECKING:
+    from gpuinfra.cli.ready import Paired
+    from gpuinfra.region.failover.journal import FailoverJournal
+    from gpuinfra.report.plan_json import PlanReport
+    from gpuinfra.search.journal import SearchJournal
+    from gpuinfra.search.run import Search
+    from gpuinfra.spec.load import LoadedStack
+
+
+def overlap(paired: Paired, limit: Limit) -> list[tuple[str, PlanReport]]:
+    """Return the region and the price of each stack that runs while both regions have nodes."""
+    own, second = (paired.plan.region, paired.loaded), [(paired.recovery.region, file) for file in paired.second.files]
+    return [(region, limit.report(loaded)) for region, loaded in (own, *second)]
+
+
+def show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, stop_first: bool) -> None:
+    """Print the price of each region, and the sum while both regions run."""
+    total, complete = 0.0, True
+    for region, report in reports:
+        cost = report.cost
+        click.echo(
+            f"price  {report.stack} in {region}: {cost.in_words if cost else 'unknown'}",
+            err=True,
+        )
+        total, complete = total + (cost.usd_per_hour if cost else 0.0), complete and bool(cost and cost.nodes_priced)
+    at_least = "" if complete else "at least "
+    if stop_first:
+        click.echo(
+            f"price  --stop-first: no node runs from the fence until the nodes in {paired.recovery.region} are verified",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"price  both regions, until {paired.plan.region} is stopped: {at_least}{total:,.2f} USD an hour", err=True
+        )
+
+
+def price_without_nodes(loaded: LoadedStack, limit: Limit) -> str:
+    """Return the price of the resources that a stack without nodes keeps."""
+    from gpuinfra.base.people_files import existing
+    from gpuinfra.search.failure import without_nodes
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
+    try:
+        cost = limit.report(
+            stack_in(parse(without_nodes(loaded, existing(loaded.path)), loaded.path.name), loaded.path)
+        ).cost
+    except (UsageError, SpecError):  # Some kinds of capacity require nodes.
+        cost = None
+    return cost.in_words if cost else "an unknown amount"
+
+
+def without_placement(loaded: LoadedStack) -> LoadedStack:
+    """Return the stack without its capacity and placement, which can change during a failover."""
+    from gpuinfra.spec.storage import Lustre
+
+    spec = loaded.spec
+    unplaced = {"zone": None, "machine": "", "capacity": (), "fallback": ()}
+    return replace(
+        loaded,
+        spec=spec.model_copy(
+            update={
+                "where": spec.where.model_copy(update={"zone": None}),
+                "pools": tuple(pool.model_copy(update=unplaced) for pool in spec.pools),
+                "storage": tuple(
+                    entry.model_copy(update={"zone": None}) if isinstance(entry, Lustre) else entry
+                    for entry in spec.storage
+                ),
+            }
+        ),
+    )
+
+
+def repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
+    """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
+    from gpuinfra.region.failover.journal import FAILED
+    from gpuinfra.region.failover.steps import FENCE, up_step, verify_step
+
+    # A fence fails before its first change if nodes of the second region ended. A later failure deploys again without an effect.
+    waiting = not journal.stop_first and journal.state(FENCE) in (None, FAILED)
+    for file in files:
+        if waiting or journal.placements.get(file.name) != file.checksum:
+            journal.repeat(up_step(file.name))
+            journal.repeat(verify_step(file.name))
+
+
+def obtain_with(
+    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit, until: float | None = None
+) -> Callable[[str, bool], None]:
+    """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried.
+
+    `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
+    """
+    from gpuinfra.search.journal import SearchJournal
+    from gpuinfra.search.run import log, run
+    from gpuinfra.spec.load import read_stack
+
+    def obtain(name: str, again: bool) -> None:
+        (file,) = (one for one in files if one.name == name)
+        if why := limit.exceeded(limit.report(file).cost):
+            raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
+        with closing(SearchJournal(file.path)) as searched:
+            if searched.unfinished and until is not None:
+                searched.remember({"until": until})
+            search = _search_of(file, project, searched, journal, limit)
+            if search is None:
+                searched.begin(name, {"running": running_before(file, project), "until": until})
+                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
+            try:
+                run(search, again=again)
+            except DeploymentError as problem:
+                tried = [f"  {line}" for line in log(searched)]
+                raise DeploymentError("\n".join([str(problem), "tried:", *tried])) from None
+            finally:
+                journal.place(name, read_stack(file.path).checksum)
+
+    return obtain
+
+
+def _search_of(
+    file: LoadedStack, project: Path, searched: SearchJournal, journal: FailoverJournal, limit: Limit
+) -> Search | None:
+    """Return the search that was interrupted, or None if there is none or the file was edited after it."""
+    from gpuinfra.search.run import check_file
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
+    if not searched.unfinished:
+        return None
+    declared = file
+    if searched.original is not None:
+        declared = stack_in(parse(searched.original, file.path.name), file.path)
+    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock])
+    try:
+        check_file(search)
+    except UsageError:
+        return None
+    return search
+
+
+def _searches(file: LoadedStack) -> bool:
+    return any(pool.fallback for pool in file.spec.pools)
+
+
+def deploy_with(
+    files: Sequence[LoadedStack],
+    project: Path,
+    *journals: FailoverJournal,
+    refresh: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[str, bool], None]:
+    """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals, and has the environment `variables`."""
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import up
+
+    def deploy(name: str, again: bool) -> None:
+        engine = find_engine(lambda line: click.echo(line, err=True))
+        value = next(one.document.value for one in files if one.name == name and one.document)
+        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
+        locks = [one.lock for one in journals]
+        up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh, more=variables)  # fmt: skip
+
+    return deploy
