@@ -25,7 +25,7 @@ from gpuinfra.cli.obtaining import (
 )
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.returning import names_in, returning_of, second_stacks
+from gpuinfra.cli.returning import jobs_stopper, names_in, returning_of, second_stacks
 from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
 from gpuinfra.cli.up import Limit
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep
+    from gpuinfra.remote.drain import JobStop
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -52,12 +53,23 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready` or this step (fence, drain, replication, replicas) fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication, replicas) fails. Repeatable.",
 )
 @click.option(
     "--stop-first",
     is_flag=True,
     help="Stop the nodes of the first region before the second region has nodes. By default, the second region is verified first.",
+)
+@click.option(
+    "--grace",
+    type=click.IntRange(0, 1440),
+    default=5,
+    show_default=True,
+    metavar="MINUTES",
+    help="Time that jobs in the first region have to save a checkpoint, after their signal and before they are ended.",
+)
+@click.option(
+    "--direct", is_flag=True, help="Connect to private addresses of the nodes instead of through the cloud's tunnel."
 )
 @click.option(
     "--keep-trying",
@@ -95,6 +107,8 @@ def command(
     unreachable: str | None,
     ignore: tuple[str, ...],
     stop_first: bool,
+    grace: int,
+    direct: bool,
     keep_trying: str | None,
     max_usd_per_hour: float | None,
     prices: Path | None,
@@ -108,11 +122,11 @@ def command(
     """Move STACK to its second region.
 
     The command checks the second region, deploys its stack files, and waits until the nodes are verified. If there is no capacity, it tries the
-    alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the nodes of the first
-    region, waits for the replicas, disables the replication, imports the replicas into the file systems, and moves the DNS names in
-    `recovery.names`. It prints the price while both regions run, and each step before the step runs. A journal in the second region
-    records the steps and the active region, so `--resume` can continue after an interruption, also on a different machine. The capacity
-    and the placement in the stack files of the second region can be changed before.
+    alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the jobs of the first
+    region with a grace time, stops its nodes, waits until the file systems have exported and the replicas are complete, disables the replication,
+    imports the replicas into the file systems, and moves the DNS names in `recovery.names`. It prints the price while both regions run, and each
+    step before the step runs. A journal in the second region records the steps and the active region, so `--resume` can continue after an
+    interruption, also on a different machine. The capacity and the placement in the stack files of the second region can be changed before.
 
     Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
     steps are recorded, and `--resume` repeats them later.
@@ -174,7 +188,9 @@ def command(
             )
             until = None if keep_trying is None else time.time() + duration(keep_trying)
             deploy = obtain_with(paired.second.files, paired.project, journal, limit, until)
-            failing = _failing(paired, cloud, deploy, ignore, stop_first=stop_first)
+            failing = _failing(
+                paired, cloud, deploy, ignore, stop_first=stop_first, stop_jobs=jobs_stopper(paired, grace, direct)
+            )
             plan_steps = steps(failing)
             prices_of_both = overlap(paired, limit)
             if dry_run:
@@ -318,8 +334,15 @@ def check_files(paired: Paired, stack: str) -> None:
 
 
 def _failing(
-    paired: Paired, cloud: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, stop_first: bool
+    paired: Paired,
+    cloud: Failover,
+    deploy: Callable[[str, bool], None],
+    ignore: tuple[str, ...],
+    *,
+    stop_first: bool,
+    stop_jobs: Callable[[], Mapping[str, JobStop]] | None,
 ) -> Failing:
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import Failing, SecondStack
 
@@ -337,6 +360,8 @@ def _failing(
         state=partial(exported, project=paired.project),
         verdicts=verdicts,
         names=names_in(paired),
+        exports=cloud_of(paired.plan.cloud).exports(paired.plan.region, paired.loaded.settings),
+        stop_jobs=stop_jobs,
         stop_first=stop_first,
         ignore=frozenset(ignore),
     )

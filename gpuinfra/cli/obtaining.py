@@ -92,10 +92,12 @@ def without_placement(loaded: LoadedStack) -> LoadedStack:
 def repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
     """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
     from gpuinfra.region.failover.journal import FAILED
-    from gpuinfra.region.failover.steps import FENCE, up_step, verify_step
+    from gpuinfra.region.failover.steps import FENCE, JOBS, up_step, verify_step
 
     # A fence fails before its first change if nodes of the second region ended. A later failure deploys again without an effect.
     waiting = not journal.stop_first and journal.state(FENCE) in (None, FAILED)
+    if waiting:  # Until the fence, jobs can be started again.
+        journal.repeat(JOBS)
     for file in files:
         if waiting or journal.placements.get(file.name) != file.checksum:
             journal.repeat(up_step(file.name))

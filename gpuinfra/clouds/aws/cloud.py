@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
     from gpuinfra.clouds.region.second_region import SecondRegion
@@ -154,6 +155,11 @@ class AwsCloud(BuiltCloud):
         from gpuinfra.clouds.aws.region.readiness import look
 
         return look(question)
+
+    def exports(self, region: str, config: Mapping[str, object]) -> Exports:
+        from gpuinfra.clouds.aws.region.exports import connect
+
+        return connect(region, config)
 
     def failover(self, region: str, second: str, config: Mapping[str, object]) -> Failover:
         from gpuinfra.clouds.aws.region.failover import connect

@@ -75,6 +75,11 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "compute.instanceGroupManagers.get",
         "compute.instanceGroupManagers.update",
     ),
+    "gpuinfra failover: export the files of the file systems": (
+        "lustre.instances.exportData",
+        "lustre.operations.get",
+        "lustre.operations.list",
+    ),
     "gpuinfra failover: compare the buckets with their replicas": ("storage.objects.get", "storage.objects.list"),
     "gpuinfra failover: stop the replication": ("storagetransfer.jobs.get", "storagetransfer.jobs.update"),
     "gpuinfra failover: revoke the access of Storage Transfer Service to the replicas": (
