@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.cli.stacks import NoStack, exported
 from gpuinfra.cli.up import Limit, running_before, search_of
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def obtain_with(
         (file,) = (one for one in files if one.name == name)
         if why := limit.exceeded(limit.report(file).cost):
             raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
+        adopt_retained(file, project, [journal.lock], again=again)
         with closing(SearchJournal(file.path)) as searched:
             if searched.unfinished and until is not None:
                 searched.remember({"until": until})
@@ -135,6 +137,52 @@ def obtain_with(
                 journal.place(name, read_stack(file.path).checksum)
 
     return obtain
+
+
+def adopt_retained(file: LoadedStack, project: Path, keep: Sequence[int], *, again: bool) -> None:
+    """Import what an earlier `destroy` of a stack retained. Otherwise, its deployment creates these resources again, and fails.
+
+    A run that was killed during the import continues, because the resources that the state contains are left out. `keep` and `again` are those of
+    `gpuinfra.engine.up.up`.
+    """
+    from gpuinfra.base.day import now, today
+    from gpuinfra.clouds.adopt import import_file, retained, urns_in
+    from gpuinfra.clouds.cloud import cloud_of
+    from gpuinfra.clouds.preflight import Unanswered
+    from gpuinfra.doctor.cloud import token_of
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import import_resources
+    from gpuinfra.plan.make import build_plan
+
+    plan = build_plan(file.spec, today(), now())
+    cloud = cloud_of(plan.cloud)
+    try:
+        urns = urns_in({"deployment": {"resources": exported(file.name, project=project)}})
+    except NoStack:
+        urns = {}
+    if all((one.type, one.name) in urns for one in cloud.resources(plan) if one.retained and one.lookup is not None):
+        return
+    try:
+        token = token_of(file, plan.name)
+    except Unanswered as problem:
+        click.echo(f"warning: retained resources of {file.name} are {problem}; {problem.fix}", err=True)
+        return
+    document = import_file(retained(cloud.retained(plan, token, file.settings, None)), urns)
+    names = [str(row["logicalName"]) for row in document["resources"] if not row.get("component")]
+    if names:
+        click.echo(f"importing what an earlier deployment of {file.name} retained: {', '.join(names)}", err=True)
+        value = file.document.value if file.document else None
+        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
+        import_resources(
+            find_engine(lambda line: click.echo(line, err=True)),
+            file.name,
+            project,
+            document,
+            output=sys.stderr,
+            secrets=secrets,
+            keep=keep,
+            again=again,
+        )
 
 
 def _search_of(

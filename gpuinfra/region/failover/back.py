@@ -21,7 +21,10 @@ from gpuinfra.clouds.region.failover import (
     SuspendedGroups,
     label,
 )
+from gpuinfra.region.failover.journal import FailoverJournal
 from gpuinfra.region.failover.steps import (
+    FENCE,
+    IMPORT,
     LIMIT_S,
     REPLICAS,
     REPLICATION,
@@ -36,6 +39,8 @@ from gpuinfra.region.failover.steps import (
     fence,
     polls,
     renamed,
+    up_step,
+    verify_step,
 )
 
 SCHEMA = "gpuinfra.failback/1"
@@ -202,6 +207,21 @@ def launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
     for group in groups:
         cloud.start_group(group)
     return f"{counted(len(groups), 'group')} can launch nodes"
+
+
+def expected_stop(failover: FailoverJournal) -> str:
+    """Return how long no node runs during a failback, from the durations of the same steps of the failover, in words."""
+    minutes = {step: failover.minutes(*names) for step, names in _STOPS.items()}
+    known = {step: found for step, found in minutes.items() if found is not None}
+    rest = "and the time to copy what is written after `precopy`"
+    if not known:
+        return f"unknown, because the failover has no durations of these steps, {rest}"
+    listed = ", ".join(f"{step} {found:.0f}" for step, found in known.items())
+    return f"about {sum(known.values()):.0f} minutes, as in the failover ({listed}), {rest}"
+
+
+_STOPS = {FENCE: (FENCE,), "up": (up_step(""),), IMPORT: (f"{IMPORT} ",), "verify": (verify_step(""),)}
+"""Maps a step during which no node runs to the names, or their beginnings, of the same steps of a failover."""
 
 
 def left_to_do(returning: Returning, stacks: Sequence[SecondStack], mode: str) -> list[str]:

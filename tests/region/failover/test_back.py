@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -12,8 +13,8 @@ import pytest
 from gpuinfra.clouds.region.failover import BucketPair, Copy
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region.clone.model import Mode
-from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
-from gpuinfra.region.failover.journal import DONE, FailbackJournal
+from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, expected_stop, left_to_do, steps
+from gpuinfra.region.failover.journal import DONE, FailbackJournal, FailoverJournal
 from gpuinfra.region.failover.run import FailoverResult, run_steps
 from tests.region.failover.returning import AHEAD, BOTH, NEWER, Returned
 from tests.region.failover.world import GOOD
@@ -52,6 +53,31 @@ def test_second_region_stops_after_the_copy_and_the_copy_ends_before_the_first_r
     assert result.journal.entry("precopy")["found"] == "1 object (1.0 GiB) copied while the nodes ran"
     found = str(result.journal.entry("copy")["found"])
     assert found == "0 objects copied; 1 object deleted in the second region and kept in the first region"
+
+
+def test_the_stop_is_as_long_as_in_the_failover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The durations of the steps during which no node runs are summed. Without them, the stop is unknown."""
+    journal = FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
+    with closing(journal):
+        assert expected_stop(journal).startswith("unknown, because the failover has no durations of these steps")
+        journal.begin("aws-recovery", "us-west-2", {})
+        clock = {
+            "fence": (0, 2),
+            "up a": (0, 12),
+            "up b": (12, 15),
+            "import a": (15, 18),
+            "verify b": (18, 22),
+            "drain": (0, 50),
+        }
+        for step, (started, ended) in clock.items():
+            monkeypatch.setattr("gpuinfra.region.failover.journal.now", lambda: f"2026-11-29T00:{started:02}:00Z")  # noqa: B023
+            journal.start(step)
+            monkeypatch.setattr("gpuinfra.region.failover.journal.now", lambda: f"2026-11-29T00:{ended:02}:00Z")  # noqa: B023
+            journal.finish(step, DONE, "")
+        journal.start("up c")
+        assert expected_stop(journal).startswith(
+            "about 24 minutes, as in the failover (fence 2, up 15, import 3, verify 4), "
+        )
 
 
 class Writing(Returned):
