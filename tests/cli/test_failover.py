@@ -412,7 +412,7 @@ def test_the_price_of_the_overlap_is_printed_before_the_confirmation(world: Worl
     done = run(*REGION, "--dry-run")
     assert "price  both regions, until us-east-2 is stopped: " in done.output
     assert "price  aws-recovery-us-west-2 in us-west-2: " in done.output
-    assert done.output.index("price  both regions") < done.output.index("1/8 check")
+    assert done.output.index("price  both regions") < done.output.index("1/9 check")
     stopped = run(*REGION, "--dry-run", "--stop-first").output
     assert "no node runs from the fence until" in stopped
     assert stopped.index("fence") < stopped.index("up aws-recovery-us-west-2")
