@@ -14,11 +14,11 @@ import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
+from gpuinfra.cli.left_after import left, left_after_abort
 from gpuinfra.cli.obtaining import (
     deploy_with,
     obtain_with,
     overlap,
-    price_without_nodes,
     repeat_deployments,
     show_overlap,
     without_placement,
@@ -199,6 +199,8 @@ def command(
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
             show_overlap(paired, prices_of_both, stop_first=stop_first)
+            for line in paired.checkpoints():
+                click.echo(f"checkpoint  {line.name}: {line.reason}", err=True)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
@@ -213,7 +215,7 @@ def command(
             first = first_region(failing, confirmed, stated=unreachable is not None)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
             code = _report(result, paired.loaded, region, as_json=as_json)
-            for line in _left(paired, result, limit):
+            for line in left(paired, result, limit):
                 click.echo(line, err=as_json)
             return code
         finally:
@@ -266,7 +268,7 @@ def _abort(
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     journal.retire()
     click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
-    for line in _left_after_abort(paired) if not hot else left:
+    for line in left_after_abort(paired) if not hot else left:
         click.echo(f"left to do: {line}", err=as_json)
     return 0
 
@@ -285,31 +287,6 @@ def _remove_groups(paired: Paired, journal: FailoverJournal, again: bool) -> Non
             continue
         if urns := [str(one["urn"]) for one in resources if one.get("type") in types]:
             remove(engine, file.name, paired.project, urns, output=sys.stderr, keep=[journal.lock], again=again)
-
-
-def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
-    """Return what is billed after the failover, what is not protected, and the next command."""
-    from gpuinfra.spec.load import read_stack
-
-    first, second, given = paired.plan.region, paired.recovery.region, as_argument(paired.loaded.path)
-    lines = []
-    for file in paired.second.files:
-        cost = limit.report(read_stack(file.path)).cost
-        lines.append(f"billed: {file.name} in {second}: {cost.in_words if cost else 'an unknown amount'}")
-    lines.append(f"billed: {paired.loaded.name} in {first}: {price_without_nodes(paired.loaded, limit)}, without nodes")
-    lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
-    if not result.unreachable and not result.ignored:
-        lines.append(f"next: gpuinfra failback {given}, when {first} works again")
-    return lines
-
-
-def _left_after_abort(paired: Paired) -> list[str]:
-    """Return what the second region still bills, with the command that removes it."""
-    names = [file.name for file in paired.second.files if file.spec.pools]
-    return [
-        f"the stack {name} in {paired.recovery.region} has no nodes, but its other resources are billed; to remove them, run: pulumi destroy --stack {name}"
-        for name in names
-    ]
 
 
 def _confirmed_unreachable(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli.stacks import NoStack, exported
 from gpuinfra.cli.up import Limit, running_before, search_of
 
@@ -51,22 +51,6 @@ def show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, s
         click.echo(
             f"price  both regions, until {paired.plan.region} is stopped: {at_least}{total:,.2f} USD an hour", err=True
         )
-
-
-def price_without_nodes(loaded: LoadedStack, limit: Limit) -> str:
-    """Return the price of the resources that a stack without nodes keeps."""
-    from gpuinfra.base.people_files import existing
-    from gpuinfra.search.failure import without_nodes
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
-
-    try:
-        cost = limit.report(
-            stack_in(parse(without_nodes(loaded, existing(loaded.path)), loaded.path.name), loaded.path)
-        ).cost
-    except (UsageError, SpecError):  # Some kinds of capacity require nodes.
-        cost = None
-    return cost.in_words if cost else "an unknown amount"
 
 
 def without_placement(loaded: LoadedStack) -> LoadedStack:

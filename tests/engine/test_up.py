@@ -208,7 +208,9 @@ def test_resources_are_imported_without_the_program(tmp_path: Path) -> None:
     """A stack that does not exist is created first. The file contains the document, and a failed import is one error."""
     program, log = tmp_path / "pulumi", tmp_path / "log"
     copy = f'[ "$1" = import ] && cp "$3" {tmp_path}/copy.json'
-    program.write_text(f'#!/bin/sh\necho "$*" >> {log}\n{MISSING}\n{copy}\n[ "$1" != import ] || [ ! -e {tmp_path}/broken ]\n')
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {log}\n{MISSING}\n{copy}\n[ "$1" != import ] || [ ! -e {tmp_path}/broken ]\n'
+    )
     program.chmod(0o755)
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     with (tmp_path / "output").open("w") as output:
@@ -221,9 +223,7 @@ def test_resources_are_imported_without_the_program(tmp_path: Path) -> None:
         ]
         assert json.loads((tmp_path / "copy.json").read_text()) == {"resources": [{"id": "a"}]}
         (tmp_path / "broken").touch()
-        with pytest.raises(
-            DeploymentError, match="`pulumi import --stack one` exited with code 1"
-        ):
+        with pytest.raises(DeploymentError, match="`pulumi import --stack one` exited with code 1"):
             import_resources(engine, "one", tmp_path, {}, output=output)
 
 

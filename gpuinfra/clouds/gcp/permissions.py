@@ -63,6 +63,7 @@ PREFLIGHT: dict[str, tuple[str, ...]] = {
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
+    "gpuinfra ready: find the newest checkpoint": ("storage.objects.list",),
     "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
     "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
     "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],

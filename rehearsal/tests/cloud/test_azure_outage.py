@@ -267,7 +267,7 @@ def test_conditions_of_writes_are_checked(cloud: Cloud, rest: Rest, pair: Bucket
     assert rest.blob("PUT", url, {**put, "If-None-Match": "*"}, b"2").status == 409
     assert rest.blob("PUT", url, {**put, "If-Match": etag}, b"2").status == 201
     assert rest.blob("PUT", url, {**put, "If-Match": etag}, b"3").status == 412
-    (found,) = failing(rest)._list(pair.source)
+    (found,) = failing(rest).listed(pair.source)
     assert (found.size, found.metadata) == (1, {"owner": "me"})
 
 

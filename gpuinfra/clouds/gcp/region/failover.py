@@ -114,9 +114,9 @@ class GcpFailover:
         return sum(len(page.get("managedInstances") or []) for page in pages)
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
-        copies = {str(one["name"]): one for one in self._listed(pair.replica)}
+        copies = {str(one["name"]): one for one in self.listed(pair.replica)}
         missing, same_size = [], []
-        for one in self._listed(pair.source):
+        for one in self.listed(pair.source):
             copy = copies.get(str(one["name"]))
             if copy is None or copy["size"] != one["size"]:
                 missing.append(str(one["name"]))
@@ -136,7 +136,8 @@ class GcpFailover:
             raise not_copied(pair.source, missing, "the replica does not grant access to Storage Transfer Service")
         return missing
 
-    def _listed(self, bucket: str, **more: str) -> Iterator[Object]:
+    def listed(self, bucket: str, **more: str) -> Iterator[Object]:
+        """Yield the objects of a bucket, in the order of their names."""
         asked = {"fields": f"items({FIELDS}),nextPageToken", **more}
         for page in self._api.pages("GET", STORAGE, objects_of(bucket), asked):
             yield from page.get("items") or []
