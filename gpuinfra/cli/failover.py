@@ -14,7 +14,7 @@ import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
-from gpuinfra.cli.left_after import left, left_after_abort
+from gpuinfra.cli.left_after import after_abort, after_failover
 from gpuinfra.cli.obtaining import (
     deploy_with,
     obtain_with,
@@ -215,7 +215,7 @@ def command(
             first = first_region(failing, confirmed, stated=unreachable is not None)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
             code = _report(result, paired.loaded, region, as_json=as_json)
-            for line in left(paired, result, limit):
+            for line in after_failover(paired, result, limit):
                 click.echo(line, err=as_json)
             return code
         finally:
@@ -268,7 +268,7 @@ def _abort(
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     journal.retire()
     click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
-    for line in left_after_abort(paired) if not hot else left:
+    for line in after_abort(paired) if not hot else left:
         click.echo(f"left to do: {line}", err=as_json)
     return 0
 

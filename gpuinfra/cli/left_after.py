@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuinfra.spec.load import LoadedStack
 
 
-def left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
+def after_failover(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
     """Return what is billed after the failover, what is not protected, and the next command."""
     from gpuinfra.spec.load import read_stack
 
@@ -33,7 +33,7 @@ def left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
     return lines
 
 
-def left_after_abort(paired: Paired) -> list[str]:
+def after_abort(paired: Paired) -> list[str]:
     """Return what the second region still bills, with the command that removes it."""
     names = [file.name for file in paired.second.files if file.spec.pools]
     return [
