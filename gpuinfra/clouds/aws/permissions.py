@@ -472,6 +472,8 @@ def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
             yield _scope("ReadEvidence", [f"{bucket}/{evidence_prefix(plan.name)}/*" for bucket in evidence])
         if types & {*RECORD}:
             yield _scope("Record", [f"{bucket}/{KEY}" for bucket in evidence])
+        if Purpose.COMPARE in types:
+            yield _scope("CompareCopies", [f"{bucket}/*" for bucket in replicated])
         if Purpose.COPY in types:
             yield _scope("CopyReplicas", [f"{bucket}/*" for bucket in replicated])
     elif call == "ListBucket":

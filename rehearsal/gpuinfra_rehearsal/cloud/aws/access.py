@@ -46,6 +46,17 @@ def exists(store: Store, name: str) -> bool:
     )
 
 
+def bucket_policy(store: Store, name: str) -> Resource | None:
+    """Return the policy of a bucket, or None if it has none."""
+    return next((one for one in store.list(_POLICY) if one.id == name), None)
+
+
+def bucket_policies(store: Store, name: str) -> list[str]:
+    """Return the document of the policy of a bucket, or nothing."""
+    found = bucket_policy(store, name)
+    return [str(found.plain.get("policy"))] if found else []
+
+
 def bucket_region(store: Store, name: str) -> str:
     found = bucket(store, name)
     return found.region if found else ""
@@ -73,8 +84,7 @@ def allowed(
         known |= {f"aws:PrincipalTag/{key}": str(value) for key, value in (role.plain.get("tags") or {}).items()}
     request = AccessRequest(who.arn, action, resource, known)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
-    own = [str(one.plain.get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
-    found = policy.decide(request, identity, own)
+    found = policy.decide(request, identity, bucket_policies(store, bucket_name))
     if not who.role:
         return found
     if found[0] and (key := _key_request(store, request, bucket_name)):

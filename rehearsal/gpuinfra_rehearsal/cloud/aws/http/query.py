@@ -136,6 +136,7 @@ class Queries:
             self._read_only(verified)
             action = (
                 describe.JSON_ACTIONS.get(target)
+                or changes.KEY_CHANGES.get(target)
                 or pending.JSON_ACTIONS.get(target)
                 or _OFFERS.get(target)
                 or _LOGINS.get(target)
