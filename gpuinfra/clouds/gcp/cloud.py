@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
+    from gpuinfra.clouds.region.checkpoints import CheckpointPair
     from gpuinfra.clouds.region.dns import CloudDns
     from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
@@ -144,6 +145,13 @@ class GcpCloud(BuiltCloud):
         from gpuinfra.clouds.gcp.region.readiness import look
 
         return look(question)
+
+    def checkpoints(
+        self, region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> tuple[CheckpointPair, ...]:
+        from gpuinfra.clouds.gcp.region.checkpoints import connect
+
+        return connect(region, second, config, resources)
 
     def exports(self, region: str, config: Mapping[str, object]) -> Exports:
         from gpuinfra.clouds.gcp.region.exports import connect

@@ -63,6 +63,7 @@ PREFLIGHT: dict[str, tuple[str, ...]] = {
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
+    "gpuinfra ready: find the newest checkpoint": ("storage.objects.list",),
     "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
     "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
     "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
@@ -82,6 +83,10 @@ FAILOVER: dict[str, tuple[str, ...]] = {
     ),
     "gpuinfra failover: compare the buckets with their replicas": ("storage.objects.get", "storage.objects.list"),
     "gpuinfra failover: stop the replication": ("storagetransfer.jobs.get", "storagetransfer.jobs.update"),
+    "gpuinfra failover: revoke the access of Storage Transfer Service to the replicas": (
+        "storage.buckets.getIamPolicy",
+        "storage.buckets.setIamPolicy",
+    ),
     "gpuinfra failover: import a replica into a file system": (
         "lustre.instances.importData",
         "lustre.operations.get",

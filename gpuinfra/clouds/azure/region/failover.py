@@ -113,10 +113,10 @@ class AzureFailover:
         return len(machines)
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
-        source = self._list(pair.source)
+        source = self.listed(pair.source)
         mark = self._mark(pair)
         unknown = [one for one in source if one.replication.get(mark) != "complete"]
-        copies = {one.name: one for one in self._list(pair.replica)} if unknown else {}
+        copies = {one.name: one for one in self.listed(pair.replica)} if unknown else {}
         missing = sorted(one.name for one in unknown if not one.same_content(copies.get(one.name)))
         if missing and self._policy(pair, account_of(pair.replica)) is None:
             # A resumed failover, after the first region did not respond.
@@ -127,7 +127,8 @@ class AzureFailover:
     def stop_replication(self, pair: BucketPair) -> None:
         self._delete_policy(pair, account_of(pair.source))
 
-    def open_replica(self, pair: BucketPair) -> None:
+    def detach_replica(self, pair: BucketPair) -> None:
+        """Azure replicates only while both accounts have the policy, so the policy of the first region has no effect without this one."""
         account = account_of(pair.replica)
         if self._policy(pair, account) is None:
             return
@@ -136,6 +137,14 @@ class AzureFailover:
         now = _date(answer.headers)
         asked(lambda: self._rest.arm_change("PATCH", account, STORAGE, {"tags": {**tags, STOPPED: now}}))
         self._delete_policy(pair, account)
+
+    def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        if not (groups := self.groups(resources)):
+            return ()
+        names = ", ".join(map(last, groups))
+        return (
+            f"the nodes of {names}: until Azure changes the scale sets, they run, are billed, and write in {self._first}",
+        )
 
     def start_import(self, file_system: str) -> str:
         for one in asked(lambda: list(self._rest.pages(f"{file_system}/importJobs", CACHE))):
@@ -204,9 +213,10 @@ class AzureFailover:
         url = f"{endpoint}/{last(id_)}"
         return BlobContainer(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=found.get("tags") or {})
 
-    def _list(self, id_: str) -> list[Blob]:
+    def listed(self, id_: str, prefix: str = "") -> list[Blob]:
+        """Return the blobs of a container whose names begin with a text."""
         try:
-            return asked(lambda: list(blobs(self._rest, self._container(id_).base)))
+            return asked(lambda: list(blobs(self._rest, self._container(id_).base, prefix)))
         except DeploymentError as problem:
             raise DeploymentError(
                 f"the blobs of {last(account_of(id_))}/{last(id_)} cannot be listed: {problem}; "
