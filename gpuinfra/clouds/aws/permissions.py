@@ -224,7 +224,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     passed = [f"{arn}iam::*:role/{NODE_ROLE.logical(instances.node_component(plan))}-{'?' * 7}"]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
-        used = [] if any(instances.node_roles(plan)) or not plan.pools else passed
+        used = [] if any(instances.shared_roles(plan)) or not plan.pools else passed
         yield _scope("PassRoles", [*roles, *used], StringEquals={"iam:PassedToService": _one(to)})
     elif action == "iam:CreateServiceLinkedRole":
         of = sorted(service for service, creators in _SERVICE_ROLES.items() if creators & types)

@@ -113,9 +113,10 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
     return AccessRequest(request.principal, use, key, via)
 
 
-def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*") -> bool:
-    """Return whether a node's own policies allow an action, and record it."""
-    found = policy.decide(AccessRequest("", action, resource), role_policies(cloud.store, role))
+def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*", region: str = "") -> bool:
+    """Return whether a node's own policies allow an action in a Region, and record it."""
+    context = {"aws:RequestedRegion": region} if region else {}
+    found = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
     if found[0]:
         cloud.rights.used(_right(role, found[1], action))
     else:
