@@ -199,8 +199,7 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Buck
 
 def test_a_copy_has_the_time_of_its_source(cloud: Cloud, api: Api, pair: BucketPair) -> None:
     """The lists of both buckets show that an object is replicated, and an object that the second region wrote has no such time."""
-    job = cloud.store.find(JOB, pair.job)
-    assert job is not None
+    (job,) = cloud.store.list(JOB)
     spec = job.plain["replicationSpec"]
     options = {**spec["transferOptions"], "metadataOptions": {"timeCreated": "TIME_CREATED_PRESERVE_AS_CUSTOM_TIME"}}
     cloud.store.update(job.changed(replicationSpec={**spec, "transferOptions": options}))
