@@ -31,6 +31,7 @@ from gpuinfra.clouds.gcp.region.failover import (
     Content,
     GcpFailover,
     Object,
+    copied_from,
     objects_of,
     same,
 )
@@ -100,11 +101,12 @@ class GcpFailback(GcpFailover):
             return DELETED if current is not None else None
         replaces = None if current is None else str(current["generation"])
         copy = Copy(key=key, version=str(newest["generation"]), size=int(newest["size"]), replaces=replaces)
-        content = self._content(pair.replica, newest)
         if current is None:
-            return self._deleted_here(pair, key, here, copy, newest, content)
-        ours, when = self._content(pair.source, current), _time(current)
-        if same(ours, content):
+            return self._deleted_here(pair, key, here, copy, newest, self._content(pair.replica, newest))
+        when = _time(current)
+        if copied_from(current, newest) or same(
+            self._content(pair.replica, newest), self._content(pair.source, current)
+        ):
             # A job can replicate a version after the second region wrote its own version.
             late = [one for one in there if one is not newest and _time(one) > when]
             missed = [one for one in late if not self._is_among(pair.source, here, self._content(pair.replica, one))]
@@ -112,6 +114,7 @@ class GcpFailback(GcpFailover):
                 return None
             last = max(missed, key=_time)
             return changed_in_both(key, replace(copy, version=str(last["generation"]), size=int(last["size"])))
+        content, ours = self._content(pair.replica, newest), self._content(pair.source, current)
         known = self._is_among(pair.source, here, content)
         copied = self._is_among(pair.replica, there, ours)
         later = _time(newest) > when
