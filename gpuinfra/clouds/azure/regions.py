@@ -45,6 +45,9 @@ UNPAIRED = (
 
 REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
 
+REGION_FORM = r"(?=[a-z]{6,30}\d?$)[a-z]*(?:north|south|east|west|central|gov)[a-z]*\d?"
+"""Form of the names of regions: letters with a direction, and for some a digit, such as `chilecentral` and `eastus3`."""
+
 WITHOUT_ZONES = frozenset(
     (
         "westus", "northcentralus", "westcentralus", "canadaeast", "ukwest", "francesouth", "germanynorth", "norwaywest", "swedensouth",
