@@ -126,7 +126,7 @@ class AwsProfile(CloudProfile):
         return places.zone_number(zone)
 
     def first_zone(self, region: str) -> str:
-        return f"{places.zone_prefix(region)}-az1"
+        return f"{places.zone_prefix(region) if self.is_region(region) else region}-az1"
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
         return places.region_of(zone)

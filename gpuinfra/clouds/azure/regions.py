@@ -45,8 +45,11 @@ UNPAIRED = (
 
 REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
 
-REGION_FORM = r"(?=[a-z]{6,30}\d?$)[a-z]*(?:north|south|east|west|central|gov)[a-z]*\d?"
-"""Form of the names of regions: letters with a direction, and for some a digit, such as `chilecentral` and `eastus3`."""
+_DIRECTION = "(?:north|south|east|west|central){1,2}"
+REGION_FORM = (
+    rf"{_DIRECTION}(?:us|europe|asia|india)\d?|(?!{_DIRECTION})[a-z]{{2,}}?{_DIRECTION}\d?|us(?:gov|dod)[a-z]+"
+)
+"""Form of the names of regions: a direction and a part of the world, or a country and a direction, such as `southeastus3` and `chilecentral`."""
 
 WITHOUT_ZONES = frozenset(
     (
