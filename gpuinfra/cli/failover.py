@@ -19,7 +19,7 @@ from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, Usag
 from gpuinfra.cli.active import share
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
-from gpuinfra.cli.returning import names_in, returning_of, second_stacks
+from gpuinfra.cli.returning import jobs_stopper, names_in, returning_of, second_stacks
 from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
 from gpuinfra.cli.up import Limit, running_before, search_of
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep
+    from gpuinfra.remote.drain import JobStop
     from gpuinfra.report.plan_json import PlanReport
     from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import Search
@@ -49,12 +50,23 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready` or this step (fence, drain, replication) fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication) fails. Repeatable.",
 )
 @click.option(
     "--stop-first",
     is_flag=True,
     help="Stop the nodes of the first region before the second region has nodes. By default, the second region is verified first.",
+)
+@click.option(
+    "--grace",
+    type=click.IntRange(0, 1440),
+    default=5,
+    show_default=True,
+    metavar="MINUTES",
+    help="Time that jobs in the first region have to save a checkpoint, after their signal and before they are ended.",
+)
+@click.option(
+    "--direct", is_flag=True, help="Connect to private addresses of the nodes instead of through the cloud's tunnel."
 )
 @click.option(
     "--keep-trying",
@@ -92,6 +104,8 @@ def command(
     unreachable: str | None,
     ignore: tuple[str, ...],
     stop_first: bool,
+    grace: int,
+    direct: bool,
     keep_trying: str | None,
     max_usd_per_hour: float | None,
     prices: Path | None,
@@ -105,11 +119,11 @@ def command(
     """Move STACK to its second region.
 
     The command checks the second region, deploys its stack files, and waits until the nodes are verified. If there is no capacity, it tries the
-    alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the nodes of the first
-    region, waits for the replicas, disables the replication, imports the replicas into the file systems, and moves the DNS names in
-    `recovery.names`. It prints the price while both regions run, and each step before the step runs. A journal in the second region
-    records the steps and the active region, so `--resume` can continue after an interruption, also on a different machine. The capacity
-    and the placement in the stack files of the second region can be changed before.
+    alternatives in `fallback`, as `gpuinfra up` does. Until then, nothing changes in the first region. Then it stops the jobs of the first
+    region with a grace time, stops its nodes, waits until the file systems have exported and the replicas are complete, disables the replication,
+    imports the replicas into the file systems, and moves the DNS names in `recovery.names`. It prints the price while both regions run, and each
+    step before the step runs. A journal in the second region records the steps and the active region, so `--resume` can continue after an
+    interruption, also on a different machine. The capacity and the placement in the stack files of the second region can be changed before.
 
     Requests are repeated while a service is busy. If no service of the first region responds, and you confirm this by the name of the region, its
     steps are recorded, and `--resume` repeats them later.
@@ -171,7 +185,9 @@ def command(
             )
             until = None if keep_trying is None else time.time() + duration(keep_trying)
             deploy = obtain_with(paired.second.files, paired.project, journal, limit, until)
-            failing = _failing(paired, cloud, deploy, ignore, stop_first=stop_first)
+            failing = _failing(
+                paired, cloud, deploy, ignore, stop_first=stop_first, stop_jobs=jobs_stopper(paired, grace, direct)
+            )
             plan_steps = steps(failing)
             overlap = _overlap(paired, limit)
             if dry_run:
@@ -180,6 +196,8 @@ def command(
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
             _show_overlap(paired, overlap, stop_first=stop_first)
+            for line in paired.checkpoints():
+                click.echo(f"checkpoint  {line.name}: {line.reason}", err=True)
             if not yes:
                 confirm(plan_steps, journal)
             if not journal.exists:
@@ -277,6 +295,7 @@ def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
     lines.append(
         f"billed: {paired.loaded.name} in {first}: {_price_without_nodes(paired.loaded, limit)}, without nodes"
     )
+    lines += [f"checkpoint: {line.name}: {line.reason}" for line in paired.checkpoints()] if result.ok else []
     lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
     if not result.unreachable and not result.ignored:
         lines.append(f"next: gpuinfra failback {given}, when {first} works again")
@@ -339,10 +358,12 @@ def _show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, 
 def _repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
     """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
     from gpuinfra.region.failover.journal import FAILED
-    from gpuinfra.region.failover.steps import FENCE, up_step, verify_step
+    from gpuinfra.region.failover.steps import FENCE, JOBS, up_step, verify_step
 
     # A fence fails before its first change if nodes of the second region ended. A later failure deploys again without an effect.
     waiting = not journal.stop_first and journal.state(FENCE) in (None, FAILED)
+    if waiting:  # Until the fence, jobs can be started again.
+        journal.repeat(JOBS)
     for file in files:
         if waiting or journal.placements.get(file.name) != file.checksum:
             journal.repeat(up_step(file.name))
@@ -367,8 +388,15 @@ def check_files(paired: Paired, stack: str) -> None:
 
 
 def _failing(
-    paired: Paired, cloud: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, stop_first: bool
+    paired: Paired,
+    cloud: Failover,
+    deploy: Callable[[str, bool], None],
+    ignore: tuple[str, ...],
+    *,
+    stop_first: bool,
+    stop_jobs: Callable[[], Mapping[str, JobStop]] | None,
 ) -> Failing:
+    from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.plan.make import build_plan
     from gpuinfra.region.failover.steps import Failing, SecondStack
 
@@ -386,6 +414,8 @@ def _failing(
         state=partial(exported, project=paired.project),
         verdicts=verdicts,
         names=names_in(paired),
+        exports=cloud_of(paired.plan.cloud).exports(paired.plan.region, paired.loaded.settings),
+        stop_jobs=stop_jobs,
         stop_first=stop_first,
         ignore=frozenset(ignore),
     )

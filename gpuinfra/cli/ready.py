@@ -80,6 +80,8 @@ class Paired(Declared):
     resources: Resources
     ask: Callable[[], tuple[ReadinessLine, ...]]
     """Reads the cloud and returns the lines."""
+    checkpoints: Callable[[], tuple[ReadinessLine, ...]]
+    """Reads the newest complete checkpoint in each replica. Empty if the stack declares no checkpoints."""
 
 
 def declared(stack: str) -> Declared:
@@ -112,6 +114,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, ReadinessQuestion, of_preflight
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.region.clone.replicas import image_lines, replicas_of
+    from gpuinfra.region.newest_checkpoint import of_checkpoints
     from gpuinfra.region.readiness import data, deployed_role, not_read, of_cloud, of_names, second_of
     from gpuinfra.remote import drills
     from gpuinfra.spec.load import project_name
@@ -147,7 +150,11 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 *deployed_role(loaded, second, partial(exported, project=project)),
             ]
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
-            found += [*of_cloud(plan.cloud, question), *of_names(plan.cloud, question)]
+            found += [
+                *of_cloud(plan.cloud, question),
+                *of_names(plan.cloud, question),
+                *of_checkpoints(plan.cloud, question),
+            ]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
             fixes = {
                 "": restore,
@@ -159,7 +166,14 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 for one in lines
             )
 
-        yield Paired(**vars(given), project=project, second=second, resources=resources, ask=ask)
+        yield Paired(
+            **vars(given),
+            project=project,
+            second=second,
+            resources=resources,
+            ask=ask,
+            checkpoints=lambda: tuple(of_checkpoints(plan.cloud, question)),
+        )
 
 
 def verdicts(resources: Resources) -> list[FleetVerdict]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuinfra.base.errors import UsageError
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.steps import SecondStack, StackNames
+    from gpuinfra.remote.drain import JobStop
 
 
 def returning_of(
@@ -84,3 +87,23 @@ def names_in(paired: Declared) -> StackNames | None:
         if planned and dns
         else None
     )
+
+
+def jobs_stopper(paired: Paired, grace: int, direct: bool) -> Callable[[], Mapping[str, JobStop]] | None:
+    """Return the function that stops the jobs of the first region, or None if the stack has no nodes. `grace` is in minutes."""
+    if not paired.plan.pools:
+        return None
+
+    def stop() -> Mapping[str, JobStop]:
+        from gpuinfra.base.words import titled
+        from gpuinfra.cli.stack_context import ActiveStack
+        from gpuinfra.remote.drain import PlannedStop
+
+        planned = PlannedStop(what=f"{paired.loaded.name} moves to {paired.recovery.region}", grace_s=grace * 60)
+        with tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
+            active = ActiveStack(name=paired.stack, resources=paired.resources, folder=Path(folder))
+            nodes = {node.id: titled(node.name, node.id) for node in active.nodes}
+            results = active.stop_jobs(paired.plan, direct, list(nodes), planned) if nodes else {}
+        return {nodes[name]: one for name, one in results.items()}
+
+    return stop

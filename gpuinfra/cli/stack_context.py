@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuinfra.inventory import Node
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.drain import JobStop
+    from gpuinfra.remote.drain import JobStop, PlannedStop
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.verification.drift import Difference, FixCommands
     from gpuinfra.verification.read import FoundEvidence
@@ -66,14 +66,16 @@ class ActiveStack:
             resources=self.resources,
         )
 
-    def stop_jobs(self, plan: Plan, direct: bool, instance_ids: Sequence[str]) -> dict[str, JobStop]:
-        """Stop the jobs on nodes. Returns the result of each node. If the login fails, its error is the result of all nodes."""
+    def stop_jobs(
+        self, plan: Plan, direct: bool, instance_ids: Sequence[str], planned: PlannedStop | None = None
+    ) -> dict[str, JobStop]:
+        """Stop the jobs on nodes, after a notice if `planned` is set. Returns the result of each node, which is the error for all nodes if the login fails."""
         from gpuinfra.remote.drain import drain_all, not_stopped
 
         try:
             hosts = self.hosts(plan, direct)
             with connector_to(hosts, ()) as connector:
-                return drain_all(connector, hosts.hosts, instance_ids)
+                return drain_all(connector, hosts.hosts, instance_ids, planned)
         except GpuinfraError as problem:
             return dict.fromkeys(instance_ids, not_stopped(problem))
 

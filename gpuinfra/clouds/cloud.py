@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
+    from gpuinfra.clouds.region.checkpoints import CheckpointPair
     from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
     from gpuinfra.clouds.region.second_region import SecondRegion
@@ -155,6 +157,16 @@ class Cloud(PlannedCloud):
 
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine] | None:
         """Return what `gpuinfra ready` reads from the cloud."""
+        return None
+
+    def checkpoints(
+        self, region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> tuple[CheckpointPair, ...]:
+        """Return the replicated buckets in a stack's state, to find the newest checkpoint."""
+        return ()
+
+    def exports(self, region: str, config: Mapping[str, object]) -> Exports | None:
+        """Return the requests that make the file systems of a region export to their buckets."""
         return None
 
     def failover(self, region: str, second: str, config: Mapping[str, object]) -> Failover | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.handover.documents import Documents
@@ -35,7 +36,7 @@ from gpuinfra.handover.ports import (
     StoredProof,
     folder_of,
 )
-from gpuinfra.handover.workers import LARGE, Unfinished, Workers, workers_for
+from gpuinfra.handover.workers import Caller, NotEvaluated, shared
 from gpuinfra.node.outcome import shortened
 
 CONSOLE_LINES = 15
@@ -51,6 +52,9 @@ LISTED_AGAIN, LISTED_AGAIN_SHARE = 20, 20
 folder of each settled node is listed in every 20th poll, which is every five minutes."""
 
 
+T = TypeVar("T")
+
+
 class Gatherer:
     """Polls the ports for one fleet and caches the results."""
 
@@ -62,13 +66,15 @@ class Gatherer:
         judge_node: JudgeNode,
         trusted: Mapping[str, Identity] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        workers: Caller | None = None,
     ) -> None:
+        """`workers` evaluates the documents, by default in processes."""
         self._ports = ports
         self._pools = pools
         self._judge_node = judge_node
         self._now = now
         self._documents = Documents(ports.store)
-        self._workers = Workers()
+        self._workers = workers or shared()
         self._trusted = dict(trusted or {})
         """Key of evidence -> its confirmed signer."""
         self._invalid: dict[tuple[tuple[str, str], tuple[str, str]], tuple[str, bool]] = {}
@@ -109,9 +115,7 @@ class Gatherer:
         with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as threads:
             for _ in threads.map(self._list, self._to_list()):
                 pass
-            unread = sum(1 for refs in self._refs.values() if not any(ref.place in self._contents for ref in refs))
-            with workers_for(unread, READS_AT_ONCE) as self._workers:
-                submissions = dict(zip(self._refs, threads.map(self._submitted, self._refs), strict=True))
+            submissions = dict(zip(self._refs, threads.map(self._submitted, self._refs), strict=True))
         verdict = judge_fleet(self._pools, members, submissions, now=self._now(), names=names)
         self._forget(verdict)
         return verdict
@@ -198,6 +202,10 @@ class Gatherer:
                 expected = evidence_of(data).previous
             except NotEvidence:
                 return
+
+    def evaluate(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a module-level function with a document. Raises `NotEvaluated`, for example if it takes too long."""
+        return self._workers.call(function, *arguments)
 
     def _submitted(self, instance_id: str) -> Submission:
         """Return the newest evidence that the node signed, with its content.
@@ -302,10 +310,8 @@ class Gatherer:
         if ref.place not in self._contents:
             pool = self._here[ref.instance_id]
             try:
-                found = self._workers.call(
-                    examine, data, ref, pool.expectation, self._judge_node, isolated=len(data) >= LARGE
-                )
-            except Unfinished as error:
+                found = self._workers.call(examine, data, ref, pool.expectation, self._judge_node)
+            except NotEvaluated as error:
                 found = Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be judged: {error}")
             self._contents[ref.place] = found
         content = self._contents[ref.place]

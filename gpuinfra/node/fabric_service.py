@@ -41,9 +41,10 @@ JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 MOST_ENDED = 3
 """Number of tests that another node may end without this node after it joined. Then this node ignores the other node until it has a result."""
-BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
-"""Pauses: until this node can take part, between two searches for a node that waits, and after a test. A search takes three list requests. After each attempt
-without a partner, the pause is twice as long, up to `HELP_S`: two nodes that wait meet, because the pause is shorter than an attempt."""
+BUSY_S, HELP_S, AGAIN_S, FIRST_S = 60.0, 120.0, 5.0, 5.0
+"""Pauses: until this node can take part, between two searches for a node that waits, after a test, and until this node has its first evidence.
+A search takes three list requests, and the look for evidence none. After each attempt without a partner, the pause is twice as long, up to `HELP_S`:
+two nodes that wait meet, because the pause is shorter than an attempt."""
 RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
 
 
@@ -101,7 +102,9 @@ class FabricService:
         self._ready = ready or (lambda: _not_ready(node, expectation))
         self._report, self._reported = report or _recheck, reported or _in_evidence
         self._quiet_s = _wait_s()
-        self._busy_s, self._help_s = (one * self._quiet_s / fabric.QUIET_S for one in (BUSY_S, HELP_S))
+        self._busy_s, self._help_s, self._first_s = (
+            pause * self._quiet_s / fabric.QUIET_S for pause in (BUSY_S, HELP_S, FIRST_S)
+        )
         self._over = 0
         """Number of the newest test that no node continues."""
         self._ended: Counter[str] = Counter()
@@ -117,7 +120,8 @@ class FabricService:
             waiting = self._ready()
             if waiting:
                 self._wait_for(state, waiting)
-                return self._busy_s
+                # The first evidence is a file of this node, so that looking for it costs no request. All nodes of a new pool wait for it.
+                return self._first_s if waiting.cause is Waits.FIRST_EVIDENCE else self._busy_s
             if state in (None, TestState.WAITING):
                 return self._take_part(state)
             # A good node would fail with this node as its only partner.

@@ -21,7 +21,7 @@ from typing import Callable, Mapping
 from . import cloud, evidence
 from .console import NODE, OK, load, print_message
 from .journal import write_whole
-from .notices import Notice, dumped, iso, notices_in, stage_of
+from .notices import PLANNED, Notice, dumped, iso, notices_in, planned, stage_of
 from .outcome import Unreadable
 from .probes import NOTICES
 
@@ -40,7 +40,7 @@ def notice_service(args: argparse.Namespace) -> int:
     """Run until terminated."""
     connected = cloud.of(load(NODE, "the node's configuration", "user data writes it"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
-    service = NoticeService(connected.notice_sources())
+    service = NoticeService({**connected.notice_sources(), "the operator": lambda: planned(Path(PLANNED), time.time())})
     while True:
         service.once()
         time.sleep(connected.notice_poll_s)
@@ -93,7 +93,7 @@ class NoticeService:
         try:
             self._last[name] = self._sources[name]()
             self._problems.pop(name, None)
-        except cloud.CloudError as error:
+        except (cloud.CloudError, Unreadable) as error:
             if self._problems.get(name) != str(error):
                 self._problems[name] = str(error)
                 print_message("notices of %s: %s" % (name, error))

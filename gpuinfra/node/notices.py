@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, Iterable
 
 from .outcome import Unreadable, shortened
@@ -22,6 +23,11 @@ LEAD_S = 900.0
 https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, retrieved 2026-11-28."""
 MOST = 100
 """Maximum number of notices of one node."""
+PLANNED = "/run/gpuinfra/planned-notices.json"
+"""File with the notices of the operator, in the format of the node's own file. `gpuinfra failover` writes and deletes it."""
+PLANNED_BYTES = 65536
+OUTDATED_S = 900.0
+"""Time after its deadline at which a planned notice no longer applies: the command that wrote it was killed before it deleted the file."""
 
 
 class NoticeKind(str, Enum):
@@ -33,6 +39,8 @@ class NoticeKind(str, Enum):
     """The cloud reboots, moves, freezes or stops the machine."""
     REBALANCE = "rebalance"
     """An interruption is more likely than before. It is not a decision, so no job is signaled."""
+    STOP = "stop"
+    """The operator stops the jobs, for example because the cluster moves to another region. The cloud announces nothing."""
 
 
 class NoticeStage(str, Enum):
@@ -108,6 +116,16 @@ def notices_in(text: str) -> tuple[Notice, ...]:
         return tuple(_notice(one) for one in document["notices"][:MOST])
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable("the notices cannot be read: %s" % shortened(repr(error), 80)) from None
+
+
+def planned(path: Path, now: float) -> list[Notice]:
+    """Return the notices of the operator that apply. Raises `Unreadable` if the file has a different form."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(PLANNED_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [one for one in notices_in(text) if one.deadline is None or now < one.deadline + OUTDATED_S]
 
 
 def _notice(record: Any) -> Notice:

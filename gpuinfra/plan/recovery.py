@@ -218,6 +218,7 @@ def recovery_plan(
         checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
         commands=(*replication.commands(spec.where.region, recovery.region, pools), *copies),
         images=images,
+        checkpoints=recovery.checkpoints,
         names=names_plan(spec),
     )
 

@@ -110,5 +110,7 @@ class RecoveryPlan:
     commands: tuple[RecoveryCommand, ...] = ()
     images: tuple[RecoveryImage, ...] = ()
     """The images of the nodes, each once."""
+    checkpoints: str | None = None
+    """Pattern of the objects that complete a checkpoint, or None if checkpoints are not declared."""
     names: NamesPlan | None = None
     """DNS names that `failover` and `failback` move, or None if each region has its own names."""

@@ -1,4 +1,4 @@
-"""Renders a plan as a page: findings, topology, price, software, decisions and resources."""
+"""Renders a plan as a page: findings, topology, price, workload, software, decisions and resources."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from gpuinfra.report.plan_tables import (
 from gpuinfra.report.price_chart import chart
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
+from gpuinfra.report.workload_text import workload_fields
+from gpuinfra.sizing.planned import WorkloadForecast
 
 MOST_DRAWN = 256
 """Maximum number of nodes in a group that are drawn individually. Larger groups are shown as a number."""
@@ -81,6 +83,8 @@ def page(report: PlanReport) -> str:
         excluded=excluded(priced),
         chart=Markup(chart(report.ways)),
         ways=ways_table(report.ways, notes=True),
+        workload=_workload(report.workload) if report.workload else Table([], []),
+        workload_sources=report.workload.source if report.workload else (),
         software=[_software(pool, plan) for pool in plan.pools],
         decisions=Table(
             ["field", Column("chosen", wrap=True), Column("reason", wrap=True)],
@@ -115,6 +119,10 @@ def _software(pool: PoolPlan, plan: Plan) -> dict[str, Any]:
         ),
         "settings": Table(["name", Column("value", wrap=True)], [(k, v) for k, v in pool.versions.items() if v]),
     }
+
+
+def _workload(forecast: WorkloadForecast) -> Table:
+    return Table(["", Column("expected", wrap=True)], list(workload_fields(forecast)))
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import date
 
 from gpuinfra.base.findings import Finding, error, info, warn
 from gpuinfra.clouds.cloud import cloud_of
+from gpuinfra.clouds.region.checkpoints import pattern_problem
 from gpuinfra.plan.machines import pools_of, zoning_of
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.plan.profile import profile_of
@@ -240,6 +241,17 @@ def recovery_image_copies_are_needed(spec: ClusterSpec, today: date) -> Iterator
     ):
         what = f"is true, but no pool of this stack selects an image that exists in {spec.where.region} only"
         yield error(path, what, "remove it, or select an image by its ID with image.ref")
+
+
+def recovery_checkpoints_are_objects(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The pattern of the checkpoints names objects."""
+    pattern = spec.recovery.checkpoints if spec.recovery else None
+    if pattern is not None and (problem := pattern_problem(pattern)):
+        yield error(
+            "recovery.checkpoints",
+            f"is {shown(pattern)}, which {problem}",
+            "set the name of the object that completes a checkpoint, such as runs/*/step-*/COMPLETE",
+        )
 
 
 def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:

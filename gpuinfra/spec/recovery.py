@@ -60,6 +60,9 @@ class Recovery(SpecModel):
     copy_images: StrictBool = False
     """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region.
     A copy has its own ID, which the stack file of the second region contains."""
+    checkpoints: Line | None = Field(default=None, examples=["runs/*/step-*/COMPLETE"])
+    """Names of the objects that complete a checkpoint, which the training program writes last: `*` and `?` match within a folder, `**/` matches folders.
+    All objects in the folder belong to the checkpoint. `gpuinfra ready` and `failover` then show the age of the newest complete checkpoint in the replica."""
     names: RecoveryNames | None = None
     """DNS names that move to the second region. If omitted, each region has its own names."""
 

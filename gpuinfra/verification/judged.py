@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.handover.examine import judge_node
-from gpuinfra.handover.workers import LARGE, Workers
+from gpuinfra.handover.workers import NotEvaluated, shared
 from gpuinfra.node.advice import Advice, advise
 from gpuinfra.node.cause import Cause
 from gpuinfra.node.judge import judge, not_checked, verdict
@@ -51,17 +51,11 @@ def judge_all(
     A document that takes too long to judge has the outcome `error` for each check.
     """
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
-    workers = Workers()
-    try:
-        return tuple(_judge(workers, one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
-    finally:
-        workers.close()
+    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
 
 
-def _judge(
-    workers: Workers, evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None
-) -> Judged:
-    checks = _checks(workers, evidence_document, expectation)
+def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None) -> Judged:
+    checks = _checks(evidence_document, expectation)
     result = verdict(checks, expectation)
     return Judged(
         evidence=evidence_document,
@@ -72,18 +66,18 @@ def _judge(
         missing=result.missing,
         not_checked=tuple(not_checked(expectation)),
         advice=advise(checks),
-        worse=tuple(_worse(_checks(workers, before, expectation), checks)) if before else (),
+        worse=tuple(_worse(_checks(before, expectation), checks)) if before else (),
         gpus_expected=int(expectation.get("gpus") or 0),
     )
 
 
-def _checks(workers: Workers, evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
+def _checks(evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
     found, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
     probes = found if isinstance(found, Mapping) else {}
     state = journal if isinstance(journal, Mapping) else {}
     try:
-        return workers.call(judge_node, probes, expectation, state, isolated=evidence_document.size >= LARGE)
-    except ValueError as error:
+        return shared().call(judge_node, probes, dict(expectation), state)
+    except NotEvaluated as error:
         reason = f"the evidence cannot be judged: {error}"
         without = judge({}, expectation, journal={})
         return [

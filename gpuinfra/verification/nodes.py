@@ -11,6 +11,7 @@ from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.handover.workers import NotEvaluated
 from gpuinfra.node.judge import verdict
 from gpuinfra.node.notices import Notice, iso, notices_in
 from gpuinfra.node.outcome import Unreadable
@@ -105,6 +106,14 @@ def notices_of(seen: Poll, node: NodeVerdict) -> tuple[Notice, ...]:
     if data is None:
         return ()
     try:
+        return seen.gatherer.evaluate(notices_of_document, data)
+    except NotEvaluated:
+        return ()
+
+
+def notices_of_document(data: bytes) -> tuple[Notice, ...]:
+    """Return the notices in one document."""
+    try:
         record = (evidence_of(data).probes or {}).get("notices")
         return notices_in(str(record["stdout"])) if isinstance(record, Mapping) and record.get("exit") == 0 else ()
     except (KeyError, ValueError, Unreadable):
@@ -125,7 +134,7 @@ def _since(
     checked: datetime | None = None
     for number, (ref, data) in enumerate(seen.gatherer.history(node)):
         checked = checked or ref.modified
-        if node.outcome != "verified" or not _is_verified(data, expectation):
+        if node.outcome != "verified" or not _was_verified(seen, data, expectation):
             return since, True, checked
         since = ref.modified
         if number + 1 == MOST_DOCUMENTS:
@@ -133,7 +142,14 @@ def _since(
     return since, True, checked
 
 
-def _is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
+def _was_verified(seen: Poll, data: bytes, expectation: Mapping[str, object]) -> bool:
+    try:
+        return seen.gatherer.evaluate(is_verified, data, dict(expectation))
+    except NotEvaluated:
+        return False
+
+
+def is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
     """Return True if a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
     try:
         evidence = evidence_of(data)

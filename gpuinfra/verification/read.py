@@ -27,8 +27,6 @@ class EvidenceDocument:
     """Path, key or host from which the document was read."""
     sha256: str
     document: Mapping[str, Any]
-    size: int
-    """Size in bytes."""
     name: str = ""
     """Label of the node in a stack, or its name in a hosts file. If empty, the instance ID is used."""
 
@@ -139,9 +137,7 @@ def parse(data: bytes, where: str, name: str = "") -> EvidenceDocument | str:
         return f"{short} cannot be read: {error}"
     if not evidence.instance_id or evidence.seq is None:
         return f"{short} has no instance ID or sequence number"
-    return EvidenceDocument(
-        where=where, sha256=hashlib.sha256(data).hexdigest(), document=evidence.document, size=len(data), name=name
-    )
+    return EvidenceDocument(where=where, sha256=hashlib.sha256(data).hexdigest(), document=evidence.document, name=name)
 
 
 def _chain(documents: list[EvidenceDocument]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.json_text import bounded
+from gpuinfra.handover.workers import NotEvaluated, shared
 from gpuinfra.node.judge import judge
 from gpuinfra.node.pairs import PairResult, PairsVerdict, first_round, next_round
 
@@ -63,7 +64,10 @@ def _problem(node_result: NodeResult, expectation: Mapping[str, Any]) -> str:
         "argv": ["node.pyz", "pair"], "exit": node_result.exit, "stdout": node_result.result, "stderr": "", "truncated": False, "seconds": 0.0,
         "problem": None,
     }  # fmt: skip
-    (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
+    try:
+        (check,) = shared().call(judge, {"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
+    except NotEvaluated as error:
+        return f"the result cannot be judged: {error}"
     return "" if check["outcome"] == "pass" else str(check["reason"])
 
 

@@ -287,7 +287,7 @@ class _Drill:
             with applied(self.session.pulumi.env):
                 objects = store_of(self.plan.cloud, self.plan.region)
                 for source in buckets:
-                    workload.write(objects, source, number)
+                    workload.write(objects, source, number, self.recovery.checkpoints)
         self.failure = CHECKPOINTS * self.interval + self.export + self.planned_lag - MARGIN_MINUTES
         self._set_clock(begin, self.failure)
         return (
@@ -366,7 +366,9 @@ class _Drill:
         newest = []
         for replica in self._buckets().values():
             with applied(self.session.pulumi.env):
-                found, wrong = workload.complete(store_of(self.plan.cloud, self.recovery.region), replica, numbers)
+                found, wrong = workload.complete(
+                    store_of(self.plan.cloud, self.recovery.region), replica, numbers, self.recovery.checkpoints
+                )
             if wrong:
                 raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
             if not found:

@@ -111,14 +111,14 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
     assert (
-        "4/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0 (from now on, us-west-2 is the active region)"
+        "5/8 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0 (from now on, us-west-2 is the active region)"
         in done.output.splitlines()
     )
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []
     assert journals(tmp_path) == []
     document = json.loads(run(*REGION, "--dry-run", "--json").output)
-    assert [one["state"] for one in document["steps"]] == [None] * 7
+    assert [one["state"] for one in document["steps"]] == [None] * 8
 
 
 def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    fence = next(index for index, line in enumerate(lines) if line.startswith("4/7 fence: scale to zero"))
+    fence = next(index for index, line in enumerate(lines) if line.startswith("5/8 fence: scale to zero"))
     assert lines[fence + 1].startswith("    done after 0 s: no nodes are left")
     end = lines.index("aws-recovery runs in us-west-2")
     assert [line.split(":")[0] for line in lines[end + 1 :]] == ["billed", "billed", "not protected", "next"]
@@ -186,11 +186,11 @@ def test_unreachable_region_is_stated(world: World) -> None:
     assert not any(call.startswith("import ") for call in world.calls)
     done = run(*REGION, "--yes", "--resume", "--unreachable", "us-east-2")
     assert done.return_value == 0, done.exception
-    assert "the first region did not respond: fence, drain, replication; its nodes can still run" in done.output
+    assert "the first region did not respond: jobs, fence, drain, replication; its nodes can still run" in done.output
     assert "next: gpuinfra failover aws-recovery --to us-west-2 --resume, when us-east-2 responds again" in done.output
     document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
     assert document["ok"] is True
-    assert document["unreachable"] == ["fence", "drain", "replication"]
+    assert document["unreachable"] == ["jobs", "fence", "drain", "replication"]
     assert {one["service"] for one in document["evidence"]} == {"groups", "objects"}
     world.down.clear()
     document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable", "us-east-2").stdout)
@@ -304,7 +304,7 @@ def test_nodes_that_ended_before_the_fence_are_obtained_again(world: World) -> N
     """If nodes of the second region end after their verification, the first region keeps running, and `--resume` deploys the second one again."""
     world.reads = [("verified", "verified"), ("verified", "failed")]
     done = run(*REGION, "--yes")
-    assert "fence: not all nodes of aws-recovery-us-west-2 are verified" in str(done.exception)
+    assert "jobs: not all nodes of aws-recovery-us-west-2 are verified" in str(done.exception)
     assert world.calls == ["up aws-recovery-us-west-2"]
     done = run(*REGION, "--yes", "--resume")
     assert done.return_value == 0, done.exception
@@ -410,7 +410,7 @@ def test_the_price_of_the_overlap_is_printed_before_the_confirmation(world: Worl
     done = run(*REGION, "--dry-run")
     assert "price  both regions, until us-east-2 is stopped: " in done.output
     assert "price  aws-recovery-us-west-2 in us-west-2: " in done.output
-    assert done.output.index("price  both regions") < done.output.index("1/7 check")
+    assert done.output.index("price  both regions") < done.output.index("1/8 check")
     stopped = run(*REGION, "--dry-run", "--stop-first").output
     assert "no node runs from the fence until" in stopped
     assert stopped.index("fence") < stopped.index("up aws-recovery-us-west-2")

@@ -26,7 +26,18 @@ from gpuinfra.clouds.azure.handover.attested import Trust, nonces
 from gpuinfra.clouds.azure.rest import RestAnswer
 from gpuinfra.clouds.gcp.handover import ports as gcp
 from gpuinfra.clouds.gcp.handover.identity import GoogleIdentity
-from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Member, PoolExpected, Ports, folder_of
+from gpuinfra.handover.ports import (
+    GroupExpected,
+    Identity,
+    IdentityExpired,
+    IdentityRefused,
+    IdentityService,
+    IdentityUndecided,
+    Member,
+    PoolExpected,
+    Ports,
+    folder_of,
+)
 from tests.clouds.azure.azure_authority import NOW as AZURE_NOW
 from tests.clouds.azure.azure_authority import SUBSCRIPTION, authority
 from tests.clouds.gcp.handover import test_identity as google
@@ -108,6 +119,38 @@ def _trust() -> Trust:
         return trust
 
 
+class Remembering:
+    """An identity service that verifies each proof once, because most cases contain the same proofs, and Azure's take 5 ms."""
+
+    def __init__(self, service: IdentityService) -> None:
+        self._service = service
+        self._results: dict[bytes, Identity | Exception] = {}
+
+    def verify(self, proof: dict[str, object]) -> Identity:
+        """Return or raise what the service returns or raises for this proof."""
+        key = hashlib.sha256(json.dumps(proof, sort_keys=True).encode()).digest()
+        if key not in self._results:
+            try:
+                self._results[key] = self._service.verify(proof)
+            except (IdentityRefused, IdentityExpired, IdentityUndecided) as error:
+                self._results[key] = error
+        result = self._results[key]
+        if isinstance(result, Exception):
+            raise type(result)(str(result))
+        return result
+
+
+@cache
+def identity_of(cloud: str) -> Remembering:
+    """The real verification of signatures of a cloud."""
+    if cloud == "aws":
+        return Remembering(Sts())
+    if cloud == "gcp":
+        keys = google.jwks(("one", google.KEY))
+        return Remembering(GoogleIdentity(lambda: keys, lambda: {"standin-project"}, clock=lambda: google.NOW))
+    return Remembering(azure.AttestedIdentity(_trust(), lambda: {SUBSCRIPTION}, clock=lambda: AZURE_NOW))
+
+
 @dataclass
 class World:
     """One bucket or container, and the nodes of one pool."""
@@ -160,7 +203,7 @@ class World:
     @property
     def ports(self) -> Ports:
         """The real stores and identity services, over this world."""
-        return Ports(membership=self, store=self._store(), identity=self._identity(), console=self)  # type: ignore[arg-type]
+        return Ports(membership=self, store=self._store(), identity=identity_of(self.cloud), console=self)  # type: ignore[arg-type]
 
     def members(self, groups: object) -> list[Member]:
         return [
@@ -170,15 +213,6 @@ class World:
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
         return []
-
-    def _identity(self) -> Any:
-        if self.cloud == "aws":
-            return Sts()
-        if self.cloud == "gcp":
-            return GoogleIdentity(
-                lambda: google.jwks(("one", google.KEY)), lambda: {"standin-project"}, clock=lambda: google.NOW
-            )
-        return azure.AttestedIdentity(_trust(), lambda: {SUBSCRIPTION}, clock=lambda: AZURE_NOW)
 
     def _store(self) -> Any:
         if self.cloud == "aws":

@@ -19,7 +19,7 @@ from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
 from gpuinfra.handover.watch import Wait, WaitOutcome, watch
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
-from .fleet import Fleet, pool
+from .fleet import INSIDE, Fleet, pool
 
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no other node joined within 300 s"}
@@ -52,7 +52,7 @@ def fleet_of(*results: Mapping[str, Any] | None) -> Fleet:
 
 def poll(fleet: Fleet, wanted: PoolExpected) -> FleetVerdict:
     """One poll."""
-    return Gatherer(fleet.ports, [wanted], judge_node=judge_node).poll()
+    return Gatherer(fleet.ports, [wanted], judge_node=judge_node, workers=INSIDE).poll()
 
 
 class Always(threading.Event):
@@ -65,7 +65,7 @@ class Always(threading.Event):
 def waited(fleet: Fleet, wanted: PoolExpected) -> tuple[WaitOutcome, list[str]]:
     """One complete wait, and its progress lines. Each poll takes 20 seconds."""
     seconds, lines = iter(range(0, 100_000, 20)), list[str]()
-    gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node)
+    gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node, workers=INSIDE)
     outcome = watch(
         gatherer, Wait(deadline_s=600), log=lines.append, cancelled=Always(), clock=lambda: float(next(seconds))
     )
@@ -95,7 +95,7 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
 def test_a_later_result_verifies_the_node() -> None:
     """Newer evidence with a result ends the wait."""
     fleet = fleet_of(fabric_result(), WAITING)
-    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
     assert not gatherer.poll().complete
     report(fleet, 2, fabric_result(), seq=2)
     assert gatherer.poll().complete
@@ -208,7 +208,7 @@ def test_a_node_of_another_pool_is_no_partner() -> None:
     report(fleet, 3, fabric_result())
     second = GroupExpected(name="other-reserved-0", group="asg-2", count=1, template_version="3")
     wanted = [expected(), pool(1, name="other", groups=(second,), expectation=EXPECTATION)]
-    verdict = Gatherer(fleet.ports, wanted, judge_node=judge_node).poll()
+    verdict = Gatherer(fleet.ports, wanted, judge_node=judge_node, workers=INSIDE).poll()
     assert verdict.settled
     assert verdict.verified == 1
 
@@ -222,7 +222,7 @@ def test_two_nodes_without_a_good_pair_end_the_wait() -> None:
 def test_an_unknown_result_is_not_final_while_another_node_is_good() -> None:
     """The replacement reports first, and its partner, which was slow with the replaced node, reports some seconds later."""
     fleet = fleet_of(UNKNOWN, fabric_result())
-    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
     assert not gatherer.poll().settled
     report(fleet, 1, fabric_result(), seq=2)
     assert gatherer.poll().complete

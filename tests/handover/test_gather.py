@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
-from gpuinfra.handover import gather, workers
+from gpuinfra.handover import gather
 from gpuinfra.handover.documents import Documents
 from gpuinfra.handover.gather import LISTED_AGAIN, READS_AT_ONCE, Gatherer
 from gpuinfra.handover.listing import MOST_KEPT
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
-from gpuinfra.handover.workers import Workers, workers_for
-from gpuinfra.node.outcome import CheckResult
 
-from .fleet import LAUNCHED, Fleet, instance, judge, pool
+from .fleet import INSIDE, LAUNCHED, Fleet, instance, judge, pool
 
 NODES = 50
 
@@ -37,7 +32,7 @@ def reported(count: int = NODES, boots: int = 3, fleet: Fleet | None = None) -> 
 
 def gatherer(fleet: Fleet, count: int = NODES, **more: Any) -> Gatherer:
     """A gatherer for the fleet."""
-    return Gatherer(fleet.ports, [pool(count, **more)], judge_node=judge)
+    return Gatherer(fleet.ports, [pool(count, **more)], judge_node=judge, workers=INSIDE)
 
 
 def requests(fleet: Fleet) -> dict[str, int]:
@@ -167,102 +162,3 @@ def test_history_has_all_documents_of_the_boot() -> None:
     polls = gatherer(fleet, 1)
     node = polls.poll().nodes[0]
     assert [ref.seq for ref, _ in polls.history(node)] == list(range(MOST_KEPT + 5, 0, -1))
-
-
-def judge_with_process(
-    probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-) -> list[CheckResult]:
-    """The judge, with the number of its process as the measured value."""
-    return [{**check, "found": os.getpid()} for check in judge(probes, expectation, journal)]
-
-
-def test_many_documents_are_judged_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a number of documents on, processes judge them, with the same result; fewer documents are judged in this process."""
-    monkeypatch.setattr(workers, "PROCESSES_FROM", 3)
-    for count, elsewhere in ((2, False), (3, True)):
-        fleet = reported(count)
-        verdict = Gatherer(fleet.ports, [pool(count)], judge_node=judge_with_process).poll()
-        assert verdict.complete
-        assert {node.checks[0]["found"] != os.getpid() for node in verdict.nodes} == {elsewhere}
-
-
-def end_elsewhere(own: int) -> int:
-    """End each process but this one."""
-    return own if os.getpid() == own else os._exit(1)
-
-
-def test_a_process_that_ends_does_not_end_the_poll() -> None:
-    """If a process ends, this process does its work."""
-    pool_of_one = Workers(1)
-    assert [pool_of_one.call(end_elsewhere, os.getpid()) for _ in range(2)] == [os.getpid()] * 2
-    pool_of_one.close()
-
-
-def test_a_process_that_ended_before_the_call_does_not_end_the_poll() -> None:
-    """If a process was killed, for example for its memory, the document does not reach it, and this process examines it."""
-    pool_of_one = Workers(1)
-    (process,) = pool_of_one._processes
-    process.kill()
-    process.wait()
-    assert pool_of_one.call(len, "x" * 1_000_000) == 1_000_000
-    pool_of_one.close()
-
-
-def for_ever(document: str) -> str:
-    """Never end."""
-    while True:
-        time.sleep(0.1)
-
-
-def test_a_document_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is ended after the time limit, this process does not repeat its work, and the next document gets a new process."""
-    monkeypatch.setattr(workers, "LIMIT_S", 1.0)
-    for pool_of_one in (Workers(1), Workers()):
-        begun = time.monotonic()
-        with pytest.raises(workers.Unfinished, match="the evaluation takes longer than 1 s"):
-            pool_of_one.call(for_ever, "x", isolated=True)
-        assert time.monotonic() - begun < 30
-        monkeypatch.setattr(workers, "LIMIT_S", 60.0)
-        assert pool_of_one.call(len, "xy", isolated=True) == 2
-        monkeypatch.setattr(workers, "LIMIT_S", 1.0)
-        pool_of_one.close()
-        assert [process.poll() is not None for process in pool_of_one._processes] == [True, True]
-
-
-def test_a_large_document_that_ends_its_process_does_not_end_this_one() -> None:
-    """The reason names the process, and the document is not evaluated again here, where it would need as much memory."""
-    own = Workers()
-    with pytest.raises(workers.Unfinished, match="the process that evaluates it ended"):
-        own.call(os._exit, 1, isolated=True)
-    own.close()
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_a_large_document_is_evaluated_in_a_process(monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
-    """One document of a small fleet is evaluated in this process, unless it is large."""
-    monkeypatch.setattr(gather, "LARGE", 1 if large else 10**9)
-    verdict = Gatherer(reported(1).ports, [pool(1)], judge_node=judge_with_process).poll()
-    assert (verdict.nodes[0].checks[0]["found"] != os.getpid()) == large
-
-
-def test_a_document_that_cannot_be_evaluated_in_time_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verdict states the reason, and the document is not evaluated again in the next poll."""
-    monkeypatch.setattr(gather, "LARGE", 0)
-    monkeypatch.setattr(workers, "LIMIT_S", 0.0)
-    polls = Gatherer(reported(1).ports, [pool(1)], judge_node=judge_with_process)
-    (node,) = polls.poll().nodes
-    assert node.outcome != "verified"
-    assert "cannot be judged: the evaluation takes longer than 0 s" in node.reason
-    monkeypatch.setattr(workers, "LIMIT_S", 60.0)
-    assert polls.poll().nodes[0].reason == node.reason
-
-
-def test_processes_end_with_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process ends when this process no longer exists, even if it was killed."""
-    monkeypatch.setattr(workers, "PROCESSES_FROM", 1)
-    with workers_for(1, 1) as started:
-        (process,) = started._processes
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(60) == 0
-        process.stdin = None

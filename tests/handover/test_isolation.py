@@ -12,13 +12,14 @@ import pytest
 
 from gpuinfra.handover import gather, wire
 from gpuinfra.handover.causes import WaitEnd
+from gpuinfra.handover.evidence import evidence_of, proof_of
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import LISTED_PER_POLL, Gatherer
 from gpuinfra.handover.listing import MOST_KEPT
 from gpuinfra.handover.ports import PoolExpected
 from gpuinfra.handover.watch import WaitOutcome
 
-from .fleet import LAUNCHED, Fleet, gpu_uuid, instance, judge, pool
+from .fleet import INSIDE, LAUNCHED, Fleet, gpu_uuid, instance, judge, pool
 
 SHARED = pool(2, evidence_owner="")
 """A pool whose nodes can write to the folders of each other."""
@@ -50,7 +51,7 @@ def plant(fleet: Fleet, seq: int, **more: Any) -> None:
 
 def polled(fleet: Fleet, expected: PoolExpected = SHARED, times: int = 1) -> list[str]:
     """The outcomes after some polls of one gatherer."""
-    polls = Gatherer(fleet.ports, [expected], judge_node=judge)
+    polls = Gatherer(fleet.ports, [expected], judge_node=judge, workers=INSIDE)
     for _ in range(times - 1):
         polls.poll()
     return [node.outcome for node in polls.poll().nodes]
@@ -80,7 +81,7 @@ def test_a_folder_of_any_size_delays_only_its_node(monkeypatch: pytest.MonkeyPat
     fleet = two_nodes()
     for seq in range(100):
         plant(fleet, seq, signer=instance(2))
-    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge)
+    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE)
     seen = [[node.outcome for node in polls.poll().nodes] for _ in range(10)]
     assert seen[0] == ["waiting", "verified"]
     assert seen[-1] == ["verified", "verified"]
@@ -92,7 +93,7 @@ def test_a_slow_search_continues_in_the_next_poll(monkeypatch: pytest.MonkeyPatc
     fleet = two_nodes()
     for seq in range(3):
         plant(fleet, seq, signer=instance(2))
-    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge)
+    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE)
     ticks = iter(range(100_000))
     polls._clock = lambda: float(next(ticks)) / 2
     seen = [[node.outcome for node in polls.poll().nodes] for _ in range(12)]
@@ -113,7 +114,7 @@ def test_nothing_but_foreign_objects_is_a_reason_to_wait_for_the_node_itself() -
     fleet = Fleet()
     fleet.launch(1)
     plant(fleet, 1, signer=instance(2), document={"instance_id": "evil"})
-    (node,) = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge).poll().nodes
+    (node,) = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge, workers=INSIDE).poll().nodes
     assert (node.outcome, node.settled) == ("waiting", False)
     assert "1 document, the newest is evidence/train/" in node.reason
     assert "evil" not in node.reason
@@ -149,7 +150,7 @@ def test_the_state_has_the_uuids_of_the_machine(gpus: object) -> None:
     """The state has at most as many UUIDs as the machine has GPUs, each in the driver's form and once."""
     fleet = two_nodes()
     fleet.report(2, owner="", seq=2, document={"gpus": gpus})
-    verdict = Gatherer(fleet.ports, [SHARED], judge_node=judge).poll()
+    verdict = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE).poll()
     uuids = [gpu["uuid"] for gpu in verdict.nodes[1].gpus]
     assert len(uuids) == len(set(uuids)) <= 8
     assert all(len(uuid) == 40 for uuid in uuids)
@@ -169,14 +170,41 @@ def test_a_document_of_any_bytes_is_one_finding(data: bytes) -> None:
     fleet = two_nodes()
     fleet.report(2, owner="", seq=2, data=data)
     begun = time.thread_time()
-    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge)
+    polls = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE)
     assert [node.outcome for node in polls.poll().nodes] == ["verified", "refused"]
     assert time.thread_time() - begun < 20
 
 
+def strings(value: object) -> list[str]:
+    """All texts and all names of fields of a value."""
+    if isinstance(value, dict):
+        return [*value, *(text for inner in value.values() for text in strings(inner))]
+    return [text for inner in value for text in strings(inner)] if isinstance(value, list) else [str(value)]
+
+
+@pytest.mark.parametrize("read", [lambda data: evidence_of(data).document, proof_of], ids=["evidence", "proof"])
+def test_no_raw_text_exists_behind_the_door(read: Callable[[bytes], object]) -> None:
+    """In texts and names of fields at any depth, control and bidirectional characters and lone surrogates are escape sequences."""
+    raw = {"schema": "gpuinfra.evidence/1", f"name{CONTROL}": [{"inner": [f"text{CONTROL}"]}]}
+    texts = strings(read(json.dumps(raw).encode()))
+    assert len(texts) == 5
+    assert not set("".join(texts)) & (set(CONTROL) - {"\n", "\t"})
+    assert any(text.startswith("text\\x00") for text in texts)
+
+
+@pytest.mark.parametrize(
+    "value", ["", " i-1", "i-1\n", "i 1", "-i", "i/1", "x" * 129, "ı-1", 1, None, ["i-1"], {"i-1": 1}], ids=range(12)
+)
+@pytest.mark.parametrize("field", ["instance_id", "boot_id", "bundle_sha256", "previous", "finished"])
+def test_an_identifier_without_its_form_is_empty(field: str, value: object) -> None:
+    """A state, a report and a command line contain identifiers, so another text, number or list is no identifier."""
+    data = json.dumps({"schema": "gpuinfra.evidence/1", field: value}).encode()
+    assert getattr(evidence_of(data), field) == ""
+
+
 def outputs(fleet: Fleet) -> str:
     """Everything that a handover writes about a fleet: the state as the engine receives it, and the reasons on the terminal."""
-    verdict = Gatherer(fleet.ports, [SHARED], judge_node=judge).poll()
+    verdict = Gatherer(fleet.ports, [SHARED], judge_node=judge, workers=INSIDE).poll()
     outcome = WaitOutcome(verdict=verdict, ready=False, ended=WaitEnd.SETTLED, seconds=1.0)
     state = wire.to_struct(wire.outputs_of(outcome, (), ""))
     return json.dumps(wire.from_struct(state), ensure_ascii=False) + "\n".join(reasons(outcome, "aws"))

@@ -17,12 +17,12 @@ from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, Po
 from gpuinfra.handover.watch import Wait, WaitOutcome, watch
 from gpuinfra.report.document import node_entry
 
-from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
+from .fleet import INSIDE, LAUNCHED, OWNER, Fleet, instance, judge, pool
 
 
 def poll(fleet: Fleet, expected: PoolExpected | None = None, **more: object) -> FleetVerdict:
     """One poll."""
-    return Gatherer(fleet.ports, [expected or pool()], judge_node=judge).poll(**more)  # type: ignore[arg-type]
+    return Gatherer(fleet.ports, [expected or pool()], judge_node=judge, workers=INSIDE).poll(**more)  # type: ignore[arg-type]
 
 
 def healthy(count: int = 2) -> Fleet:
@@ -38,7 +38,7 @@ def waited(fleet: Fleet, wait: Wait, expected: PoolExpected | None = None) -> tu
     """One complete wait, and its progress lines."""
     lines: list[str] = []
     outcome = watch(
-        Gatherer(fleet.ports, [expected or pool()], judge_node=judge),
+        Gatherer(fleet.ports, [expected or pool()], judge_node=judge, workers=INSIDE),
         wait,
         log=lines.append,
         cancelled=threading.Event(),
@@ -100,7 +100,7 @@ def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
     """Evidence of up to one day verifies a node. With older evidence, the node waits for newer evidence, and the hint names the unit."""
     fleet = healthy(1)
     now = fleet.refs[0].modified + timedelta(hours=hours)
-    seen = Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0]
+    seen = Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=INSIDE, now=lambda: now).poll().nodes[0]
     assert (seen.outcome, seen.settled) == (outcome, outcome == "verified")
     if outcome == "waiting":
         assert seen.reason == "the node's newest evidence was uploaded 24 hours ago, so its GPUs are no longer verified"
@@ -119,7 +119,10 @@ def test_an_old_failure_stays_a_failure() -> None:
     fleet.launch(1)
     fleet.report(1, gpus=7)
     now = LAUNCHED + timedelta(days=9)
-    assert Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0].outcome == "failed"
+    assert (
+        Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=INSIDE, now=lambda: now).poll().nodes[0].outcome
+        == "failed"
+    )
 
 
 def test_dead_instances_do_not_count() -> None:
@@ -286,7 +289,7 @@ def test_instances_that_come_and_go_during_a_wait_use_up_numbers() -> None:
             fleet.report(2)
 
     outcome = watch(
-        Gatherer(fleet.ports, [pool(1)], judge_node=judge), Wait(deadline_s=60), log=log, cancelled=threading.Event(),
+        Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=INSIDE), Wait(deadline_s=60), log=log, cancelled=threading.Event(),
         clock=lambda: float(next(ticks)),
     )  # fmt: skip
     assert lines[0].endswith("gpu-1 waiting")
@@ -300,7 +303,7 @@ def test_outdated_nodes_without_replacement_are_reported_early() -> None:
     seconds = iter(range(0, 10_000, 5))
     lines: list[str] = []
     outcome = watch(
-        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lines.append,
+        Gatherer(fleet.ports, [pool()], judge_node=judge, workers=INSIDE), Wait(deadline_s=2700), log=lines.append,
         cancelled=Always(), clock=lambda: float(next(seconds)),
     )  # fmt: skip
     assert outcome.ended == "stale"
@@ -319,7 +322,7 @@ def test_rolling_replacement_is_waited_for() -> None:
     fleet.launch(2, template_version="2", leaving=True)
     seconds = iter(range(0, 10_000, 20))
     outcome = watch(
-        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
+        Gatherer(fleet.ports, [pool()], judge_node=judge, workers=INSIDE), Wait(deadline_s=2700), log=lambda _: None,
         cancelled=Always(), clock=lambda: float(next(seconds)),
     )  # fmt: skip
     assert outcome.ended == "deadline"
@@ -338,7 +341,7 @@ def _rolling(new: dict[int, int]) -> Fleet:
 def _wait(fleet: Fleet) -> tuple[WaitOutcome, list[str]]:
     seconds, lines = iter(range(0, 100_000, 20)), []
     outcome = watch(
-        Gatherer(fleet.ports, [pool(3)], judge_node=judge), Wait(deadline_s=2700), log=lines.append,
+        Gatherer(fleet.ports, [pool(3)], judge_node=judge, workers=INSIDE), Wait(deadline_s=2700), log=lines.append,
         cancelled=Always(), clock=lambda: float(next(seconds)),
     )  # fmt: skip
     return outcome, lines
@@ -394,7 +397,7 @@ class Always(threading.Event):
 def test_identity_is_requested_once() -> None:
     """Each evidence is verified once, however often the fleet is polled; a refused proof is not verified again either."""
     fleet = healthy(1)
-    gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge)
+    gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=INSIDE)
     for _ in range(3):
         gatherer.poll()
     assert len(fleet.verified) == 1
@@ -405,7 +408,7 @@ def test_a_proof_that_cannot_be_verified_now_concerns_one_node() -> None:
     fleet = healthy(1)
     fleet.launch(2)
     fleet.report(2, signer="unreadable")
-    gatherer = Gatherer(fleet.ports, [pool(2)], judge_node=judge)
+    gatherer = Gatherer(fleet.ports, [pool(2)], judge_node=judge, workers=INSIDE)
     verdicts = [gatherer.poll() for _ in range(3)]
     assert len(fleet.verified) == 1 + 3
     assert "HTTP Error 404" in str(verdicts[-1])
@@ -476,14 +479,14 @@ def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
     ]
     seconds = iter(range(0, 10_000, 60))
     outcome = watch(
-        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
+        Gatherer(fleet.ports, [pool()], judge_node=judge, workers=INSIDE), Wait(deadline_s=2700), log=lambda _: None,
         cancelled=Always(), clock=lambda: float(next(seconds)),
     )  # fmt: skip
     assert outcome.ended == "deadline"
     fleet.members_.pop()
     seconds = iter(range(0, 10_000, 60))
     outcome = watch(
-        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
+        Gatherer(fleet.ports, [pool()], judge_node=judge, workers=INSIDE), Wait(deadline_s=2700), log=lambda _: None,
         cancelled=Always(), clock=lambda: float(next(seconds)),
     )  # fmt: skip
     assert outcome.ended == "stock-out"
@@ -529,7 +532,7 @@ def test_cancel_ends_promptly() -> None:
     """A cancel ends the wait at once, whatever the deadline."""
     cancelled = threading.Event()
     cancelled.set()
-    gatherer = Gatherer(Fleet().ports, [pool()], judge_node=judge)
+    gatherer = Gatherer(Fleet().ports, [pool()], judge_node=judge, workers=INSIDE)
     outcome = watch(gatherer, Wait(deadline_s=600), log=lambda _: None, cancelled=cancelled)
     assert outcome.ended == "cancelled"
     assert outcome.seconds < 5
@@ -555,12 +558,12 @@ def test_newer_evidence_of_another_signer_is_skipped_where_folders_have_no_owner
     )
     if signer == "copied":
         fleet.proofs[planted.key] = json.dumps({"signer": instance(1), "sha256": "0" * 64}).encode()
-    looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
+    looked = Gatherer(fleet.ports, [unowned], judge_node=judge, workers=INSIDE).poll()
     assert [(node.outcome, node.settled) for node in looked.nodes] == [("waiting", False)]
     own = fleet.report(1, owner="")
     if signer == "copied":
         fleet.proofs[planted.key] = fleet.proofs[own.key]
-    looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
+    looked = Gatherer(fleet.ports, [unowned], judge_node=judge, workers=INSIDE).poll()
     assert [(node.outcome, node.evidence_key) for node in looked.nodes] == [("verified", own.key)]
     fleet.refs.remove(planted)
 
@@ -572,7 +575,7 @@ def test_newer_evidence_counts_from_its_proof_on() -> None:
     fleet.report(1, owner="")
     second = fleet.report(1, owner="", boot="boot-0002", gpus=7, modified=LAUNCHED + timedelta(hours=1))
     proof = fleet.proofs.pop(second.key)
-    polls = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge)
+    polls = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge, workers=INSIDE)
     assert [(node.outcome, node.unsigned) for node in polls.poll().nodes] == [("verified", 1)]
     fleet.proofs[second.key] = proof
     polls.poll()

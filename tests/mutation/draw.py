@@ -46,7 +46,7 @@ _ROLES = (
 _NODE = (
     *(
         f"tests/node/test_{name}.py"
-        for name in ("judge", "never_pass", "evidence", "cloud", "aws", "azure", "gcp", "hostile")
+        for name in ("judge", "never_pass", "evidence", "cloud", "aws", "azure", "gcp", "hostile", "notices")
     ),
     "tests/clouds/test_redirects.py",
 )

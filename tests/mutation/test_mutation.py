@@ -53,6 +53,12 @@ def test_each_drawn_mutant_is_found_or_has_a_reason() -> None:
     assert [row for row in rows if bool(row.get("found_by")) == bool(row.get("reason"))] == []
 
 
+@pytest.mark.long
+def test_the_record_is_of_the_current_code() -> None:
+    """The record has the mutants that its seed draws from the current code. After a change of the code, `python -m tests.mutation.draw` writes it again."""
+    assert set(draw.recorded()) == set(draw.drawn())
+
+
 def test_a_draw_covers_all_lines_and_depends_on_its_seed_only() -> None:
     """The drawn mutants are of Python and of shell code, and a change of other code does not change them."""
     mutants_of = {module for module, _ in draw.population()}

@@ -385,6 +385,13 @@ def test_the_first_evidence_is_not_requested(tmp_path: Path) -> None:
     assert node.reports == 0
 
 
+def test_a_node_looks_for_its_first_evidence_every_few_seconds(tmp_path: Path) -> None:
+    """All nodes of a new pool wait for their first evidence, so the pause is short; a busy node waits for longer."""
+    (node,) = nodes(tmp_path, 1)
+    node.waiting = Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
+    assert node.service().once() == fabric_service.FIRST_S < fabric_service.BUSY_S / 10
+
+
 def test_the_result_in_the_evidence_is_read_from_the_newest_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

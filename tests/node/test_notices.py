@@ -15,7 +15,18 @@ import pytest
 
 from gpuinfra.node import cloud
 from gpuinfra.node.notice_service import NoticeService, hooks_in
-from gpuinfra.node.notices import LEAD_S, Notice, NoticeKind, NoticeStage, dumped, moment, notices_in, stage_of
+from gpuinfra.node.notices import (
+    LEAD_S,
+    OUTDATED_S,
+    Notice,
+    NoticeKind,
+    NoticeStage,
+    dumped,
+    moment,
+    notices_in,
+    planned,
+    stage_of,
+)
 from gpuinfra.node.outcome import Unreadable
 from tests.servers import Answering, serve
 
@@ -252,6 +263,20 @@ def test_unreadable_file(text: str) -> None:
     """Another form, an unknown kind and a deadline that is not a time are refused."""
     with pytest.raises(Unreadable):
         notices_in(text)
+
+
+def test_the_operator_announces_a_stop(tmp_path: Path) -> None:
+    """A planned notice applies until 15 minutes after its deadline. Without a file, there is none, and another form is refused."""
+    path = tmp_path / "planned.json"
+    assert planned(path, AT) == []
+    stop = Notice("stop 1", NoticeKind.STOP, "the cluster moves", AT)
+    path.write_text(dumped([stop]))
+    assert planned(path, AT + OUTDATED_S - 1) == [stop]
+    assert planned(path, AT + OUTDATED_S) == []
+    assert stage_of(stop, AT - LEAD_S) is NoticeStage.IMMINENT
+    path.write_text("x")
+    with pytest.raises(Unreadable):
+        planned(path, AT)
 
 
 @dataclass

@@ -62,7 +62,7 @@ CALLS = {
 SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53", "ec2")
 
 
-@pytest.mark.parametrize("module", ["readiness", "failover", "failback", "dns"])
+@pytest.mark.parametrize("module", ["readiness", "failover", "exports", "failback", "dns"])
 def test_every_request_of_the_module_has_its_action(module: str) -> None:
     """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
     source = (Path(aws.__file__).parent / "region" / f"{module}.py").read_text()
@@ -73,8 +73,14 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
         names = client.meta.method_to_api_mapping
         for method in called & set(names):
             found[method] = CALLS.get(service, {}).get(method, f"{service}:{names[method]}")
-    assert len(found) >= (4 if module == "dns" else 6), found
-    groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK, "dns": aws.NAMES}[module]
+    assert len(found) >= {"dns": 4, "exports": 1}.get(module, 6), found
+    groups = {
+        "readiness": aws.READY,
+        "failover": aws.FAILOVER,
+        "exports": aws.FAILOVER,
+        "failback": aws.FAILBACK,
+        "dns": aws.NAMES,
+    }[module]
     listed = {action for group in groups.values() for action in group}
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
 
@@ -89,6 +95,7 @@ def test_moves_on_google_cloud_have_their_permissions() -> None:
         "compute.instanceGroupManagers.update",
         "storagetransfer.jobs.update",
         "lustre.instances.importData",
+        "lustre.instances.exportData",
         "storage.objects.create",
         "storage.objects.delete",
     }
@@ -222,6 +229,7 @@ def test_requests_of_a_failover_on_azure_are_in_the_list() -> None:
         ("PATCH", f"{scope}/Microsoft.Storage/storageAccounts/a"),
         ("DELETE", f"{scope}/Microsoft.Storage/storageAccounts/a/objectReplicationPolicies/p"),
         ("PUT", f"{scope}/Microsoft.StorageCache/amlFilesystems/f/importJobs/j"),
+        ("POST", f"{scope}/Microsoft.StorageCache/amlFilesystems/f/archive"),
     ]
     for method, path in requests:
         (request,) = azure_operator.http(path, method)

@@ -6,15 +6,18 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.remote.drain import SCRIPT, JobStop, drain_all, not_stopped, stopped
+from gpuinfra.node.notices import NoticeKind, notices_in
+from gpuinfra.remote.drain import SCRIPT, JobStop, PlannedStop, drain_all, not_stopped, stopped
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, ProblemKind
 
@@ -83,3 +86,51 @@ def test_jobs_stop_on_all_nodes_at_the_same_time() -> None:
     assert "no route to host" in found["unreachable"].text
     assert found["i-unknown"] == not_stopped("the node is not in the state of the stack")
     assert drain_all(connector, [], []) == {}
+
+
+def stop_with_notice(command: str, grace_s: int) -> str:
+    """Stop the jobs of a command with a notice, in a process namespace. Return the output."""
+    if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not allow namespaces: process")
+    script = PlannedStop(what="it's a move", grace_s=grace_s).script(0.0)
+    done = subprocess.run([*ALONE, command], input=script, capture_output=True, text=True, timeout=300, check=False)
+    return done.stdout
+
+
+def planned_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the file of planned notices into a folder."""
+    path = folder / "run/planned.json"
+    monkeypatch.setattr("gpuinfra.remote.drain.PLANNED", str(path))
+    return path
+
+
+def test_a_job_that_ends_on_its_notice_is_not_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node has the notice with its deadline while the job saves. The job ends by itself, and the notice is removed."""
+    path = planned_in(tmp_path, monkeypatch)
+    job = f'name=gpuinfra; sh -c "until [ -e {path} ]; do sleep 0.1; done; cp {path} {tmp_path}/seen; : $name-supervisor" & job=$!;'
+    output = stop_with_notice(f"{job} sh -s; wait $job; echo ended $?", 60)
+    assert output.splitlines() == ["stopped=1 left=0", "ended 0"]
+    (notice,) = notices_in((tmp_path / "seen").read_text())
+    assert (notice.kind, notice.what, notice.deadline) == (NoticeKind.STOP, "it's a move", 60.0)
+    assert not path.exists()
+
+
+def test_a_job_that_ignores_its_notice_ends_after_the_grace_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM follows after the grace time, and not before."""
+    path = planned_in(tmp_path, monkeypatch)
+    begin = time.monotonic()
+    output = stop_with_notice(f"{JOB.format(name='gpuinfra', id='job')} sh -s; wait $job; echo ended $?", 2)
+    assert output.splitlines() == ["stopped=1 left=0", "ended 143"]
+    assert time.monotonic() - begin >= 2
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("grace_s", [0, 60])
+def test_without_jobs_nothing_is_announced(grace_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle node, and a stop without a grace time, have no notice."""
+    path = planned_in(tmp_path, monkeypatch)
+    job = JOB.format(name="gpuinfra", id="job") if grace_s == 0 else ""
+    assert stopped(0, stop_with_notice(f"{job} sh -s", grace_s)) == (grace_s == 0)
+    assert not path.parent.exists()

@@ -28,6 +28,11 @@ def plan_html() -> str:
     return plan_page.page(plan_report(shipped("stacks") / "Pulumi.aws-p4d.yaml", DAY))
 
 
+def workload_html() -> str:
+    """A plan of a shipped stack that declares its workload."""
+    return plan_page.page(plan_report(shipped("stacks") / "Pulumi.aws-p5-block.yaml", DAY))
+
+
 def broken_plan_html() -> str:
     """A stack with an error, in hostile words."""
     finding = Finding(level=Level.ERROR, path=HOSTILE, message=HOSTILE, hint=HOSTILE)
@@ -44,7 +49,7 @@ def verification_html() -> str:
     return verification_page.page(verification([node_entry(node())]), "Verification of try")
 
 
-PAGES = [plan_html, broken_plan_html, rehearsal_html, verification_html]
+PAGES = [plan_html, workload_html, broken_plan_html, rehearsal_html, verification_html]
 
 
 @pytest.mark.parametrize("make", PAGES, ids=lambda make: make.__name__)
@@ -146,6 +151,16 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     for words in ("10.64.0.0/16", "USD an hour", "by purchase option", "Decisions", "destroy retains", "11 of 16"):
         assert words in text, words
     assert "cannot be planned" in broken_plan_html()
+
+
+def test_plan_page_shows_the_forecast_of_a_workload_and_its_sources() -> None:
+    """A declared workload is a section with tokens, price per token and energy, and each source of the numbers. Without one, there is no section."""
+    section = workload_html().split("<h2>Workload</h2>")[1].split("<h2>")[0]
+    assert all(
+        text in section
+        for text in ("llama-3.1-8b", "billion a day", "USD per billion tokens", "MWh a day", "interpolated")
+    )
+    assert "<h2>Workload</h2>" not in plan_html()
 
 
 def test_each_version_has_its_reason() -> None:

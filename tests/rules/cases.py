@@ -1456,6 +1456,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(names=NAMES), "storage": [*lustre(bucket="auto"), *bucket(mount="/login")]}),
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 63)}),
     ],
+    "recovery_checkpoints_are_objects": [
+        ("aws", recovery(checkpoints="runs/*/step-*/COMPLETE")),
+        ("azure", azure_recovery(checkpoints="**/latest")),
+        ("gcp", gcp_recovery(checkpoints="step-?.pt")),
+    ],
     "recovery_names_can_move": [
         ("aws", recovery()),
         ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
@@ -2788,6 +2793,13 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_names_are_unique": [
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/login")}),
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 64)}),
+    ],
+    "recovery_checkpoints_are_objects": [
+        ("aws", recovery(checkpoints="/runs/*/COMPLETE")),
+        ("azure", azure_recovery(checkpoints="runs/step-**/COMPLETE")),
+        ("gcp", gcp_recovery(checkpoints="runs/")),
+        ("gcp", gcp_recovery(checkpoints="runs/../COMPLETE")),
+        ("aws", recovery(checkpoints="runs/**")),
     ],
     "recovery_names_can_move": [
         ("aws", recovery(names=NAMES)),

@@ -49,7 +49,7 @@ def evidence(number: int, change: Callable[[dict[str, Any]], None] = lambda docu
     document = copy.deepcopy(documented(f"i-{number:017}"))
     document["state"]["recorded"] |= RECORDED
     change(document)
-    return EvidenceDocument(where="a bucket", sha256="0", document=document, size=0, name=f"gpu-{number}")
+    return EvidenceDocument(where="a bucket", sha256="0", document=document, name=f"gpu-{number}")
 
 
 def differences(*nodes: EvidenceDocument, absent: tuple[Absent, ...] = ()) -> list[Difference]:
@@ -119,7 +119,7 @@ def test_replaced_driver_is_a_difference_with_both_versions() -> None:
 
 def test_hardware_fault_is_not_drift() -> None:
     """A node with a broken GPU has no difference, because `verify` reports it."""
-    broken = EvidenceDocument(where="", sha256="", document=documented("i-1", "ecc-uncorrected"), size=0, name="gpu-1")
+    broken = EvidenceDocument(where="", sha256="", document=documented("i-1", "ecc-uncorrected"), name="gpu-1")
     broken.document["state"]["recorded"].update(RECORDED)
     judged = judge_all(FoundEvidence(newest=(broken,), about=""), lambda one: EXPECTED)
     assert not judged[0].verified

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,13 +19,14 @@ from gpuinfra.cli import nodes as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
+from gpuinfra.handover.workers import NotEvaluated
 from gpuinfra.node.notices import Notice, NoticeKind, dumped
 from gpuinfra.report import nodes_text
 from gpuinfra.verification import nodes, store
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.nodes import MOST_DOCUMENTS, NodeRow, rows
 from gpuinfra.verification.store import Poll
-from tests.handover.fleet import LAUNCHED, Fleet, instance, judge, pool
+from tests.handover.fleet import INSIDE, LAUNCHED, Fleet, Inside, T, instance, judge, pool
 
 PRICES: dict[str, float | None] = {"gpu-reserved-0": 21.5}
 
@@ -50,7 +52,7 @@ def series(fleet: Fleet, number: int, gpus: list[int], boot: str = "boot-0001", 
 def polled(fleet: Fleet, count: int) -> Poll:
     """One poll of a fleet with this number of requested nodes."""
     pools = [pool(count)]
-    gatherer = Gatherer(fleet.ports, pools, judge_node=judge)
+    gatherer = Gatherer(fleet.ports, pools, judge_node=judge, workers=INSIDE)
     return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll())
 
 
@@ -214,3 +216,23 @@ def test_unreadable_notices_are_none(stdout: str, code: int) -> None:
     row = noticed(Fleet(), stdout, code)
     assert row.notices == ()
     assert "notices" not in "\n".join(nodes_text.text([row], datetime.now(UTC)))
+
+
+def test_earlier_evidence_that_cannot_be_evaluated_ends_the_series() -> None:
+    """Earlier evidence that misses the deadline does not verify its node, so the node has been verified since the next document."""
+    fleet = Fleet()
+    fleet.launch(1)
+    refs = series(fleet, 1, [8, 8, 8])
+
+    class Late(Inside):
+        """The first document misses the deadline."""
+
+        def call(self, function: Callable[..., T], *arguments: object) -> T:
+            if function is nodes.is_verified and arguments[0] == fleet.bodies[refs[0].key]:
+                raise NotEvaluated("the evaluation takes longer than 60 s")
+            return super().call(function, *arguments)
+
+    gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=Late())
+    seen = Poll(pools=[pool(1)], gatherer=gatherer, verdict=gatherer.poll())
+    (row,) = rows([seen], (), PRICES)
+    assert (row.state, row.verified_since, row.since_exact) == ("verified", refs[1].modified, True)

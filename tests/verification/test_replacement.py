@@ -25,7 +25,7 @@ from gpuinfra.remote.hosts import Hosts
 from gpuinfra.verification import replacement, store
 from gpuinfra.verification.replacement import targets
 from gpuinfra.verification.store import Poll
-from tests.handover.fleet import LAUNCHED, Fleet, gpu_uuid, instance
+from tests.handover.fleet import INSIDE, LAUNCHED, Fleet, gpu_uuid, instance
 from tests.handover.test_fabric_test import WAITING, expected, fleet_of
 from tests.handover.test_fabric_test import report as report_test
 from tests.node.healthy import fabric_result
@@ -136,7 +136,7 @@ def test_replacement_is_verified_only_after_the_fabric_test(
         report_test(fleet, 3, result)
 
     def with_test(_: object) -> tuple[Poll, ...]:
-        gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+        gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
         return (Poll(pools=[expected()], gatherer=gatherer, verdict=gatherer.poll()),)
 
     fleet.on_replace = act

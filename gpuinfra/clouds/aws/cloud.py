@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.permissions import Permissions
     from gpuinfra.clouds.preflight import CloudPreflight
     from gpuinfra.clouds.region.active import RecordStore
+    from gpuinfra.clouds.region.checkpoints import CheckpointPair
     from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
     from gpuinfra.clouds.region.second_region import SecondRegion
@@ -154,6 +156,18 @@ class AwsCloud(BuiltCloud):
         from gpuinfra.clouds.aws.region.readiness import look
 
         return look(question)
+
+    def checkpoints(
+        self, region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> tuple[CheckpointPair, ...]:
+        from gpuinfra.clouds.aws.region.checkpoints import connect
+
+        return connect(region, second, config, resources)
+
+    def exports(self, region: str, config: Mapping[str, object]) -> Exports:
+        from gpuinfra.clouds.aws.region.exports import connect
+
+        return connect(region, config)
 
     def failover(self, region: str, second: str, config: Mapping[str, object]) -> Failover:
         from gpuinfra.clouds.aws.region.failover import connect

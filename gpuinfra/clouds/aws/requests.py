@@ -86,6 +86,7 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "autoscaling:SuspendProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
+    "gpuinfra failover: wait for the exports of the file systems": ("cloudwatch:GetMetricStatistics",),
     Purpose.COMPARE: ("s3:ListBucketVersions",),
     "gpuinfra failover: stop the replication": (
         "s3:GetReplicationConfiguration",

@@ -59,11 +59,12 @@ class Blob:
         return self.metadata.get(COPY_OF) == other.etag or (bool(self.md5) and (self.md5, self.size) == (other.md5, other.size))  # fmt: skip
 
 
-def blobs(rest: Rest, base: str) -> Iterator[Blob]:
-    """Yield the blobs of a container, ordered by name."""
+def blobs(rest: Rest, base: str, prefix: str = "") -> Iterator[Blob]:
+    """Yield the blobs of a container whose names begin with a text, ordered by name."""
     marker = ""
     for _ in range(_MOST_PAGES):
-        query = {"restype": "container", "comp": "list", "include": "metadata", **({"marker": marker} if marker else {})}  # fmt: skip
+        query = {"restype": "container", "comp": "list", "include": "metadata"}
+        query |= {name: value for name, value in (("prefix", prefix), ("marker", marker)) if value}
         answer = raise_for(rest.blob("GET", f"{base}?{urlencode(query)}"))
         try:
             page = Xml.fromstring(answer.body)

@@ -97,6 +97,10 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "Microsoft.Compute/virtualMachineScaleSets/write",
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
     ),
+    "gpuinfra failover: export the files of the file systems": (
+        "Microsoft.StorageCache/amlFilesystems/read",
+        "Microsoft.StorageCache/amlFilesystems/archive/action",
+    ),
     "gpuinfra failover: stop the replication": (
         "Microsoft.Storage/storageAccounts/objectReplicationPolicies/read",
         "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete",

@@ -64,6 +64,7 @@ PREFLIGHT: dict[str, tuple[str, ...]] = {
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
+    "gpuinfra ready: find the newest checkpoint": ("storage.objects.list",),
     "gpuinfra ready: read the quotas": PREFLIGHT["quota"],
     "gpuinfra ready: find the machine types": PREFLIGHT["machine"],
     "gpuinfra ready: read the reservations": PREFLIGHT["reservation"],
@@ -75,6 +76,11 @@ FAILOVER: dict[str, tuple[str, ...]] = {
     "gpuinfra failover: stop the nodes of the first region": (
         "compute.instanceGroupManagers.get",
         "compute.instanceGroupManagers.update",
+    ),
+    "gpuinfra failover: export the files of the file systems": (
+        "lustre.instances.exportData",
+        "lustre.operations.get",
+        "lustre.operations.list",
     ),
     "gpuinfra failover: compare the buckets with their replicas": ("storage.objects.get", "storage.objects.list"),
     "gpuinfra failover: stop the replication": ("storagetransfer.jobs.get", "storagetransfer.jobs.update"),

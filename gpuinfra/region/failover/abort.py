@@ -21,6 +21,7 @@ from gpuinfra.region.failover.back import FIRST, Returning, copy_back, enable_re
 from gpuinfra.region.failover.journal import DONE, FailoverJournal
 from gpuinfra.region.failover.steps import (
     DRAIN,
+    EXPORT,
     FENCE,
     IMPORT,
     NAMES,
@@ -83,7 +84,7 @@ def _steps(
 
 def _stopped(journal: FailoverJournal) -> bool:
     """Return whether the failover started to stop the first region."""
-    return any(journal.state(step) is not None for step in (FENCE, DRAIN, REPLICATION))
+    return any(journal.state(step) is not None for step in (FENCE, EXPORT, DRAIN, REPLICATION))
 
 
 def _moved(journal: FailoverJournal) -> bool:

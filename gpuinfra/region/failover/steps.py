@@ -13,6 +13,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
+from gpuinfra.clouds.region.exports import Exports
 from gpuinfra.clouds.region.failover import Failover, ReadOnlyReplicas, label
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.engine.up import UpFailed
@@ -21,6 +22,8 @@ from gpuinfra.inventory import shortages_of
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.region.clone.storage import with_bucket
+from gpuinfra.region.failover import newest
+from gpuinfra.remote.drain import JobStop
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra.spec.storage import Lustre
 
@@ -28,8 +31,8 @@ Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
-FENCE, DRAIN, REPLICATION = "fence", "drain", "replication"
-IGNORABLE = (FENCE, DRAIN, REPLICATION)
+JOBS, FENCE, EXPORT, DRAIN, REPLICATION = "jobs", "fence", "export", "drain", "replication"
+IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION)
 """Steps that `--ignore` accepts."""
 REPLICAS, IMPORT, NAMES = "replicas", "import", "names"
 SHOWN = 5
@@ -104,6 +107,10 @@ class Failing:
     """Reads which nodes of a state are verified."""
     names: StackNames | None = None
     """The DNS names that move, or None if the stack has none."""
+    exports: Exports | None = None
+    """Requests that make the file systems of the first region export, or None if the cloud has none."""
+    stop_jobs: Callable[[], Mapping[str, JobStop]] | None = None
+    """Stops the jobs in the first region, with a grace time. Returns the result of each node, keyed by its title. None if no command reaches the nodes."""
     stop_first: bool = False
     """Whether the first region is stopped before the second region has nodes."""
     ignore: frozenset[str] = frozenset()
@@ -121,10 +128,12 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
     what = f"check whether {failing.second} is ready"
     yield FailoverStep(name="check", what=what, run=lambda _: check_readiness(failing))
     if failing.stop_first:
+        yield from jobs_step(failing, failing.cloud.groups(failing.resources))
         yield from activating(failing.second, [*_stopped(failing), *deployed(failing)])
     else:
         yield from _ups(failing, search=True)
         yield from _verified(failing)
+        yield from jobs_step(failing, failing.cloud.groups(failing.resources))
         yield from activating(failing.second, [*_stopped(failing), *_imports(failing)])
     control = failing.names.dns.control_plane if failing.names else ""
     yield from renamed(failing, first=control == failing.region)
@@ -136,6 +145,7 @@ def _stopped(failing: Failing) -> Iterator[FailoverStep]:
     if groups:
         what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
         yield FailoverStep(name=FENCE, what=what, run=lambda _: _fence(failing, groups), first=True)
+    yield from export_step(failing)
     if pairs:
         names = ", ".join(label(pair.source) for pair in pairs)
         what = f"wait until the replicas in {failing.second} contain every object of {names}"
@@ -150,13 +160,46 @@ def _stopped(failing: Failing) -> Iterator[FailoverStep]:
         yield FailoverStep(name=REPLICAS, what=what, run=lambda _: _open_replicas(failing, cloud))
 
 
+def jobs_step(failing: Failing, groups: Sequence[str]) -> Iterator[FailoverStep]:
+    """Yield the step that stops the jobs before their nodes are stopped."""
+    stop = failing.stop_jobs
+    if groups and stop is not None:
+        what = f"stop the jobs in {failing.region}, with time to save a checkpoint"
+        yield FailoverStep(name=JOBS, what=what, run=lambda _: _stop_jobs(failing, groups, stop), first=True)
+
+
+def _stop_jobs(failing: Failing, groups: Sequence[str], stop: Callable[[], Mapping[str, JobStop]]) -> str:
+    """Stop the jobs, if the nodes of the second region are still verified."""
+    _still_verified(failing)
+    return newest.stop_jobs(failing.cloud, groups, stop)
+
+
+def export_step(failing: Failing) -> Iterator[FailoverStep]:
+    """Yield the step that exports the file systems, after the last node ended and before the buckets are compared."""
+    exports = failing.exports
+    file_systems = exports.exporting(failing.resources) if exports else ()
+    if exports and file_systems:
+        what = f"wait until {', '.join(map(label, file_systems))} {'has' if len(file_systems) == 1 else 'have'} exported every changed file"
+        yield FailoverStep(
+            name=EXPORT,
+            what=what,
+            run=lambda _: newest.export_all(exports, failing.resources, polls(failing), LIMIT_S),
+            first=True,
+        )
+
+
 def _fence(failing: Failing, groups: Sequence[str]) -> str:
-    """Stop the first region, if the nodes of the second one are still verified. Time can pass between the two steps."""
+    """Stop the first region, if the nodes of the second one are still verified."""
+    _still_verified(failing)
+    return fence(failing, groups)
+
+
+def _still_verified(failing: Failing) -> None:
+    """Raise `DeploymentError` if nodes of the second region ended after their verification. Time can pass between two steps."""
     if not failing.stop_first:
         for second in failing.stacks:
             if second.plan.pools:
                 _verify(failing, second, limit_s=0)
-    return fence(failing, groups)
 
 
 def renamed(failing: Failing, *, first: bool) -> Iterator[FailoverStep]:

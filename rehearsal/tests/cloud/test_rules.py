@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from types import ModuleType
 
 import grpc
 import pytest
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra_rehearsal.cloud.core import wire
+from gpuinfra.clouds.aws import pending as aws_pending
+from gpuinfra.clouds.gcp import pending as gcp_pending
+from gpuinfra_rehearsal.cloud.core import behaviors, wire
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from rehearsal.tests.cloud import stacks
@@ -36,6 +39,31 @@ def test_a_second_creation_under_a_name_is_rejected(aws: Client, token: str, inp
     with pytest.raises(grpc.RpcError, match=code):
         aws.create(token, inputs, "second")
     assert aws.read(token, made.id).outputs == made.outputs
+
+
+@pytest.mark.parametrize("cloud", [aws_pending, gcp_pending], ids=["aws", "gcp"])
+def test_what_a_killed_run_repeats_is_not_created_twice(cloud: ModuleType) -> None:
+    """A type whose creation is repeated without a search joins the existing resource in the stand-in cloud."""
+    assert [token for token in sorted(cloud.REPEATABLE) if not behaviors.of(token).joins] == []
+
+
+def test_a_default_security_group_is_the_one_of_its_vpc(aws: Client) -> None:
+    """The provider takes over the group that the VPC has, also the second time."""
+    vpc = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}, "vpc")
+    groups = {aws.create("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", {"vpcId": vpc.id}).id for _ in range(2)}
+    assert groups == {vpc.outputs["defaultSecurityGroupId"]}
+
+
+def test_a_subscription_exists_once(aws: Client) -> None:
+    """A second subscription of an endpoint returns the first, and another endpoint gets its own."""
+    topic = aws.create("aws:sns/topic:Topic", {"name": "alerts"}, "topic")
+
+    def subscribed(address: str, name: str) -> str:
+        inputs = {"topic": topic.outputs["arn"], "protocol": "email", "endpoint": address}
+        return aws.create("aws:sns/topicSubscription:TopicSubscription", inputs, name).id
+
+    first = subscribed("a@example.com", "first")
+    assert subscribed("a@example.com", "again") == first != subscribed("b@example.com", "other")
 
 
 def test_the_same_name_is_free_in_another_region(aws: Client) -> None:

@@ -50,6 +50,7 @@ _REQUESTS = (
     storage.build_object_replication_policies_list_request(**_ACCOUNT),
     storage.build_object_replication_policies_delete_request(**_POLICY),
     cache.build_aml_filesystems_get_request(**_JOB),
+    cache.build_aml_filesystems_archive_request(**_JOB),
     cache.build_import_jobs_list_by_aml_filesystem_request(**_JOB),
     cache.build_import_jobs_get_request(**_JOB, import_job_name="N1"),
     cache.build_import_jobs_create_or_update_request(**_JOB, import_job_name="N1"),

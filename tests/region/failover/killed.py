@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ def run(given: dict[str, Any]) -> int:
         patch("gpuinfra.engine.find_engine", lambda *_, **__: engine),
         patch("gpuinfra.verification.store.polled", lambda resources: verified),
         patch("gpuinfra.region.failover.steps.POLL_S", 0.02),
+        patch("gpuinfra.clouds.aws.region.exports.SETTLED", timedelta()),
         patch("gpuinfra.clouds.region.reach.PROOF_S", 0.0),
         patch("gpuinfra.clouds.region.reach.BUSY_S", 0.0),
     ):

@@ -29,7 +29,7 @@ class Regions:
     """Counts the buckets of the first region that are replicated."""
     stops: tuple[str, ...] = ("replication",)
     """Steps that stop the replication, in order."""
-    skipped: frozenset[str] = frozenset({"fence", "drain", "replication"})
+    skipped: frozenset[str] = frozenset({"jobs", "fence", "export", "drain", "replication"})
     """Steps that a failover records in an outage of the first region, given the options `outage`."""
     global_endpoints: bool = True
     """Whether the services respond with errors in an outage, so that the user ignores the steps instead of confirming an unreachable region."""
@@ -52,7 +52,7 @@ class Regions:
     def steps(self) -> list[str]:
         """The steps in mode `hot`."""
         up, verify, load = (f"{name} {self.target}" for name in ("up", "verify", "import"))
-        return ["check", up, verify, "fence", "drain", *self.stops, load]
+        return ["check", up, verify, "jobs", "fence", "export", "drain", *self.stops, load]
 
     def step(self, request: Request) -> str:
         """Return the step of a request that changes something, or an empty text."""
@@ -101,7 +101,7 @@ REGIONS = {
         replicating=lambda one: len(one.cloud.store.list(stores.POLICY)),
     ),
     "gcp": Regions(
-        stack="gcp-recovery", first="us-central1", second="us-east4", effect=_gcp, skipped=frozenset({"fence", "drain"}),
+        stack="gcp-recovery", first="us-central1", second="us-east4", effect=_gcp, skipped=frozenset({"jobs", "fence", "export", "drain"}),
         replicating=lambda one: sum(each.plain["status"] == "ENABLED" for each in one.cloud.store.list(JOB)),
     ),
 }  # fmt: skip

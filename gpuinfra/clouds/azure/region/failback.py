@@ -66,7 +66,7 @@ class AzureFailback(AzureFailover):
 
     def compare(self, pair: BucketPair) -> Comparison:
         stopped, replicated = self._stopped(pair), self._replicated(pair)
-        first, second = ({one.name: one for one in self._list(id_)} for id_ in (pair.source, pair.replica))
+        first, second = ({one.name: one for one in self.listed(id_)} for id_ in (pair.source, pair.replica))
         found = [
             one for there in second.values() if (one := _difference(first.get(there.name), there, stopped, replicated))
         ]

@@ -113,10 +113,10 @@ class AzureFailover:
         return len(machines)
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
-        source = self._list(pair.source)
+        source = self.listed(pair.source)
         mark = self._mark(pair)
         unknown = [one for one in source if one.replication.get(mark) != "complete"]
-        copies = {one.name: one for one in self._list(pair.replica)} if unknown else {}
+        copies = {one.name: one for one in self.listed(pair.replica)} if unknown else {}
         missing = sorted(one.name for one in unknown if not one.same_content(copies.get(one.name)))
         if missing and self._policy(pair, account_of(pair.replica)) is None:
             # A resumed failover, after the first region did not respond.
@@ -204,9 +204,10 @@ class AzureFailover:
         url = f"{endpoint}/{last(id_)}"
         return BlobContainer(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=found.get("tags") or {})
 
-    def _list(self, id_: str) -> list[Blob]:
+    def listed(self, id_: str, prefix: str = "") -> list[Blob]:
+        """Return the blobs of a container whose names begin with a text."""
         try:
-            return asked(lambda: list(blobs(self._rest, self._container(id_).base)))
+            return asked(lambda: list(blobs(self._rest, self._container(id_).base, prefix)))
         except DeploymentError as problem:
             raise DeploymentError(
                 f"the blobs of {last(account_of(id_))}/{last(id_)} cannot be listed: {problem}; "

@@ -72,7 +72,7 @@ class GcpFailback(GcpFailover):
         )
 
     def _by_name(self, bucket: str) -> Iterable[tuple[str, Versions]]:
-        for name, versions in groupby(self._listed(bucket, versions="true"), key=lambda one: str(one["name"])):
+        for name, versions in groupby(self.listed(bucket, versions="true"), key=lambda one: str(one["name"])):
             yield name, list(versions)
 
     def _difference(

@@ -75,7 +75,7 @@ class GcpFailover:
         return tuple(_pairs(resources))
 
     def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        found = dict(_imports(resources))
+        found = dict(transfer_paths(resources, "import"))
         self._imports |= found
         return tuple(found)
 
@@ -107,9 +107,9 @@ class GcpFailover:
         return sum(len(page.get("managedInstances") or []) for page in pages)
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
-        copies = {str(one["name"]): one for one in self._listed(pair.replica)}
+        copies = {str(one["name"]): one for one in self.listed(pair.replica)}
         missing, same_size = [], []
-        for one in self._listed(pair.source):
+        for one in self.listed(pair.source):
             copy = copies.get(str(one["name"]))
             if copy is None or copy["size"] != one["size"]:
                 missing.append(str(one["name"]))
@@ -127,7 +127,8 @@ class GcpFailover:
             raise not_copied(pair.source, missing, "its replication job is disabled")
         return missing
 
-    def _listed(self, bucket: str, **more: str) -> Iterator[Object]:
+    def listed(self, bucket: str, **more: str) -> Iterator[Object]:
+        """Yield the objects of a bucket, in the order of their names."""
         asked = {"fields": f"items({FIELDS}),nextPageToken", **more}
         for page in self._api.pages("GET", STORAGE, objects_of(bucket), asked):
             yield from page.get("items") or []
@@ -160,24 +161,41 @@ class GcpFailover:
             self._api.sent("PATCH", TRANSFER, f"v1/{job}", body=body)
 
     def start_import(self, file_system: str) -> str:
-        location, _, instance = file_system.partition("/instances/")
-        for page in self._api.pages("GET", LUSTRE, f"v1/{location}/operations", {"pageSize": "500"}):
-            for operation in page.get("operations") or []:
-                if not operation.get("done") and _imports_into(operation, instance):
-                    return str(operation["name"])
+        for operation in running_transfers(self._api, file_system):
+            if _transfer(operation).get("transferType") == "IMPORT":
+                return str(operation["name"])
         body = {"gcsPath": {"uri": self._imports[file_system]}, "lustrePath": {"path": "/"}, "requestId": str(uuid4())}
         return str(self._api.sent("POST", LUSTRE, f"v1/{file_system}:importData", body=body)["name"])
 
     def import_ended(self, task: str) -> bool:
-        found = self._api.sent("GET", LUSTRE, f"v1/{task}")
-        if not found.get("done"):
-            return False
-        failed = int(_transfer(found).get("counters", {}).get("objectsFailedCount") or 0)
-        error = found.get("error")
-        if error or failed:
-            reason = str((error or {}).get("message") or f"{counted(failed, 'object')} failed")
-            raise DeploymentError(f"the import {task} failed: {one_line(reason)}; see `gcloud lustre operations describe {task}`")  # fmt: skip
-        return True
+        return check_transfer(self._api.sent("GET", LUSTRE, f"v1/{task}"), "import")
+
+
+def check_transfer(operation: Mapping[str, Any], what: str) -> bool:
+    """Return whether an import or an export has ended. Raises `DeploymentError` if it failed."""
+    if not operation.get("done"):
+        return False
+    failed = int(_transfer(operation).get("counters", {}).get("objectsFailedCount") or 0)
+    error = operation.get("error")
+    if error or failed:
+        name, reason = operation.get("name"), str((error or {}).get("message") or f"{counted(failed, 'object')} failed")
+        raise DeploymentError(f"the {what} {name} failed: {one_line(reason)}; see `gcloud lustre operations describe {name}`")  # fmt: skip
+    return True
+
+
+def running_transfers(api: Api, file_system: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the operations of a file system that have not ended, of which one at most is a transfer.
+    The target of an operation can contain the number of the project instead of its ID."""
+    location, _, instance = file_system.partition("/instances/")
+    for page in api.pages("GET", LUSTRE, f"v1/{location}/operations", {"pageSize": "500"}):
+        for operation in page.get("operations") or []:
+            target = str((operation.get("metadata") or {}).get("target") or "")
+            if (
+                not operation.get("done")
+                and target.endswith(f"/instances/{instance}")
+                and _transfer(operation).get("transferType")
+            ):
+                yield operation
 
 
 def same(content: Content, other: Content) -> bool:
@@ -198,20 +216,15 @@ def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
             yield BucketPair(source=source, replica=replica, job=f"{outputs.get('project')}/{outputs.get('name')}")
 
 
-def _imports(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
-    """Return each file system with a bucket, and the path from which its `import_command` imports."""
+def transfer_paths(resources: Iterable[Resource], action: str) -> Iterator[tuple[str, str]]:
+    """Return each file system with a bucket, and the path in Cloud Storage of its `import_command` or `export_command`."""
     for resource in resources:
-        if resource.get("type") == FILE_SYSTEM and (command := (resource.get("outputs") or {}).get("import_command")):
+        outputs = (resource.get("outputs") or {}) if resource.get("type") == FILE_SYSTEM else {}
+        if command := outputs.get(f"{action}_command"):
             words = shlex.split(str(command))
             options = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
             place = f"projects/{options['project']}/locations/{options['location']}"
-            yield f"{place}/instances/{words[words.index('import-data') + 1]}", options["gcs-path-uri"]
-
-
-def _imports_into(operation: Mapping[str, Any], instance: str) -> bool:
-    """Return whether an operation imports files into an instance. The target can contain the number of the project instead of its ID."""
-    target = str((operation.get("metadata") or {}).get("target") or "")
-    return target.endswith(f"/instances/{instance}") and _transfer(operation).get("transferType") == "IMPORT"
+            yield f"{place}/instances/{words[words.index(f'{action}-data') + 1]}", options["gcs-path-uri"]
 
 
 def _transfer(operation: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -48,6 +48,8 @@ _CHANGES: tuple[tuple[str, str, str], ...] = (
     ("PATCH", r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/write"),
     ("PATCH", r".*/storageAccounts/[^/]+", "Microsoft.Storage/storageAccounts/write"),
     ("DELETE", r".*/objectReplicationPolicies/[^/]+", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete"),
+    ("POST", r".*/amlFilesystems/[^/]+/archive", "Microsoft.StorageCache/amlFilesystems/archive/action"),
+    ("GET", r".*/amlFilesystems/[^/]+", "Microsoft.StorageCache/amlFilesystems/read"),
     ("PUT", r".*/amlFilesystems/[^/]+/importJobs/[^/]+", "Microsoft.StorageCache/amlFilesystems/importJobs/write"),
     ("GET", r".*/amlFilesystems/[^/]+/importJobs(/[^/]+)?", "Microsoft.StorageCache/amlFilesystems/importJobs/read"),
     *(

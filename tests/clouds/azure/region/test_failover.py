@@ -271,7 +271,7 @@ RECORDED = (
 
 def test_recorded_listing_is_parsed() -> None:
     """The recorded response of Azure contains the replication status, the checksum and the time of a blob."""
-    (found,) = failing(Regions(ACCOUNTS, {SOURCE: RECORDED}))._list(PAIR.source)
+    (found,) = failing(Regions(ACCOUNTS, {SOURCE: RECORDED})).listed(PAIR.source)
     assert found.replication == {
         "003ca702-58ab-4405-8f52-cb92316babde_9a53f315-d56b-44f6-a3e8-1d62c1b7089b": "complete"
     }

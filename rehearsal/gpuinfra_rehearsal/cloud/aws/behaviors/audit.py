@@ -1,4 +1,4 @@
-"""Trails, budgets and parameters."""
+"""Trails, subscriptions to alerts, and parameters."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
 
 TRAIL = "aws:cloudtrail/trail:Trail"
+SUBSCRIPTION = "aws:sns/topicSubscription:TopicSubscription"
 TRAILS_PER_REGION = 5
 """A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html,
 retrieved 2026-11-21."""
@@ -187,3 +188,16 @@ class FlowLog(Behavior):
             return
         if not service_roles.can_assume(cloud.store, role, "vpc-flow-logs.amazonaws.com", context):
             raise ApiRejected("InvalidParameter", f"Unable to assume given IAM role: {role}", "EC2: CreateFlowLogs")
+
+
+@behaves
+class TopicSubscription(Behavior):
+    """A subscription. `Subscribe` returns the existing subscription of an endpoint (API reference of SNS, retrieved 2026-11-29)."""
+
+    types = (SUBSCRIPTION,)
+    joins = True
+
+    def identify(self, cloud: Cloud, call: Call) -> str | None:
+        wanted = {key: call.plain.get(key) for key in ("topic", "protocol", "endpoint")}
+        held = (one.id for one in cloud.store.where(SUBSCRIPTION, **wanted) if one.region == call.region)
+        return next(held, None)

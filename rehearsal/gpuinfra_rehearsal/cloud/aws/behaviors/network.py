@@ -23,6 +23,7 @@ SUBNET = "aws:ec2/subnet:Subnet"
 GATEWAY = "aws:ec2/internetGateway:InternetGateway"
 NAT = "aws:ec2/natGateway:NatGateway"
 SECURITY = "aws:ec2/securityGroup:SecurityGroup"
+DEFAULT_SECURITY = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 TABLE = "aws:ec2/routeTable:RouteTable"
 ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
@@ -92,6 +93,19 @@ class Vpc(Ec2):
             "enableDnsSupport": call.plain.get("enableDnsSupport") is not False,
             "instanceTenancy": call.plain.get("instanceTenancy") or "default",
         }
+
+
+@behaves
+class DefaultSecurityGroup(Ec2):
+    """The group that each VPC has. The provider only changes its rules, so a second creation is the same group."""
+
+    types = (DEFAULT_SECURITY,)
+    needs = {"vpcId": VPC}
+    joins = True
+
+    def identify(self, cloud: Cloud, call: Call) -> str | None:
+        vpc = cloud.store.find(VPC, str(call.plain.get("vpcId")), call.region)
+        return str(vpc.outputs["defaultSecurityGroupId"]) if vpc else None
 
 
 @behaves

@@ -112,9 +112,17 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
 
 
 def get_metric_statistics(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return the age of the oldest object that is waiting for replication. S3 publishes no replication metrics while no objects are waiting."""
+    """Return the age of the oldest object that is waiting for replication, or of the oldest change that a file system has not exported.
+
+    S3 publishes no replication metrics while no objects are waiting. The file systems of a rehearsal contain no files, so their age is 0.
+    """
     cloud.operator.check(operator, operator.http("cloudwatch:GetMetricStatistics", "*", region))
     given = {one["Name"]: one["Value"] for one in asked.get("Dimensions") or []}
+    if asked.get("MetricName") == "AgeOfOldestQueuedMessage":
+        exports = cloud.store.find("aws:fsx/lustreFileSystem:LustreFileSystem", str(given.get("FileSystemId")), region)
+        age = {"Timestamp": int(time.time()), "Maximum": 0.0, "Unit": "Seconds"}
+        published = exports is not None and given.get("Publisher") == "AutoExport"
+        return {"Label": "AgeOfOldestQueuedMessage", "Datapoints": [age] if published else []}
     pair = str(given.get("SourceBucket")), str(given.get("DestinationBucket"))
     latency = replication.latency(cloud.store, *pair) if asked.get("MetricName") == "ReplicationLatency" else None
     point = {"Timestamp": int(time.time()), "Maximum": latency, "Unit": "Seconds"}

@@ -1,13 +1,14 @@
 """Azure Resource Manager requests of a failover: the capacity of scale sets, tags of accounts, replication policies, and import jobs.
 
 Paths and bodies: the REST references of Compute (Virtual Machine Scale Sets - Update, 2024-11-01), Storage (Storage Accounts - Update, Object Replication
-Policies, 2024-01-01) and Storage Cache (Import Jobs, 2024-03-01), retrieved 2026-11-26. The wording of the errors is not recorded.
+Policies, 2024-01-01) and Storage Cache (Import Jobs, AmlFilesystems - Archive, 2024-03-01), retrieved 2026-11-26. The wording of the errors is not recorded.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.azure import model, stores
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _JOBS = "azure-import-job"
 _POLICIES = re.compile(r"(?P<account>.+/storageAccounts/[^/]+)/objectReplicationPolicies(/(?P<policy>[^/]+))?", re.I)
 _IMPORTS = re.compile(r"(?P<files>.+/amlFilesystems/[^/]+)/importJobs(/(?P<job>[^/]+))?", re.I)
+_ARCHIVE = re.compile(r"(?P<files>.+/amlFilesystems/[^/]+)/archive", re.I)
 _JOB_NAME = re.compile(r"[0-9a-zA-Z][-0-9a-zA-Z_]{0,78}[0-9a-zA-Z]")
 _MODES = ("Fail", "Skip", "OverwriteIfDirty", "OverwriteAlways")
 
@@ -33,6 +35,8 @@ def answer(cloud: Cloud, request: Request, place: str) -> dict[str, Any] | None:
         return _policies(cloud, request.method, policies["account"], policies["policy"] or "")
     if imports := _IMPORTS.fullmatch(place):
         return _imports(cloud, request, imports["files"], imports["job"] or "")
+    if (archive := _ARCHIVE.fullmatch(place)) and request.method == "POST":
+        return _archive(cloud, archive["files"], json.loads(request.body or b"{}"))
     if request.method == "PATCH":
         body = json.loads(request.body or b"{}")
         if (group := _find(cloud, model.GROUP, place)) and set(body) == {"sku"}:
@@ -107,6 +111,22 @@ def _imports(cloud: Cloud, request: Request, files: str, job: str) -> dict[str, 
             },
         )
     return jobs[key] if job else {"value": list(jobs.values())}
+
+
+def _archive(cloud: Cloud, files: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Export the files of a file system. A file system of a rehearsal contains no files, so the export ends at once."""
+    found = _find(cloud, LUSTRE, files)
+    if found is None:
+        raise AzureError("ResourceNotFound", f"The Resource '{files}' was not found.", status=404)
+    hsm = found.plain.get("hsm") or {}
+    if not hsm.get("settings"):
+        raise AzureError("InvalidParameter", f"The file system '{files}' has no container to export to.")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    status = {"state": "Completed", "lastStartedTime": now, "lastCompletionTime": now, "percentComplete": 100}
+    archives = [{"filesystemPath": str(body.get("filesystemPath") or "/"), "status": status}]
+    cloud.change(found, hsm={**hsm, "archiveStatus": archives})
+    cloud.store.log("archive", LUSTRE, found.id, "")
+    return {}
 
 
 def _start(cloud: Cloud, resource: Resource, jobs: dict[str, Any], key: str, id: str, body: dict[str, Any]) -> dict[str, Any]:  # fmt: skip

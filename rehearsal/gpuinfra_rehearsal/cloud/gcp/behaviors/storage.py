@@ -96,9 +96,10 @@ class Bucket(Behavior):
 
 @behaves
 class BucketObject(Behavior):
-    """Store content from an asset or a string in the bucket, from which nodes download it."""
+    """Store content from an asset or a string in the bucket, from which nodes download it. A second upload replaces the first."""
 
     types = ("gcp:storage/bucketObject:BucketObject",)
+    joins = True
     volatile = ("crc32c", "md5hash", "md5hexhash", "generation", "mediaLink")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:

@@ -1,8 +1,8 @@
-"""Changes of replication jobs, and imports into Managed Lustre, as `gpuinfra failover` and `gpuinfra failback` request them.
+"""Changes of replication jobs, and transfers of Managed Lustre, as `gpuinfra failover` and `gpuinfra failback` request them.
 
-Storage Transfer: transferJobs.patch, with the status only. Managed Lustre: instances.importData, operations.list and get
-(https://cloud.google.com/managed-lustre/docs/reference/rest, retrieved 2026-11-26). An import ends at once. It fails if the service agent of Managed
-Lustre cannot read the bucket (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-26).
+Storage Transfer: transferJobs.patch, with the status only. Managed Lustre: instances.importData and exportData, operations.list and get
+(https://cloud.google.com/managed-lustre/docs/reference/rest, retrieved 2026-11-26). A transfer ends at once. It fails if the service agent of Managed
+Lustre cannot read or write the bucket (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-26).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AGENT = f"service-{PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
 _OPERATION = "gcp-lustre-operation"
 _PERMISSION_DENIED = 7
 _LUSTRE = re.compile(
-    r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):importData|operations(?:/(?P<operation>[^/]+))?)"
+    r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):(?P<way>import|export)Data|operations(?:/(?P<operation>[^/]+))?)"
 )
 
 
@@ -49,7 +49,7 @@ def answer(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     assert at is not None
     outages.refuse(cloud.store, outages.region(at["location"]), "Managed Lustre")
     if at["instance"]:
-        return json_response(_import(cloud, request, at["place"], f"{at['place']}/{at['instance']}"))
+        return json_response(_transfer(cloud, request, at["place"], f"{at['place']}/{at['instance']}", at["way"]))
     return json_response(_operations(cloud, at["place"], at["operation"]))
 
 
@@ -75,9 +75,10 @@ def _patch(cloud: Cloud, request: Request, name: str) -> Response:
     )
 
 
-def _import(cloud: Cloud, request: Request, place: str, name: str) -> dict[str, Any]:
+def _transfer(cloud: Cloud, request: Request, place: str, name: str, way: str) -> dict[str, Any]:
+    """Import or export. A file system of a rehearsal contains no files, so an export copies nothing."""
     asked = _body(request)
-    cloud.operator.check(operator, operator.storage("lustre.instances.importData", name))
+    cloud.operator.check(operator, operator.storage(f"lustre.instances.{way}Data", name))
     if cloud.store.find(LUSTRE, name) is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
     match = re.fullmatch(r"gs://([^/]+)/?(.*)", str((asked.get("gcsPath") or {}).get("uri") or ""))
@@ -86,15 +87,13 @@ def _import(cloud: Cloud, request: Request, place: str, name: str) -> dict[str, 
     bucket, prefix = match.groups()
     if prefix and not prefix.endswith("/"):
         raise invalid("gcs_path.uri must end with a forward slash if it contains a path inside the bucket")
-    count = len(cloud.store.objects(bucket, prefix))
-    allowed = access.allowed(cloud, _AGENT, access.LIST, bucket) and access.allowed(cloud, _AGENT, access.GET, bucket, "any")  # fmt: skip
+    imports, files = way == "import", asked.get("lustrePath") or {"path": "/"}
+    count = len(cloud.store.objects(bucket, prefix)) if imports else 0
+    needs = (access.GET, "any") if imports else (access.CREATE, "any")
+    allowed = access.allowed(cloud, _AGENT, access.LIST, bucket) and access.allowed(cloud, _AGENT, needs[0], bucket, needs[1])  # fmt: skip
     counters = {"foundObjectsCount": str(count), "objectsCopiedCount": str(count)} if allowed else {}
-    transfer = {
-        "transferType": "IMPORT",
-        "sourceGcsPath": asked["gcsPath"],
-        "destinationLustrePath": asked.get("lustrePath") or {"path": "/"},
-        "counters": counters,
-    }
+    source, target = ("sourceGcsPath", "destinationLustrePath") if imports else ("destinationGcsPath", "sourceLustrePath")  # fmt: skip
+    transfer = {"transferType": way.upper(), source: asked["gcsPath"], target: files, "counters": counters}
     id = f"{place}/operations/operation-{cloud.store.next('lustre operation')}"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     started = {"name": id, "metadata": {"target": name, "createTime": now, "apiVersion": "v1", "operationMetadata": transfer}, "done": False}  # fmt: skip

@@ -1,0 +1,43 @@
+"""Lists the objects of S3 buckets for the newest checkpoint (ListObjectsV2). A replica has the time at which its source was written
+("Why use replication" in doc_source/replication.md of awsdocs/amazon-s3-userguide, retrieved 2026-11-23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from gpuinfra.clouds.aws.region.failover import AwsFailover, Client, ask, client_of
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, utc
+
+
+def connect(
+    region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+) -> tuple[CheckpointPair, ...]:
+    """Return the buckets in a stack's state and their replicas. Uses the credentials from the environment, or from the profile `aws:profile`."""
+    return pairs_of(client_of(config), region, second, resources)
+
+
+def pairs_of(
+    client: Client, region: str, second: str, resources: Iterable[Mapping[str, Any]]
+) -> tuple[CheckpointPair, ...]:
+    """Return the buckets in a stack's state and their replicas."""
+    return tuple(
+        CheckpointPair(
+            replica=pair.replica,
+            source=partial(_objects, client, region, pair.source),
+            copy=partial(_objects, client, second, pair.replica),
+        )
+        for pair in AwsFailover(client, region, second).pairs(resources)
+    )
+
+
+def _objects(client: Client, region: str, bucket: str, prefix: str) -> Iterator[CheckpointObject]:
+    more: dict[str, str] = {}
+    while True:
+        page = ask(partial(client("s3", region).list_objects_v2, Bucket=bucket, Prefix=prefix, **more))
+        for one in page.get("Contents") or []:
+            yield CheckpointObject(key=str(one["Key"]), size=int(one["Size"]), modified=utc(one["LastModified"]))
+        if not page.get("IsTruncated"):
+            return
+        more = {"ContinuationToken": page["NextContinuationToken"]}

@@ -1,0 +1,68 @@
+"""Exports of Azure Managed Lustre: the `archive` action copies all files that are new or changed to the container.
+
+No more than one job of the blob integration can run at a time (MicrosoftDocs/azure-stack-docs, azure-managed-lustre/auto-export.md, retrieved 2026-11-29).
+Request, states and times: AmlFilesystems - Archive, and `AmlFilesystemArchive` and `ArchiveStatusType` in the models of azure-mgmt-storagecache.
+The result is read from the file system, because the response contains no job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.safe_text import one_line
+from gpuinfra.clouds.azure.region.failover import CACHE, FILE_SYSTEM, TIMEOUT_S, asked
+from gpuinfra.clouds.azure.region.readiness import last
+from gpuinfra.clouds.azure.rest import Rest
+from gpuinfra.clouds.region.exports import Export
+
+ROOT = "/"
+RUNNING = ("InProgress", "FSScanInProgress", "Cancelling")
+COMPLETED = "Completed"
+FAILED = ("Failed", "Canceled")
+
+
+def connect(region: str, config: Mapping[str, object]) -> AzureExports:
+    """Use the credentials from the environment. Requests go to Azure Resource Manager, whose address has no region."""
+    return AzureExports(Rest(timeout_s=TIMEOUT_S))
+
+
+class AzureExports:
+    """The requests of one subscription. `gpuinfra.clouds.region.exports.Exports` describes the methods. File systems are resource IDs."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    def exporting(self, resources: Iterable[Any]) -> tuple[str, ...]:
+        return tuple(
+            str(one.get("id"))
+            for one in resources
+            if one.get("type") == FILE_SYSTEM and ((one.get("outputs") or {}).get("hsm") or {}).get("settings")
+        )
+
+    def start(self, file_system: str) -> Export | None:
+        states = self._states(file_system)
+        if any(one.get("state") in RUNNING for one in states.values()):
+            return None
+        asked(lambda: self._rest.arm_change("POST", f"{file_system}/archive", CACHE, {"filesystemPath": ROOT}))
+        return Export(file_system=file_system, mark=str((states.get(ROOT) or {}).get("lastStartedTime") or ""))
+
+    def ended(self, export: Export) -> bool:
+        status = self._states(export.file_system).get(ROOT) or {}
+        if str(status.get("lastStartedTime") or "") == export.mark or status.get("state") in RUNNING:
+            return False
+        if status.get("state") in FAILED:
+            why = status.get("errorMessage") or status.get("errorCode") or "no reason was given"
+            show = f"az amlfs show --ids {export.file_system}"
+            raise DeploymentError(
+                f"the export of {last(export.file_system)} is {status['state']}: {one_line(str(why))}; see `{show}` "
+                "and the logging container of the file system"
+            )
+        return bool(status.get("state") == COMPLETED)
+
+    def _states(self, file_system: str) -> dict[str, Mapping[str, Any]]:
+        """Return the last export of each path of a file system."""
+        found = asked(lambda: self._rest.arm(file_system, CACHE))
+        archives = ((found.get("properties") or {}).get("hsm") or {}).get("archiveStatus") or []
+        return {str(one.get("filesystemPath")): one.get("status") or {} for one in archives}

@@ -1,0 +1,37 @@
+"""Lists the objects of Cloud Storage buckets for the newest checkpoint (objects.list). A replica has the time of the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from gpuinfra.clouds.gcp.api import Api
+from gpuinfra.clouds.gcp.region.failover import GcpFailover
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, utc
+
+
+def connect(
+    region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+) -> tuple[CheckpointPair, ...]:
+    """Return the buckets in a stack's state and their replicas. Uses the credentials from the environment."""
+    return pairs_of(GcpFailover(Api()), resources)
+
+
+def pairs_of(cloud: GcpFailover, resources: Iterable[Mapping[str, Any]]) -> tuple[CheckpointPair, ...]:
+    """Return the buckets in a stack's state and their replicas."""
+    return tuple(
+        CheckpointPair(
+            replica=pair.replica,
+            source=partial(_objects, cloud, pair.source),
+            copy=partial(_objects, cloud, pair.replica),
+        )
+        for pair in cloud.pairs(resources)
+    )
+
+
+def _objects(cloud: GcpFailover, bucket: str, prefix: str) -> Iterator[CheckpointObject]:
+    for one in cloud.listed(bucket, **({"prefix": prefix} if prefix else {})):
+        written = datetime.fromisoformat(str(one["timeCreated"]).replace("Z", "+00:00"))
+        yield CheckpointObject(key=str(one["name"]), size=int(one["size"]), modified=utc(written))
