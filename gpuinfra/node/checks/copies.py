@@ -89,8 +89,9 @@ class HostCopy(Check):
 
 
 class GpuCopy(Check):
-    """Each GPU reads from the memory of every other GPU over NVLink at the machine's rate. If no floor is known, no pair is much slower than the
-    other pairs."""
+    """Each GPU reads from the memory of every other GPU over NVLink at the machine's rate.
+
+    If no floor is known, no pair is much slower than the other pairs."""
 
     id, name = "B9", "gpu_copy"
     phase, severity = Phase.SPEED, Severity.DRAIN
@@ -117,7 +118,9 @@ class GpuCopy(Check):
 
 
 class GpuMemoryCopy(Check):
-    """Each GPU copies data within its own memory at the rate of its model. If no floor is known, no GPU is much slower than the other GPUs."""
+    """Each GPU copies data within its own memory at the rate of its model.
+
+    If no floor is known, no GPU is much slower than the other GPUs."""
 
     id, name = "B10", "gpu_memory_copy"
     phase, severity = Phase.SPEED, Severity.DRAIN

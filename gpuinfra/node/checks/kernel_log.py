@@ -230,8 +230,9 @@ linear. The number of corrected PCIe errors is gpuinfra's own value: single ones
 
 
 class HostErrors(Check):
-    """In this boot, the kernel logged no uncorrected error of CPU, memory or PCIe, and no GPU was lost without an Xid. Corrected errors, and processes
-    that were killed because memory was full, result in a warning."""
+    """In this boot, the kernel logged no uncorrected error of CPU, memory or PCIe, and no GPU was lost without an Xid.
+
+    Corrected errors, and processes that were killed because memory was full, result in a warning."""
 
     id, name = "X3", "host_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -272,7 +273,9 @@ _FEW = 100
 
 
 class PcieErrors(Check):
-    """No network interface, GPU, disk or bridge counts PCIe errors (AER). A few are a warning. The kernel log can lose such errors; the counters do not."""
+    """No network interface, GPU, disk or bridge counts PCIe errors (AER).
+
+    A few are a warning. The kernel log can lose such errors; the counters do not."""
 
     id, name = "X4", "pcie_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN

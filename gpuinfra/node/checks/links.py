@@ -18,8 +18,9 @@ SHARE = 0.8
 
 
 class LinkSpeed(Check):
-    """Each fabric device reaches the machine's floor in a loopback test. If no floor is known, no device is much slower
-    than the other devices."""
+    """Each fabric device reaches the machine's floor in a loopback test.
+
+    If no floor is known, no device is much slower than the other devices."""
 
     id, name = "N5", "link_speed"
     phase, severity = Phase.SPEED, Severity.DRAIN
