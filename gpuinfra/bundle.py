@@ -31,7 +31,11 @@ from gpuinfra.plan.profile import profile_of
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.service"})
 """Units that are installed only if the cloud's profile lists them."""
-_UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
+_UNITS_OF_STEP = {
+    "gpuinfra-mig.service": "37-mig",
+    "gpuinfra-alertmanager.service": "94-monitoring",
+    "gpuinfra-prometheus.service": "94-monitoring",
+}
 """Maps each unit to the step that enables it. The unit is installed only on nodes that run the step."""
 _UNITS_OF_VERSION = {
     "gpuinfra-home-tls.service": "HOME_TLS_PORT",

@@ -36,6 +36,8 @@ BROUGHT_BY = {
     "Chromium is not installed": "apt-get install chromium",
     "fish is not installed": "apt-get install fish",
     "promtool is not installed": "apt-get install prometheus",
+    "prometheus is not installed": "apt-get install prometheus",
+    "alertmanager is not installed": "apt-get install prometheus-alertmanager",
     "npm is not installed": "apt-get install npm",
     "zsh is not installed": "apt-get install zsh",
     "this is not a git checkout": "git clone",

@@ -18,16 +18,13 @@ def command(stack: str) -> int:
     import yaml
 
     from gpuinfra.base.day import today
-    from gpuinfra.monitoring.alerts import AlertPool, rule_file
+    from gpuinfra.monitoring.alerts import rule_file
     from gpuinfra.plan.make import build_plan
+    from gpuinfra.plan.monitoring import monitored
     from gpuinfra.rules import load_stack
 
     loaded = load_stack(stack, today())
-    pools = [
-        AlertPool(name=pool.name, gpus=pool.expectation["gpus"], mig=bool(pool.expectation.get("mig")))
-        for pool in build_plan(loaded.spec, today()).pools
-        if any(step.id == "77-dcgm-exporter" for step in pool.steps)
-    ]
+    pools = monitored(build_plan(loaded.spec, today()).pools)
     if not pools:
         raise UsageError(f"no pool of {loaded.name} serves GPU metrics; set software.gpu_metrics to dcgm_exporter")
     click.echo(yaml.safe_dump(rule_file(loaded.spec.name, pools), sort_keys=False, width=1000), nl=False)

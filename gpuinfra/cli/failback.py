@@ -10,7 +10,8 @@ import click
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
-from gpuinfra.cli.failover import check_files, confirm, deploy_with, show, start
+from gpuinfra.cli.failover import check_files, confirm, show, start
+from gpuinfra.cli.obtaining import deploy_with
 from gpuinfra.cli.ready import declared, opened
 from gpuinfra.cli.returning import returning_of, second_stacks
 from gpuinfra.cli.stacks import as_argument, stacks_of
@@ -45,7 +46,7 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     The exit code is 0 if all steps ran, and 1 otherwise.
     """
     from gpuinfra.clouds.region.readiness import TOPICS
-    from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
+    from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, expected_stop, left_to_do, steps
     from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
     from gpuinfra.region.failover.run import run_steps
 
@@ -64,6 +65,10 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             returning = returning_of(paired, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
+            if not as_json or not dry_run:
+                click.echo(
+                    f"stop   no node runs from `fence` to the end of `verify`: {expected_stop(failover)}", err=True
+                )
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
             start(journal, name, region, files, resume=resume)

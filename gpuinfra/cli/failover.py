@@ -6,22 +6,28 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, GpuinfraError, SpecError, UsageError
+from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
+from gpuinfra.cli.left_after import after_abort, after_failover
+from gpuinfra.cli.obtaining import (
+    deploy_with,
+    obtain_with,
+    overlap,
+    repeat_deployments,
+    show_overlap,
+    without_placement,
+)
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import jobs_stopper, names_in, returning_of, second_stacks
 from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
-from gpuinfra.cli.up import Limit, running_before, search_of
+from gpuinfra.cli.up import Limit
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failover
@@ -30,9 +36,6 @@ if TYPE_CHECKING:
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep
     from gpuinfra.remote.drain import JobStop
-    from gpuinfra.report.plan_json import PlanReport
-    from gpuinfra.search.journal import SearchJournal
-    from gpuinfra.search.run import Search
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication) fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication, replicas) fails. Repeatable.",
 )
 @click.option(
     "--stop-first",
@@ -176,7 +179,7 @@ def command(
                 return _abort(paired, journal, ignore, confirmed, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
                 paired.loaded.name: paired.loaded.checksum,
-                **{one.name: _without_placement(one).checksum for one in paired.second.files},
+                **{one.name: without_placement(one).checksum for one in paired.second.files},
             }
             stop_first = stop_first or journal.stop_first
             limit = Limit.of(
@@ -189,13 +192,13 @@ def command(
                 paired, cloud, deploy, ignore, stop_first=stop_first, stop_jobs=jobs_stopper(paired, grace, direct)
             )
             plan_steps = steps(failing)
-            overlap = _overlap(paired, limit)
+            prices_of_both = overlap(paired, limit)
             if dry_run:
                 if not as_json:
-                    _show_overlap(paired, overlap, stop_first=stop_first)
+                    show_overlap(paired, prices_of_both, stop_first=stop_first)
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
-            _show_overlap(paired, overlap, stop_first=stop_first)
+            show_overlap(paired, prices_of_both, stop_first=stop_first)
             for line in paired.checkpoints():
                 click.echo(f"checkpoint  {line.name}: {line.reason}", err=True)
             if not yes:
@@ -204,12 +207,15 @@ def command(
                 journal.begin(paired.loaded.name, region, files, stop_first=stop_first)
             elif stop_first:
                 journal.stop_now()
-            _repeat_deployments(journal, paired.second.files)
-            confirmed = partial(_confirmed_unreachable, plan.region, stated=unreachable is not None, asks=not yes)
+            repeat_deployments(journal, paired.second.files)
+            beyond = cloud.beyond_reach(paired.resources)
+            confirmed = partial(
+                _confirmed_unreachable, plan.region, beyond, stated=unreachable is not None, asks=not yes
+            )
             first = first_region(failing, confirmed, stated=unreachable is not None)
             result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
             code = _report(result, paired.loaded, region, as_json=as_json)
-            for line in _left(paired, result, limit):
+            for line in after_failover(paired, result, limit):
                 click.echo(line, err=as_json)
             return code
         finally:
@@ -262,7 +268,7 @@ def _abort(
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     journal.retire()
     click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
-    for line in _left_after_abort(paired) if not hot else left:
+    for line in after_abort(paired) if not hot else left:
         click.echo(f"left to do: {line}", err=as_json)
     return 0
 
@@ -283,95 +289,12 @@ def _remove_groups(paired: Paired, journal: FailoverJournal, again: bool) -> Non
             remove(engine, file.name, paired.project, urns, output=sys.stderr, keep=[journal.lock], again=again)
 
 
-def _left(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
-    """Return what is billed after the failover, what is not protected, and the next command."""
-    from gpuinfra.spec.load import read_stack
-
-    first, second, given = paired.plan.region, paired.recovery.region, as_argument(paired.loaded.path)
-    lines = []
-    for file in paired.second.files:
-        cost = limit.report(read_stack(file.path)).cost
-        lines.append(f"billed: {file.name} in {second}: {cost.in_words if cost else 'an unknown amount'}")
-    lines.append(
-        f"billed: {paired.loaded.name} in {first}: {_price_without_nodes(paired.loaded, limit)}, without nodes"
-    )
-    lines += [f"checkpoint: {line.name}: {line.reason}" for line in paired.checkpoints()] if result.ok else []
-    lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
-    if not result.unreachable and not result.ignored:
-        lines.append(f"next: gpuinfra failback {given}, when {first} works again")
-    return lines
-
-
-def _price_without_nodes(loaded: LoadedStack, limit: Limit) -> str:
-    """Return the price of the resources that a stack without nodes keeps."""
-    from gpuinfra.base.people_files import existing
-    from gpuinfra.search.failure import without_nodes
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
-
-    try:
-        cost = limit.report(
-            stack_in(parse(without_nodes(loaded, existing(loaded.path)), loaded.path.name), loaded.path)
-        ).cost
-    except (UsageError, SpecError):  # Some kinds of capacity require nodes.
-        cost = None
-    return cost.in_words if cost else "an unknown amount"
-
-
-def _left_after_abort(paired: Paired) -> list[str]:
-    """Return what the second region still bills, with the command that removes it."""
-    names = [file.name for file in paired.second.files if file.spec.pools]
-    return [
-        f"the stack {name} in {paired.recovery.region} has no nodes, but its other resources are billed; to remove them, run: pulumi destroy --stack {name}"
-        for name in names
-    ]
-
-
-def _overlap(paired: Paired, limit: Limit) -> list[tuple[str, PlanReport]]:
-    """Return the region and the price of each stack that runs while both regions have nodes."""
-    own, second = (paired.plan.region, paired.loaded), [(paired.recovery.region, file) for file in paired.second.files]
-    return [(region, limit.report(loaded)) for region, loaded in (own, *second)]
-
-
-def _show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, stop_first: bool) -> None:
-    """Print the price of each region, and the sum while both regions run."""
-    total, complete = 0.0, True
-    for region, report in reports:
-        cost = report.cost
-        click.echo(
-            f"price  {report.stack} in {region}: {cost.in_words if cost else 'unknown'}",
-            err=True,
-        )
-        total, complete = total + (cost.usd_per_hour if cost else 0.0), complete and bool(cost and cost.nodes_priced)
-    at_least = "" if complete else "at least "
-    if stop_first:
-        click.echo(
-            f"price  --stop-first: no node runs from the fence until the nodes in {paired.recovery.region} are verified",
-            err=True,
-        )
-    else:
-        click.echo(
-            f"price  both regions, until {paired.plan.region} is stopped: {at_least}{total:,.2f} USD an hour", err=True
-        )
-
-
-def _repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -> None:
-    """Mark the deployments that run again: all before the first region is stopped, because nodes can end, and later those whose file has changed."""
-    from gpuinfra.region.failover.journal import FAILED
-    from gpuinfra.region.failover.steps import FENCE, JOBS, up_step, verify_step
-
-    # A fence fails before its first change if nodes of the second region ended. A later failure deploys again without an effect.
-    waiting = not journal.stop_first and journal.state(FENCE) in (None, FAILED)
-    if waiting:  # Until the fence, jobs can be started again.
-        journal.repeat(JOBS)
-    for file in files:
-        if waiting or journal.placements.get(file.name) != file.checksum:
-            journal.repeat(up_step(file.name))
-            journal.repeat(verify_step(file.name))
-
-
-def _confirmed_unreachable(region: str, evidence: Sequence[ConnectionFailure], *, stated: bool, asks: bool) -> bool:
-    """Return whether the user names the region that does not respond, in `--unreachable` or at the terminal."""
+def _confirmed_unreachable(
+    region: str, beyond: Sequence[str], evidence: Sequence[ConnectionFailure], *, stated: bool, asks: bool
+) -> bool:
+    """Return whether the user names the region that does not respond, in `--unreachable` or at the terminal. `beyond` is what continues to run there."""
+    for part in beyond:
+        click.echo(f"    not stopped: {part}", err=True)
     if stated or not asks or not sys.stdin.isatty():
         return stated
     for one in evidence:
@@ -418,106 +341,6 @@ def _failing(
         stop_jobs=stop_jobs,
         stop_first=stop_first,
         ignore=frozenset(ignore),
-    )
-
-
-def obtain_with(
-    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit, until: float | None = None
-) -> Callable[[str, bool], None]:
-    """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried.
-
-    `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
-    """
-    from gpuinfra.search.journal import SearchJournal
-    from gpuinfra.search.run import log, run
-    from gpuinfra.spec.load import read_stack
-
-    def obtain(name: str, again: bool) -> None:
-        (file,) = (one for one in files if one.name == name)
-        if why := limit.exceeded(limit.report(file).cost):
-            raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
-        with closing(SearchJournal(file.path)) as searched:
-            if searched.unfinished and until is not None:
-                searched.remember({"until": until})
-            search = _search_of(file, project, searched, journal, limit)
-            if search is None:
-                searched.begin(name, {"running": running_before(file, project), "until": until})
-                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
-            try:
-                run(search, again=again)
-            except DeploymentError as problem:
-                tried = [f"  {line}" for line in log(searched)]
-                raise DeploymentError("\n".join([str(problem), "tried:", *tried])) from None
-            finally:
-                journal.place(name, read_stack(file.path).checksum)
-
-    return obtain
-
-
-def _search_of(
-    file: LoadedStack, project: Path, searched: SearchJournal, journal: FailoverJournal, limit: Limit
-) -> Search | None:
-    """Return the search that was interrupted, or None if there is none or the file was edited after it."""
-    from gpuinfra.search.run import check_file
-    from gpuinfra.spec.document import parse
-    from gpuinfra.spec.load import stack_in
-
-    if not searched.unfinished:
-        return None
-    declared = file
-    if searched.original is not None:
-        declared = stack_in(parse(searched.original, file.path.name), file.path)
-    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock])
-    try:
-        check_file(search)
-    except UsageError:
-        return None
-    return search
-
-
-def _searches(file: LoadedStack) -> bool:
-    return any(pool.fallback for pool in file.spec.pools)
-
-
-def deploy_with(
-    files: Sequence[LoadedStack],
-    project: Path,
-    *journals: FailoverJournal,
-    refresh: bool = False,
-    variables: Mapping[str, str] = MappingProxyType({}),
-) -> Callable[[str, bool], None]:
-    """Return the function that deploys one of the stacks of a project. The engine inherits the locks of the journals, and has the environment `variables`."""
-    from gpuinfra.engine import find_engine
-    from gpuinfra.engine.up import up
-
-    def deploy(name: str, again: bool) -> None:
-        engine = find_engine(lambda line: click.echo(line, err=True))
-        value = next(one.document.value for one in files if one.name == name and one.document)
-        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
-        locks = [one.lock for one in journals]
-        up(engine, name, project, output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh, more=variables)  # fmt: skip
-
-    return deploy
-
-
-def _without_placement(loaded: LoadedStack) -> LoadedStack:
-    """Return the stack without its capacity and placement, which can change during a failover."""
-    from gpuinfra.spec.storage import Lustre
-
-    spec = loaded.spec
-    unplaced = {"zone": None, "machine": "", "capacity": (), "fallback": ()}
-    return replace(
-        loaded,
-        spec=spec.model_copy(
-            update={
-                "where": spec.where.model_copy(update={"zone": None}),
-                "pools": tuple(pool.model_copy(update=unplaced) for pool in spec.pools),
-                "storage": tuple(
-                    entry.model_copy(update={"zone": None}) if isinstance(entry, Lustre) else entry
-                    for entry in spec.storage
-                ),
-            }
-        ),
     )
 
 

@@ -280,7 +280,11 @@ def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) 
         yield problem("names", where, what, "names that are free", fix)
     elif own:
         what = f"{len(own)} of {len(found)} exist already in this account: {', '.join(own)}"
-        yield ok("names", where, f"{what}; if the stack is not deployed, run `gpuinfra adopt STACK`")
+        yield ok(
+            "names",
+            where,
+            f"{what}; if the stack is not deployed, an earlier deployment retained them (`gpuinfra adopt`)",
+        )
     else:
         yield ok("names", where, f"all {len(found)} names are free")
 

@@ -94,7 +94,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
     plan = build_plan(stack.spec, today(), now())
-    asked = cloud.questions(plan, lambda: _token(stack, plan.name))
+    asked = cloud.questions(plan, lambda: token_of(stack, plan.name))
     return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
 
 
@@ -103,7 +103,7 @@ def project(stack: LoadedStack) -> Path:
     return project_folder(stack.path.absolute().parent) or Path.cwd()
 
 
-def _token(stack: LoadedStack, cluster: str) -> str:
+def token_of(stack: LoadedStack, cluster: str) -> str:
     """Return the token in the names of a stack's resources. Raises `Unanswered` if the organization is not known.
 
     Stacks in a self-managed backend belong to `organization`. Pulumi Cloud selects the default organization of the user.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -91,14 +92,7 @@ def up(
     from the cloud first, so that it also reverts changes that were made outside the stack. `agent` is recorded in the
     history of the stack (see `check_last`). `more` contains environment variables for the providers.
     """
-    found = quick(engine, project, "stack", "export", "--stack", stack)
-    if found.returncode and NO_STACK in found.stderr:
-        provider = [f"--secrets-provider={secrets}"] if secrets else []
-        found = quick(engine, project, "stack", "init", stack, "--no-select", *provider)
-    if found.returncode:
-        raise DeploymentError(
-            f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
-        )
+    make_stack(engine, stack, project, secrets)
     with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
@@ -113,6 +107,42 @@ def up(
         failures = tuple(_failures(events)) if code else ()
     if code:
         raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)
+
+
+def make_stack(engine: Engine, stack: str, project: Path, secrets: str | None = None) -> None:
+    """Create the stack if it does not exist. Raises `DeploymentError` if its state cannot be read. The arguments are as in `up`."""
+    found = quick(engine, project, "stack", "export", "--stack", stack)
+    if found.returncode and NO_STACK in found.stderr:
+        provider = [f"--secrets-provider={secrets}"] if secrets else []
+        found = quick(engine, project, "stack", "init", stack, "--no-select", *provider)
+    if found.returncode:
+        raise DeploymentError(
+            f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
+        )
+
+
+def import_resources(
+    engine: Engine,
+    stack: str,
+    project: Path,
+    document: Mapping[str, Any],
+    *,
+    output: IO[str],
+    secrets: str | None = None,
+    keep: Sequence[int] = (),
+    again: bool = False,
+) -> None:
+    """Import existing resources into a stack, which is created if it does not exist. Raises `DeploymentError`, and `StateLocked` as in `up`.
+
+    `document` is the content of the file for `pulumi import --file`. The program does not run. The other arguments are as in `up`.
+    """
+    make_stack(engine, stack, project, secrets)
+    with tempfile.TemporaryDirectory(prefix="gpuinfra-import-") as folder:
+        file = Path(folder) / "import.json"
+        file.write_text(json.dumps(document), encoding="utf-8")
+        words = ["import", "--file", str(file), "--generate-code=false", "--yes", "--skip-preview", "--stack", stack]
+        if code := operate(engine, stack, project, words, output=output, keep=keep, again=again):
+            raise DeploymentError(f"`pulumi import --stack {stack}` exited with code {code}; its output is above")
 
 
 def remove(

@@ -1,4 +1,5 @@
-"""Alert rules for the metrics of the nodes. Pure decisions, without a cloud SDK.
+"""Alert rules for the metrics of the nodes, and the configuration of Prometheus and Alertmanager. Pure decisions, without a cloud SDK.
 
-`alerts.py` contains the table of rules. Deploying Prometheus is left out. docs/guides/alerts.md describes the use.
+`alerts.py` contains the table of rules, and `config.py` the files of the control node, which `gpuinfra/plan/monitoring.py` plans.
+docs/guides/alerts.md and docs/guides/monitoring.md describe the use.
 """

@@ -1,6 +1,7 @@
 """The table of alert rules, and the rule file for Prometheus.
 
-The rules read the default counters of the DCGM exporter (`etc/default-counters.csv` in NVIDIA/dcgm-exporter, retrieved 2026-11-28) and `up`. They
+The rules read `up` and the counters of the DCGM exporter that the step 77-dcgm-exporter configures. The names are those of the exporter's own file
+(`etc/default-counters.csv` in NVIDIA/dcgm-exporter, retrieved 2026-11-28). They
 select the targets of a pool with the label `pool`, and compare only labels that do not change: `err_code` changes with each Xid, so a series
 of an Xid can start at its first error, and functions such as `increase` do not see this.
 """
@@ -70,6 +71,39 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="a GPU cannot replace a defective row of its memory",
         action="drain and replace the node: `gpuinfra replace STACK NODE`",
+    ),
+    AlertRule(
+        name="GpuEccUncorrectable",
+        expression=f"max by ({GPU_LABELS}) (DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{@S}}) > 0",
+        for_s=0,
+        severity=AlertSeverity.PAGE,
+        cause="the memory of a GPU had an uncorrectable error since the driver was loaded",
+        action="stop the jobs on the node, reset the GPU or reboot the node, and run `gpuinfra check`; the alert ends with the reset",
+    ),
+    AlertRule(
+        name="GpuRowRemapPending",
+        expression=f"max by ({GPU_LABELS}) (DCGM_FI_DEV_ROW_REMAP_PENDING{{@S}}) > 0",
+        for_s=600,
+        severity=AlertSeverity.WARN,
+        cause="a GPU replaces a defective row of its memory at the next reset",
+        action="reset the GPU, or reboot the node, when no job runs",
+    ),
+    AlertRule(
+        name="GpuThermalThrottle",
+        expression=f"max by ({GPU_LABELS}) (rate(DCGM_FI_DEV_THERMAL_VIOLATION{{@S}}[5m])) / 1e9 > 0.1",
+        for_s=600,
+        severity=AlertSeverity.WARN,
+        cause="a GPU lowers its clocks more than 10 % of the time, because it is too hot",
+        action="run `gpuinfra check STACK`; if check G7 or G8 fails again after a pause of the jobs, replace the node: `gpuinfra replace STACK NODE`",
+    ),
+    AlertRule(
+        name="GpuNvlinkErrors",
+        expression=f"max by ({GPU_LABELS}) (increase(DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL{{@S}}[15m])) > 0 or "
+        f"max by ({GPU_LABELS}) (increase(DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{{@S}}[15m])) > 0",
+        for_s=0,
+        severity=AlertSeverity.WARN,
+        cause="an NVLink of a GPU repeated packets or recovered from errors in the last 15 minutes",
+        action="run `gpuinfra check STACK` when no job runs on the node; if check F3, F4 or B2 fails, replace the node",
     ),
     AlertRule(
         name="GpuRowRemapped",

@@ -138,6 +138,11 @@ def _parser() -> argparse.ArgumentParser:
         _later("notice_service", "notice_service"),
         "read the cloud's notices about this machine until terminated (the gpuinfra-notices unit)",
     )
+    add(
+        "secrets",
+        _later("secrets", "secrets"),
+        "read the secrets of the receivers of alerts, for gpuinfra-alertmanager on the control node",
+    )
     for command in (nccl, pair, fabric):
         command.add_argument(
             "--gib",

@@ -11,10 +11,12 @@ import datetime
 import hashlib
 import hmac
 import html
+import http.client
 import json
 import os
 import re
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from typing import Any, Callable, Mapping
 
 from .cloud import (
     MAX_PAGES,
+    OPENER,
     CloudError,
     error_code,
     field,
@@ -164,6 +167,12 @@ def sts_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
     return (endpoint.rstrip("/") if endpoint else "https://sts.%s.%s" % (region, _suffix(region))) + "/"
 
 
+def ssm_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the regional endpoint of Systems Manager."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_SSM") or environ.get("AWS_ENDPOINT_URL")
+    return (endpoint.rstrip("/") if endpoint else "https://ssm.%s.%s" % (region, _suffix(region))) + "/"
+
+
 def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
@@ -256,6 +265,26 @@ class AwsNode:
         signed = self._sign("POST", url, headers, PROOF_BODY.encode(), "sts", now)
         request = {"method": "POST", "path": "/", "query": "", "headers": signed, "body": PROOF_BODY}
         return make_proof("aws", evidence_sha256, now, request=request)
+
+    def secret(self, name: str) -> str:
+        """Return the decrypted value of a parameter in SSM Parameter Store. Makes one attempt.
+
+        GetParameter: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_GetParameter.html, retrieved 2026-11-29.
+        """
+        url, body = ssm_url(self._region, self._environ), json.dumps({"Name": name, "WithDecryption": True}).encode()
+        headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "AmazonSSM.GetParameter"}
+        signed = self._sign("POST", url, headers, body, "ssm", _utc_now())
+        request = urllib.request.Request(url, data=body, method="POST", headers=signed)
+        try:
+            with OPENER.open(request, timeout=30) as reply:
+                return str(json.loads(reply.read(1 << 16))["Parameter"]["Value"])
+        except urllib.error.HTTPError as error:
+            text = error.read(4096).decode("utf-8", "replace")
+            kind = re.search(r'"__type"\s*:\s*"(?:[^"#]*#)?(\w+)"', text)
+            problem = "%d %s" % (error.code, kind[1] if kind else "without an error type")
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            problem = str(error) or type(error).__name__
+        raise CloudError("parameter %s could not be read: %s" % (name, problem))
 
     def _sign(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str, now: datetime.datetime

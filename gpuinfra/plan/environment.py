@@ -65,6 +65,14 @@ def environment(facts: PoolFacts) -> dict[str, str]:
         values |= {"DCGM_PACKAGES": dcgm_packages, **_version("DCGM", dcgm)}
     if exporter := chosen.choice("dcgm_exporter"):
         values |= _version("DCGM_EXPORTER", exporter)
+    for name, archive in (("prometheus", tables.PROMETHEUS), ("alertmanager", tables.ALERTMANAGER)):
+        if chosen.choice(name):
+            prefix = name.upper()
+            values |= {
+                f"{prefix}_VERSION": archive.version,
+                f"{prefix}_URL": archive.url,
+                f"{prefix}_SHA256": archive.sha256,
+            }
     if nccl := chosen.choice("nccl"):
         values |= _version("NCCL", nccl)
     if efa := chosen.choice("efa_installer"):

@@ -22,19 +22,22 @@ def variables(spec: ClusterSpec, pool: Pool) -> dict[str, str]:
 def of_pool(spec: ClusterSpec, pool: Pool) -> tuple[FilePlan, ...]:
     """Return the files of a pool, sorted by path."""
     files = [
-        _file(one.path, one.text, one.file or "content", owner=one.owner, group=one.group or one.owner, mode=one.mode)
+        planned_file(
+            one.path, one.text, one.file or "content", owner=one.owner, group=one.group or one.owner, mode=one.mode
+        )
         for one in spec.software.files
         if not one.pools or pool.name in one.pools
     ]
     if declared := variables(spec, pool):
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in declared.items()]
         text = "# Written by gpuinfra: the environment variables in the declaration.\n" + "".join(lines)
-        files.append(_file(VARIABLES, text, "environment"))
+        files.append(planned_file(VARIABLES, text, "environment"))
     return tuple(sorted(files, key=lambda one: one.path))
 
 
-def _file(
+def planned_file(
     path: str, content: str, source: str, *, owner: str = "root", group: str = "root", mode: str = "0644"
 ) -> FilePlan:
+    """Return a file with its checksum."""
     digest = hashlib.sha256(content.encode()).hexdigest()
     return FilePlan(path=path, owner=owner, group=group, mode=mode, source=source, sha256=digest, content=content)

@@ -24,6 +24,7 @@ from gpuinfra.plan.model import (
     Decision,
     EvidencePlan,
     ExistingFileSystemPlan,
+    FilePlan,
     FileSystemPlan,
     Group,
     HandoverPlan,
@@ -35,6 +36,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
     RolesPlan,
 )
+from gpuinfra.plan.monitoring import control_files, control_spec, monitoring_plan
 from gpuinfra.plan.profile import CloudProfile, planned_cloud
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
@@ -72,6 +74,8 @@ def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> P
         )
         for pool in sorted(spec.pools, key=lambda pool: pool.name)
     )
+    if control := control_spec(spec):
+        pools = (*pools, _control(control, cloud, zoning.default, pools, now or today, decisions))
     layers = spec.made_layers
     plan = Plan(
         name=spec.name,
@@ -110,6 +114,7 @@ def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> P
         else (),
         existing_file_systems=existing if {"site", "cluster"} & set(layers) else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
+        monitoring=monitoring_plan(spec),
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),
         today=today,
@@ -130,6 +135,21 @@ def _recorded(file_systems: Iterable[FileSystemPlan]) -> tuple[str, ...]:
     return ("evidence", *(one.name for one in file_systems if one.bucket == "auto"))
 
 
+def _control(
+    spec: ClusterSpec,
+    cloud: CloudProfile,
+    zone: str,
+    pools: tuple[PoolPlan, ...],
+    today: date,
+    decisions: list[Decision],
+) -> PoolPlan:
+    """Return the plan of the control node. `spec` is its own declaration."""
+    (pool,) = spec.pools
+    assert spec.monitoring is not None
+    files = control_files(spec, spec.monitoring, pools)
+    return _pool(spec, cloud, pool, machines_of(spec)[pool.machine], zone, (), today, decisions, files)
+
+
 def _pool(
     spec: ClusterSpec,
     cloud: CloudProfile,
@@ -139,14 +159,17 @@ def _pool(
     file_systems: tuple[FileSystemPlan | ExistingFileSystemPlan, ...],
     today: date,
     decisions: list[Decision],
+    own_files: tuple[FilePlan, ...] = (),
 ) -> PoolPlan:
-    """Return the plan of a pool, and add its decisions."""
+    """Return the plan of a pool, and add its decisions. `own_files` are the files of the control node."""
     image, image_why = cloud.image(spec, pool, machine)
     groups, placed = cloud.groups(pool, machine, zone, today)
     if spec.expires_at:
         groups = tuple(until(group, today, moment(spec.expires_at)) for group in groups)
     tested = fabric_test(spec, pool, machine)
     facts = _facts(spec, cloud, pool, machine, image, file_systems, tested)
+    if own_files:
+        facts = replace(facts, files=own_files)
     pool_steps = steps(facts)
     decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=image_why))
     decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))

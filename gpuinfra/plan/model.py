@@ -471,6 +471,19 @@ class HandoverPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MonitoringPlan:
+    """The control node, which runs Prometheus and Alertmanager."""
+
+    pool: str
+    """Name of its pool, which has one node."""
+    retention_days: int
+    receivers: tuple[str, ...] = ()
+    """Names of the receivers, such as `slack-0`."""
+    secrets: tuple[str, ...] = ()
+    """Names of the secrets that only the control node can read, in the order of the receivers."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """A resource that `destroy` retains."""
 
@@ -517,6 +530,8 @@ class Plan:
     """File systems outside the stack that the nodes mount. `file_systems` contains only those that the stack creates."""
     recovery: RecoveryPlan | None = None
     """The second region, or None if nothing is replicated."""
+    monitoring: MonitoringPlan | None = None
+    """The control node, which `pools` contains, or None if the stack has none."""
     registry: str | None = None
     """Private container registry from which nodes pull images."""
     project: str | None = None

@@ -89,7 +89,12 @@ def steps(facts: PoolFacts) -> tuple[BootstrapStep, ...]:
     )
     if facts.files:
         why = "the declaration lists files or environment variables"
+        if lock.choice("prometheus"):
+            why = "Prometheus and Alertmanager read their configuration from files"
         chosen.append(BootstrapStep(id="92-files", timeout_s=300, retries=2, why=why))
+    if lock.choice("prometheus"):
+        why = "Prometheus and Alertmanager collect the metrics of the nodes and send alerts"
+        chosen.append(BootstrapStep(id="94-monitoring", timeout_s=900, retries=3, why=why))
     if facts.packages:
         chosen.append(BootstrapStep(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
     return (*chosen, *facts.own_steps)

@@ -134,6 +134,10 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _field("budget", f"{limit} ({source}), {notified}")
     if plan.recovery:
         yield from _recovery(plan.recovery)
+    if plan.monitoring:
+        receivers = ", ".join(plan.monitoring.receivers) or "no receivers"
+        kept = f"keeps metrics for {counted(plan.monitoring.retention_days, 'day')}"
+        yield from _field("monitoring", f"pool {plan.monitoring.pool}, {kept}, alerts to {receivers}")
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]

@@ -17,6 +17,7 @@ from gpuinfra.rules import (
     files,
     guard,
     money,
+    monitoring,
     places,
     recovery,
     shape,
@@ -43,6 +44,7 @@ COMMON: tuple[Rule, ...] = (
     *money.RULES,
     *recovery.RULES,
     *workload.RULES,
+    *monitoring.RULES,
 )
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}

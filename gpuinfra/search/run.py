@@ -32,6 +32,7 @@ from gpuinfra.search.placements import (
 )
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import LoadedStack, stack_in
+from gpuinfra.spec.monitoring import CONTROL_POOL
 
 ORDER = {STARTED: "interrupted", FAILED: "failed", OVER_LIMIT: "skipped, because it is over the price limit"}
 
@@ -281,11 +282,13 @@ def _moves(search: Search, short: MissingNodes) -> bool:
     With `--keep-trying`, a pool keeps the nodes that were launched for it also when the time is over.
     """
     keeps = short.running or (search.patience.until is not None and short.partly)
-    return (
-        search.searches
-        and not keeps
-        and all(pool.fallback for pool in search.declared.spec.pools if pool.name in short.pools)
-    )
+    return search.searches and not keeps and not _without_alternatives(search, short)
+
+
+def _without_alternatives(search: Search, short: MissingNodes) -> list[str]:
+    """Return the pools without capacity that declare no alternatives. The pool of the control node cannot declare any."""
+    declared = {pool.name for pool in search.declared.spec.pools if pool.fallback}
+    return [name for name in short.pools if name not in declared]
 
 
 def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
@@ -303,8 +306,10 @@ def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
             f"  no other capacity was tried, because nodes of {', '.join(short.running)} ran before this command, and jobs can run on them; "
             "wait for capacity, or set `count` to 0, run the command, restore `count`, and run it again"
         )
-    without = [pool.name for pool in search.declared.spec.pools if pool.name in short.pools and not pool.fallback]
-    if without:
+    without = _without_alternatives(search, short)
+    if CONTROL_POOL in without:
+        yield "  no other capacity was tried for the control node; set monitoring.machine to another machine type"
+    elif without:
         yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/capacity.md)"
 
 

@@ -22,7 +22,7 @@ class Choice:
 
     name: str
     """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`,
-    `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, the name of a `BucketClient`, `kernel`."""
+    `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `prometheus`, `alertmanager`, the name of a `BucketClient`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -102,6 +102,8 @@ class LockRequest:
     containers: tuple[str, ...] = ()
     """Container runtimes that the steps install: `docker`, `enroot`."""
     gpu_metrics: str = "none"
+    control: bool = False
+    """True for the control node, which runs Prometheus and Alertmanager."""
     kinds: frozenset[str] = frozenset()
     """Kinds of capacity in the pool: `on_demand`, `spot`, `reserved`, `flex`."""
 
@@ -139,6 +141,8 @@ def lock(machine: MachineType, request: LockRequest) -> SoftwareLock:
         if request.gpu_metrics == "dcgm_exporter":
             choices.append(_dcgm_exporter())
             holds.append("datacenter-gpu-manager-exporter")
+    if request.control:
+        choices += [_prometheus(), _alertmanager()]
     if "docker" in request.containers:
         choices.append(_docker())
         holds += ["docker*", "containerd*", "moby-*"]
@@ -317,6 +321,18 @@ def _dcgm_exporter() -> Choice:
     low, high = tables.DCGM_EXPORTER_RANGE
     why = "declared; the package is in NVIDIA's repository"
     return Choice(name="dcgm_exporter", version=tables.DCGM_EXPORTER_PIN, why=why, low=low, high=high)
+
+
+def _prometheus() -> Choice:
+    why = "the release of the project, because Ubuntu's packages are older; its checksum is in the lock"
+    return Choice(name="prometheus", version=tables.PROMETHEUS.version, why=why)
+
+
+def _alertmanager() -> Choice:
+    why = (
+        "the release of the project, because Ubuntu's package reads no secrets from files; its checksum is in the lock"
+    )
+    return Choice(name="alertmanager", version=tables.ALERTMANAGER.version, why=why)
 
 
 def _cuda(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:

@@ -8,6 +8,7 @@ from gpuinfra.software.images import NodeImage
 from gpuinfra.software.lock import LockRequest, SoftwareLock, lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.spec.pool import Pool
 
 
@@ -39,7 +40,8 @@ def pool_lock(
             registry=software.registry,
             fabric=pool.fabric != "none",
             containers=software.containers,
-            gpu_metrics=software.gpu_metrics,
+            gpu_metrics="dcgm_exporter" if spec.monitoring else software.gpu_metrics,
+            control=spec.monitoring is not None and pool.name == CONTROL_POOL,
             kinds=frozenset(entry.kind for entry in pool.capacity),
         ),
     )

@@ -312,3 +312,26 @@ retrieved 2026-11-22). The exporter release for DCGM 4.5.3 is 4.5.3-4.8.2; with 
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")
 """Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. Its packages have no published checksum."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Archive:
+    """A release that is published as an archive for x86_64, with its checksum."""
+
+    version: str
+    url: str
+    sha256: str
+
+
+PROMETHEUS = Archive(
+    version="3.13.2",
+    url="https://github.com/prometheus/prometheus/releases/download/v3.13.2/prometheus-3.13.2.linux-amd64.tar.gz",
+    sha256="0e8c4d46101bd025ea8265e377d2caabc57f488fc1be1c367f37db69ea41be6f",
+)
+ALERTMANAGER = Archive(
+    version="0.33.1",
+    url="https://github.com/prometheus/alertmanager/releases/download/v0.33.1/alertmanager-0.33.1.linux-amd64.tar.gz",
+    sha256="93d802cba6a8d27239d747ce117df7648d326ab67394e32247540b030e9842ba",
+)
+"""Two public recipes contain the same checksum of each archive: kmgowda/sbk-dashboard (Dockerfile) and a second one for Prometheus, and the AUR package
+alertmanager-bin and a second one for Alertmanager; retrieved 2026-11-29."""

@@ -14,6 +14,7 @@ from pydantic import Field
 from gpuinfra.spec.base import Hours, Line, Name, SpecModel, UtcTime, defaults
 from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
+from gpuinfra.spec.monitoring import Monitoring
 from gpuinfra.spec.policy import Access, Audit, BudgetSpec, Handover, LayersUsed, NetworkSpec, Software
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.recovery import Recovery
@@ -51,6 +52,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Number of nodes that `up` waits for, and the deadline."""
     recovery: Recovery | None = None
     """Second region and recovery targets. If omitted, nothing is replicated to a different region."""
+    monitoring: Monitoring | None = None
+    """The control node, which collects metrics and sends alerts. If omitted, the stack has no control node."""
     workload: Workload | None = None
     """The job that the cluster runs. `gpuinfra plan` then shows its tokens per day, energy and price. Nothing on the nodes depends on it."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
@@ -86,6 +89,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             access: Access = ...,
             handover: Handover = ...,
             recovery: Recovery | None = None,
+            monitoring: Monitoring | None = None,
             workload: Workload | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,

@@ -65,7 +65,7 @@ def test_a_stack_on_azure_fails_over_within_its_targets(mode: str, rehearse: Reh
     assert drill["rto"]["met"]
     states = {one["step"]: one["found"] for one in drill["steps"]}
     assert "--ignore fence" in states["failover: fence"]
-    assert "2 replicas can be written" in states["failover: replicas"]
+    assert "2 replicas detached" in states["failover: replicas"]
     assert "checkpoint 2 of 3" in states["data"]
     assert "login.train.example.internal A 10." in states["failover: names"]
     assert {one["outcome"] for one in done.report["nodes"]} == {"verified"}

@@ -65,7 +65,8 @@ def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
         with applied(own.env):
             store_of("gcp", "us-east4").put(pair.replica, "results", b"second region")
         found = {one["name"]: one["found"] for one in run(session, "failback")["steps"]}
-        assert found["copy"].startswith("1 object copied")
+        assert found["precopy"].startswith("1 object (0.0 GiB) copied while the nodes ran")
+        assert found["copy"].startswith("0 objects copied")
         assert found["verify recovery"] == "1 of 1 node verified"
         with applied(own.env):
             assert store_of("gcp", "us-central1").get(pair.source, "results") == b"second region"

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Rehearse, assert_lived, fewer_nodes
 
-STACKS = ("aws-p5-block", "aws-existing-network", "aws-recovery")
+STACKS = ("aws-p5-block", "aws-existing-network", "aws-monitoring", "aws-recovery")
 
 
 @pytest.mark.long

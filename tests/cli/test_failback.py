@@ -63,7 +63,8 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     done = run("--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    assert lines[0].startswith("1/8 check: check whether us-east-2 responds")
+    assert lines[0].startswith("stop   no node runs from `fence` to the end of `verify`: ")
+    assert lines[1].startswith("1/10 check: check whether us-east-2 responds")
     assert lines[-2] == "aws-recovery runs in us-east-2"
     assert lines[-1].endswith("pulumi destroy --stack aws-recovery-us-west-2")
     assert not path.exists()
@@ -97,8 +98,8 @@ def test_dry_run_and_json(returned: Returned) -> None:
     """A dry run requests nothing. The JSON form contains what is left to do."""
     document = json.loads(run("--dry-run", "--json").stdout)
     assert document["schema"] == "gpuinfra.failback/1"
-    assert [one["state"] for one in document["steps"]] == [None] * 8
-    assert "8/8 verify aws-recovery" in run("--dry-run").stdout
+    assert [one["state"] for one in document["steps"]] == [None] * 10
+    assert "10/10 verify aws-recovery" in run("--dry-run").stdout
     assert returned.calls == []
     document = json.loads(run("--yes", "--json").stdout)
     assert document["ok"] is True

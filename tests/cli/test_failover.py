@@ -87,6 +87,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
     monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("gpuinfra.cli.obtaining.adopt_retained", lambda *_, **__: None)
     monkeypatch.setattr(
         "gpuinfra.verification.store.polled",
         lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)],
@@ -111,14 +112,14 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
     assert (
-        "5/8 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0 (from now on, us-west-2 is the active region)"
+        "5/9 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0 (from now on, us-west-2 is the active region)"
         in done.output.splitlines()
     )
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []
     assert journals(tmp_path) == []
     document = json.loads(run(*REGION, "--dry-run", "--json").output)
-    assert [one["state"] for one in document["steps"]] == [None] * 8
+    assert [one["state"] for one in document["steps"]] == [None] * 9
 
 
 def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    fence = next(index for index, line in enumerate(lines) if line.startswith("5/8 fence: scale to zero"))
+    fence = next(index for index, line in enumerate(lines) if line.startswith("5/9 fence: scale to zero"))
     assert lines[fence + 1].startswith("    done after 0 s: no nodes are left")
     end = lines.index("aws-recovery runs in us-west-2")
     assert [line.split(":")[0] for line in lines[end + 1 :]] == ["billed", "billed", "not protected", "next"]
@@ -338,6 +339,7 @@ def test_missing_capacity_changes_nothing_and_lists_what_was_tried(
         )
 
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("gpuinfra.cli.obtaining.adopt_retained", lambda *_, **__: None)
     monkeypatch.setattr("gpuinfra.engine.up.remove", lambda *_, **__: None)
     done = run(*REGION, "--yes")
     message = str(done.exception)
@@ -410,7 +412,7 @@ def test_the_price_of_the_overlap_is_printed_before_the_confirmation(world: Worl
     done = run(*REGION, "--dry-run")
     assert "price  both regions, until us-east-2 is stopped: " in done.output
     assert "price  aws-recovery-us-west-2 in us-west-2: " in done.output
-    assert done.output.index("price  both regions") < done.output.index("1/8 check")
+    assert done.output.index("price  both regions") < done.output.index("1/9 check")
     stopped = run(*REGION, "--dry-run", "--stop-first").output
     assert "no node runs from the fence until" in stopped
     assert stopped.index("fence") < stopped.index("up aws-recovery-us-west-2")
@@ -442,6 +444,7 @@ def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch
         given.update(more, name=name, project=project, locked=[os.fstat(one).st_ino for one in more["keep"]])
 
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("gpuinfra.cli.obtaining.adopt_retained", lambda *_, **__: None)
     assert run(*REGION, "--yes").return_value == 0
     assert given["name"] == "aws-recovery-us-west-2"
     assert given["project"] == Path.cwd()

@@ -20,7 +20,7 @@ from tests.doctor import test_gcp_live as gcp
 from tests.doctor.arm import Arm
 
 OWN, TAKEN = (
-    "if the stack is not deployed, run `gpuinfra adopt STACK`",
+    "if the stack is not deployed, an earlier deployment retained them (`gpuinfra adopt`)",
     "in use by a resource that is not part of this stack",
 )
 ERROR = {"ok": RowState.OK, "error": RowState.ERROR}

@@ -20,7 +20,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.locked import StateLocked
-from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed, check_last, destroy, remove, up
+from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed, check_last, destroy, import_resources, remove, up
 
 if TYPE_CHECKING:
     from .conftest import Stack
@@ -202,6 +202,29 @@ def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
     assert (first.type, first.name, first.message) == ("aws:autoscaling/group:Group", "train-gpu", "no capacity")
     assert second == EngineFailure(urn="", message="update failed")
     assert (second.type, second.name) == ("", "")
+
+
+def test_resources_are_imported_without_the_program(tmp_path: Path) -> None:
+    """A stack that does not exist is created first. The file contains the document, and a failed import is one error."""
+    program, log = tmp_path / "pulumi", tmp_path / "log"
+    copy = f'[ "$1" = import ] && cp "$3" {tmp_path}/copy.json'
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {log}\n{MISSING}\n{copy}\n[ "$1" != import ] || [ ! -e {tmp_path}/broken ]\n'
+    )
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
+    with (tmp_path / "output").open("w") as output:
+        import_resources(engine, "one", tmp_path, {"resources": [{"id": "a"}]}, output=output)
+        lines = [re.sub(r"--file \S+", "--file F", line) for line in log.read_text().splitlines()]
+        assert lines == [
+            EXPORT,
+            "stack init one --no-select --non-interactive",
+            "import --file F --generate-code=false --yes --skip-preview --stack one --non-interactive",
+        ]
+        assert json.loads((tmp_path / "copy.json").read_text()) == {"resources": [{"id": "a"}]}
+        (tmp_path / "broken").touch()
+        with pytest.raises(DeploymentError, match="`pulumi import --stack one` exited with code 1"):
+            import_resources(engine, "one", tmp_path, {}, output=output)
 
 
 def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> None:

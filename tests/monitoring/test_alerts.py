@@ -16,6 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuinfra.base.errors import UsageError
+from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.alerts import command
 from gpuinfra.monitoring.alerts import ALERTS, AlertPool, rule_file
 from gpuinfra.node.xids import XIDS
@@ -55,6 +56,8 @@ def memory(used: int) -> tuple[dict[str, str], ...]:
 TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
 REMAPPED = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
 REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
+THROTTLED = "DCGM_FI_DEV_THERMAL_VIOLATION"
+REPLAYED, RECOVERED = (f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL" for kind in ("REPLAY", "RECOVERY"))
 TARGET = 'instance="a:9400",pool="gpu"'
 
 
@@ -72,6 +75,22 @@ CASES = [
         (series("DCGM_FI_DEV_ROW_REMAP_FAILURE", "0x300"),),
         200,
     ),
+    Case(
+        "GpuEccUncorrectable",
+        (series("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "0x5 2x300"),),
+        (series("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "0x300"), series("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "9x300")),
+        200,
+    ),
+    Case(
+        "GpuRowRemapPending",
+        (series("DCGM_FI_DEV_ROW_REMAP_PENDING", "0x5 1x300"),),
+        (series("DCGM_FI_DEV_ROW_REMAP_PENDING", "0x5 1x5 0x300"),),
+        200,
+    ),
+    # Nanoseconds: 30 % and 1 % of each minute. A unit that is wrong by a factor of 1,000 fires for the healthy GPU.
+    Case("GpuThermalThrottle", (series(THROTTLED, "0+18000000000x300"),), (series(THROTTLED, "0+600000000x300"),), 120),
+    Case("GpuNvlinkErrors", (series(REPLAYED, "7x190 8x300"),), (series(REPLAYED, "7x300"),), 200),
+    Case("GpuNvlinkErrors", (series(RECOVERED, "0x190 1x300"),), (series(RECOVERED, "1x300"),), 200),
     Case("GpuRowRemapped", (series(REMAPPED, "3x5 4x300"),), (series(REMAPPED, "4x300"),), 200),
     Case(
         "GpuMissing",
@@ -90,7 +109,9 @@ CASES = [
         200,
     ),
 ]
-RESTARTED = [case for case in CASES if case.alert not in ("GpuIdle", "GpuPcieReplays", "GpuMetricsMissing")]
+COUNTED = ("GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors")
+"""Alerts about what happens in a period, which do not depend on the metrics before a gap."""
+RESTARTED = [case for case in CASES if case.alert not in COUNTED]
 IDS = [f"{case.alert}-{number}" for number, case in enumerate(CASES)]
 
 
@@ -143,6 +164,21 @@ def test_rules_apply_to_their_pool(tmp_path: Path) -> None:
     """A fault in another pool fires only the alert about the missing targets of this pool."""
     inputs = tuple({**one, "series": one["series"].replace('pool="gpu"', 'pool="cpu"')} for one in CASES[2].sick)
     assert fired(tmp_path, inputs, 200) == {"GpuMetricsMissing"}
+
+
+def test_the_exporter_serves_each_metric_of_the_rules() -> None:
+    """Each metric in a rule is `up` or a counter that the step 77-dcgm-exporter configures, with a type that its use requires."""
+    step = (shipped("bootstrap") / "77-dcgm-exporter.sh").read_text(encoding="utf-8")
+    body = step[step.index("counters() {") : step.index("\n}\n", step.index("counters() {"))]
+    listed = subprocess.run(["bash", "-c", f"{body}\n}}\ncounters"], capture_output=True, text=True, check=True).stdout
+    types = {name: kind for name, kind, _ in (line.split(", ", 2) for line in listed.splitlines())}
+    assert len(types) == len(listed.splitlines())
+    assert all(line.count(",") == 2 for line in listed.splitlines()), "the exporter accepts exactly two commas"
+    for rule in ALERTS:
+        used = set(re.findall(r"DCGM_\w+", rule.expression))
+        assert used <= set(types), rule.name
+        for name in re.findall(r"(?:rate|increase)\((\w+)", rule.expression):
+            assert types[name] == "counter", rule.name
 
 
 def test_every_alert_has_a_case() -> None:

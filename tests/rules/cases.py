@@ -46,6 +46,7 @@ _HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 _GROUP = "/subscriptions/00000000-0000-4000-8000-000000000000/resourceGroups/gpu/providers/Microsoft.Compute/capacityReservationGroups/train"
 _TCPX = {"software.kernel": "5.15.0-1042-gcp-tcpx", "software.image": {"ref": "projects/my-project/global/images/tcpx"}}
 _CPU = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
+MONITORING: dict[str, Any] = {"receivers": [{"kind": "slack", "secret": "/alerts/slack"}]}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -1466,6 +1467,53 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
+    "control_node_is_supported": [("aws", {"monitoring": MONITORING}), ("azure", {})],
+    "control_node_watches_gpus": [
+        ("aws", {"monitoring": MONITORING}),
+        ("aws", {"pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"monitoring": MONITORING, "pools.1": _CPU}),
+        ("aws", {"monitoring": MONITORING, "pools.0.machine": "nothing.48xlarge", "pools.1": _CPU}),
+    ],
+    "control_node_has_a_small_machine": [
+        ("aws", {}),
+        ("aws", {"monitoring": MONITORING}),
+        ("aws", {"monitoring": {**MONITORING, "machine": "m7i.2xlarge"}}),
+    ],
+    "control_node_has_a_name_of_its_own": [
+        ("aws", {"monitoring": MONITORING}),
+        ("aws", {"pools.0.name": "monitoring"}),
+    ],
+    "control_node_has_a_role_of_its_own": [
+        ("aws", {"monitoring": MONITORING}),
+        ("aws", {"access.node_role_in_site": True}),
+    ],
+    "control_node_reaches_its_downloads": [
+        ("aws", {"network.egress": "endpoints"}),
+        ("aws", {"monitoring": MONITORING}),
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "software.mirror_url": "https://mirror.example.com",
+                "monitoring.receivers": [{"kind": "webhook", "secret": "/alerts/hook"}],
+            },
+        ),
+    ],
+    "alerts_have_receivers": [
+        ("aws", {}),
+        ("aws", {"monitoring": MONITORING}),
+        (
+            "aws",
+            {
+                "monitoring.receivers": [
+                    {"kind": "slack", "secret": "/alerts/slack", "channel": "#gpu"},
+                    {"kind": "slack", "secret": "/alerts/slack", "channel": "#ops"},
+                    {"kind": "webhook", "secret": "/alerts/slack"},
+                    {"kind": "webhook", "secret": "/alerts/hook"},
+                ]
+            },
+        ),
+    ],
     "workload_model_is_known": [
         ("aws", {}),
         ("aws", {"workload": {"model": "llama-2-13b"}}),
@@ -2804,6 +2852,55 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_names_can_move": [
         ("aws", recovery(names=NAMES)),
         ("aws", {**recovery(region="us-gov-east-1", names=NAMES), **GOV_WEST}),
+    ],
+    "control_node_is_supported": [("azure", {"monitoring": MONITORING}), ("gcp", {"monitoring": MONITORING})],
+    "control_node_watches_gpus": [
+        ("aws", {"monitoring": MONITORING, "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"monitoring": MONITORING, "pools": [], "layers": ["foundation", "site"]}),
+    ],
+    "control_node_has_a_small_machine": [
+        ("aws", {"monitoring": {**MONITORING, "machine": "g6.xlarge"}}),
+        ("aws", {"monitoring": {**MONITORING, "machine": "p6e-gb200.36xlarge"}}),
+        ("aws", {"monitoring": {**MONITORING, "machine": "m7i.xlarg"}}),
+        (
+            "aws",
+            {
+                "monitoring": {**MONITORING, "machine": "m8g.xlarge"},
+                "machines": [{"name": "m8g.xlarge", "like": "m7i.xlarge", "arch": "arm64"}],
+            },
+        ),
+    ],
+    "control_node_has_a_name_of_its_own": [("aws", {"monitoring": MONITORING, "pools.0.name": "monitoring"})],
+    "control_node_has_a_role_of_its_own": [("aws", {"monitoring": MONITORING, "access.node_role_in_site": True})],
+    "control_node_reaches_its_downloads": [
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "monitoring.receivers": [{"kind": "webhook", "secret": "/alerts/hook"}],
+            },
+        ),
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "software.mirror_url": "https://mirror.example.com",
+                "monitoring": MONITORING,
+            },
+        ),
+    ],
+    "alerts_have_receivers": [
+        ("aws", {"monitoring": {}}),
+        ("aws", {"monitoring.receivers": [{"kind": "pagerduty", "secret": "/alerts/key", "channel": "#gpu"}]}),
+        (
+            "aws",
+            {
+                "monitoring.receivers": [
+                    {"kind": "webhook", "secret": "/alerts/hook"},
+                    {"kind": "webhook", "secret": "/alerts/hook", "at_least": "info"},
+                ]
+            },
+        ),
     ],
     "workload_model_is_known": [
         ("aws", {"workload": {"model": "lama-2-13b"}}),

@@ -217,6 +217,15 @@ def test_without_alternatives_the_group_stays(world: World, pool: str, searches:
     assert world.path.read_text() == TEXT
 
 
+def test_the_control_node_has_no_alternatives(world: World) -> None:
+    """If there is no capacity for the control node, no pool moves, and the message names the field with another machine type."""
+    world.path.write_text(TEXT + "    monitoring: {receivers: [{kind: slack, secret: /alerts/slack}]}\n")
+    world.pool, world.refusals = "monitoring", {"use1-az4": STOCK_OUT}
+    with pytest.raises(UpFailed, match="set monitoring.machine to another machine type"):
+        go(world)
+    assert world.calls == ["up use1-az4"]
+
+
 def test_pools_with_running_nodes_do_not_move(world: World) -> None:
     """If nodes from before the run exist in a pool, its groups stay, because jobs can run on the nodes. The error says how to move the pool."""
     world.running, world.refusals = ("gpu",), {"use1-az4": STOCK_OUT}

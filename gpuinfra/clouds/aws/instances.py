@@ -392,8 +392,19 @@ def linked_file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     return (instance for one, instance in _lustre(plan) if one.bucket is not None)
 
 
+CONTROL_ROLE = "control"
+"""Part of the names of the role of the control node."""
+
+
 def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
-    """The identity of the nodes, which the site or the cluster creates."""
+    """The identity of the nodes, which the site or the cluster creates, and the identity of the control node."""
+    yield from shared_roles(plan)
+    if plan.monitoring and _pools(plan):
+        yield PlannedInstance(component=naming.logical(plan.name, CONTROL_ROLE))
+
+
+def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the nodes of the declared pools."""
     if "site" in plan.layers if plan.roles.node_role_in_site else _pools(plan):
         yield PlannedInstance(component=node_component(plan))
 
@@ -405,7 +416,7 @@ def node_component(plan: Plan) -> str:
 
 def node_policies(plan: Plan) -> Iterator[PlannedInstance]:
     """Managed policies that the declaration attaches to the node role."""
-    for instance in node_roles(plan):
+    for instance in shared_roles(plan):
         for arn in plan.roles.node_policies:
             yield replace(instance, values={"token": naming.text_token(arn)})
 

@@ -226,7 +226,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     passed = [f"{arn}iam::*:role/{NODE_ROLE.logical(instances.node_component(plan))}-{'?' * 7}"]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
-        used = [] if any(instances.node_roles(plan)) or not plan.pools else passed
+        used = [] if any(instances.shared_roles(plan)) or not plan.pools else passed
         yield _scope("PassRoles", [*roles, *used], StringEquals={"iam:PassedToService": _one(to)})
     elif action == "iam:CreateServiceLinkedRole":
         of = sorted(service for service, creators in _SERVICE_ROLES.items() if creators & types)
@@ -474,6 +474,8 @@ def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
             yield _scope("ReadEvidence", [f"{bucket}/{evidence_prefix(plan.name)}/*" for bucket in evidence])
         if types & {*RECORD}:
             yield _scope("Record", [f"{bucket}/{KEY}" for bucket in evidence])
+        if Purpose.COMPARE in types:
+            yield _scope("CompareCopies", [f"{bucket}/*" for bucket in replicated])
         if Purpose.COPY in types:
             yield _scope("CopyReplicas", [f"{bucket}/*" for bucket in replicated])
     elif call == "ListBucket":

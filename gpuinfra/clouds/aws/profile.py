@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
@@ -13,6 +13,7 @@ from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
+from gpuinfra.monitoring.discovery import Discovery
 from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
@@ -121,6 +122,26 @@ class AwsProfile(CloudProfile):
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("efs", "openzfs")
+    monitoring_machine = "m7i.xlarge"
+
+    def discovery(self, region: str, cluster: str, pools: Sequence[str], port: int) -> Discovery:
+        """Return the settings of `ec2_sd_configs` (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#ec2_sd_config,
+        retrieved 2026-11-29). Prometheus replaces other characters in the name of a tag by underscores."""
+        filters = {
+            "tag:gpuinfra:cluster": [cluster],
+            "tag:gpuinfra:pool": list(pools),
+            "instance-state-name": ["running"],
+        }
+        return Discovery(
+            kind="ec2_sd_configs",
+            settings={
+                "region": region,
+                "port": port,
+                "filters": [{"name": name, "values": values} for name, values in filters.items()],
+            },
+            instance="__meta_ec2_instance_id",
+            pool="__meta_ec2_tag_gpuinfra_pool",
+        )
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)

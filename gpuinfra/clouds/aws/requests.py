@@ -87,11 +87,17 @@ FAILOVER: dict[str, tuple[str, ...]] = {
         "autoscaling:UpdateAutoScalingGroup",
     ),
     "gpuinfra failover: wait for the exports of the file systems": ("cloudwatch:GetMetricStatistics",),
-    Purpose.COMPARE: ("s3:ListBucketVersions",),
+    Purpose.COMPARE: ("s3:ListBucketVersions", "s3:GetObject", "s3:GetObjectVersion"),
     "gpuinfra failover: stop the replication": (
         "s3:GetReplicationConfiguration",
         "s3:PutReplicationConfiguration",
         "iam:PassRole",
+    ),
+    "gpuinfra failover: make the replicas refuse the replication": (
+        "s3:GetBucketPolicy",
+        "s3:PutBucketPolicy",
+        "kms:GetKeyPolicy",
+        "kms:PutKeyPolicy",
     ),
     "gpuinfra failover: import a replica into a file system": (
         "fsx:CreateDataRepositoryTask",
@@ -106,6 +112,7 @@ FAILBACK: dict[str, tuple[str, ...]] = {
         "autoscaling:UpdateAutoScalingGroup",
     ),
     "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
+    "gpuinfra failback: make the replicas accept the replication": ("s3:DeleteBucketPolicy", "s3:PutBucketPolicy"),
     Purpose.COPY: (
         "s3:ListBucketVersions",
         "s3:GetObject",

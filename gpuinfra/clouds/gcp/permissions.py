@@ -84,6 +84,10 @@ FAILOVER: dict[str, tuple[str, ...]] = {
     ),
     "gpuinfra failover: compare the buckets with their replicas": ("storage.objects.get", "storage.objects.list"),
     "gpuinfra failover: stop the replication": ("storagetransfer.jobs.get", "storagetransfer.jobs.update"),
+    "gpuinfra failover: revoke the access of Storage Transfer Service to the replicas": (
+        "storage.buckets.getIamPolicy",
+        "storage.buckets.setIamPolicy",
+    ),
     "gpuinfra failover: import a replica into a file system": (
         "lustre.instances.importData",
         "lustre.operations.get",

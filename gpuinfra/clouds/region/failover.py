@@ -27,6 +27,12 @@ class BucketPair:
     replica: str
     job: str = ""
     """Replication job, on clouds where a job replicates the bucket."""
+    writer: str = ""
+    """Identity that writes to the replica: the ARN of a role, or a member of an IAM policy. Empty on clouds where a policy of the replica replicates."""
+    key: str = ""
+    """Key of the replica, on clouds where the key has a policy of its own."""
+    role: str = ""
+    """Role of `writer` in the IAM policy of the replica, on clouds where the replica has such a policy."""
 
 
 SHOWN = 5
@@ -89,21 +95,22 @@ class Failover(Protocol):
         """Disable the replication of a bucket, so that nothing is written to its replica after the failover."""
         ...
 
+    def detach_replica(self, pair: BucketPair) -> None:
+        """Make a replica refuse what the first region replicates, even if the replication is still enabled there, and allow the second region to write.
+
+        Sends requests to the second region only, and none to IAM. A failback attaches the replica again."""
+        ...
+
+    def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        """Return what a failover cannot stop while the first region does not respond, in words."""
+        ...
+
     def start_import(self, file_system: str) -> str:
         """Start the import from the bucket into a file system in the second region, or find the running import. Returns its ID."""
         ...
 
     def import_ended(self, task: str) -> bool:
         """Return whether an import has finished. Raises `DeploymentError` if it failed."""
-        ...
-
-
-@runtime_checkable
-class ReadOnlyReplicas(Protocol):
-    """Requests to a cloud whose replicas are read-only while the second region has a replication policy."""
-
-    def open_replica(self, pair: BucketPair) -> None:
-        """Allow the second region to write to a replica. Sends requests to the second region only."""
         ...
 
 
@@ -165,7 +172,11 @@ class Failback(Failover, Protocol):
 
 @runtime_checkable
 class DisabledReplication(Protocol):
-    """Requests to a cloud where a failover disables the replication and keeps its configuration."""
+    """Requests to a cloud where a failover disables the replication and keeps its configuration. On other clouds, `up` creates the replication again."""
+
+    def attach_replica(self, pair: BucketPair) -> None:
+        """Undo `detach_replica`, so that the replica accepts what the first region replicates."""
+        ...
 
     def start_replication(self, pair: BucketPair) -> None:
         """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""

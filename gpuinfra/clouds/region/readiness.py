@@ -22,11 +22,13 @@ STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
 """States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
 TOPICS = (
     "replication", "replica", "lag", "failures", "key", "role", "bundle", "quota", "machine", "reservation", "image", "stack file", "difference",
-    "addresses", "data", "state", "names", "checkpoint",
+    "addresses", "data", "state", "names", "resource names", "checkpoint",
 )  # fmt: skip
 """Topics of lines that can have the state `fail`."""
-PREFLIGHT = ("quota", "machine", "reservation", "image")
+PREFLIGHT = ("quota", "machine", "reservation", "image", "names")
 """Topics of `preflight` that are lines."""
+RENAMED = {"names": "resource names"}
+"""Topics of `preflight` with another name, because the topic `names` is about DNS names."""
 Resource = Mapping[str, Any]
 
 
@@ -108,7 +110,8 @@ def of_preflight(rows: Iterable[PreflightRow]) -> Iterator[ReadinessLine]:
             yield unread("login", row.where, reason, row.fix)
         elif row.topic in PREFLIGHT:
             state = _STATES[row.state] if row.answered else UNREAD
-            yield ReadinessLine(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
+            topic = RENAMED.get(row.topic, row.topic)
+            yield ReadinessLine(topic=topic, name=row.where, state=state, reason=reason, fix=row.fix)
 
 
 _STATES = {RowState.OK: OK, RowState.WARN: WARN, RowState.ERROR: FAIL, RowState.SKIPPED: SKIPPED}

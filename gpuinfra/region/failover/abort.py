@@ -13,11 +13,11 @@ from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.failover import (
     BucketPair,
     DisabledReplication,
-    ReadOnlyReplicas,
+    Failback,
     SuspendedGroups,
     label,
 )
-from gpuinfra.region.failover.back import FIRST, Returning, copy_back, enable_replication, launch
+from gpuinfra.region.failover.back import FIRST, Returning, attach, copy_back, enable_replication, launch
 from gpuinfra.region.failover.journal import DONE, FailoverJournal
 from gpuinfra.region.failover.steps import (
     DRAIN,
@@ -30,6 +30,7 @@ from gpuinfra.region.failover.steps import (
     FailoverStep,
     activating,
     deployed,
+    detach,
     fence,
     renamed,
     up_step,
@@ -52,15 +53,14 @@ def _steps(
 ) -> Iterator[FailoverStep]:
     back, forward, pairs = returning.back, returning.forward, returning.forward.pairs(returning.resources)
     groups, second = forward.groups(returning.resources), back.cloud.groups(back.resources)
-    stopped, moved = _stopped(journal), _moved(journal)
+    stopped, moved = _stopped(journal), _moved(journal, forward)
     names = ", ".join(label(pair.source) for pair in pairs)
     if moved and second:
         what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
         yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(back, second))
-    if journal.state(REPLICAS) not in (None, DONE) and pairs and isinstance(replicas := forward, ReadOnlyReplicas):
-        # The time at which the second region began to write is required to compare the buckets.
-        what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
-        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: _open(replicas, pairs))
+    replicas = _replicas(returning, journal, pairs)
+    if moved:
+        yield from replicas
     if stopped and pairs and isinstance(disabled := forward, DisabledReplication):
         what = f"enable the replication of {names}"
         yield FailoverStep(name=REPLICATION, what=what, run=lambda _: enable_replication(disabled, pairs), where=FIRST)
@@ -75,6 +75,9 @@ def _steps(
         steps = deployed(back, "the copied objects", refresh=True, where=FIRST)
         started += [step for step in steps if moved or not step.name.startswith(IMPORT)]
     yield from activating(back.second, started)
+    if not moved:
+        # A second region that does not respond must not keep the first one stopped.
+        yield from replicas
     if journal.state(NAMES) is not None:
         yield from renamed(back, first=False)
     if second and remove is not None:
@@ -87,18 +90,27 @@ def _stopped(journal: FailoverJournal) -> bool:
     return any(journal.state(step) is not None for step in (FENCE, EXPORT, DRAIN, REPLICATION))
 
 
-def _moved(journal: FailoverJournal) -> bool:
+def _moved(journal: FailoverJournal, forward: Failback) -> bool:
     """Return whether the second region can have written to the replicas."""
     deployments = up_step("") if journal.stop_first else IMPORT
-    return any(name in (REPLICAS, NAMES) or name.startswith((IMPORT, deployments)) for name in journal.steps)
+    # Where `up` attaches the replicas again, the second region can write to them only after they are detached.
+    opened = (NAMES,) if isinstance(forward, DisabledReplication) else (NAMES, REPLICAS)
+    return any(name in opened or name.startswith((IMPORT, deployments)) for name in journal.steps)
+
+
+def _replicas(returning: Returning, journal: FailoverJournal, pairs: Sequence[BucketPair]) -> Iterator[FailoverStep]:
+    """Yield the step that attaches the replicas to the first region, on clouds where `up` does not."""
+    if journal.state(REPLICAS) is None or not pairs:
+        return
+    forward, names = returning.forward, ", ".join(label(pair.replica) for pair in pairs)
+    if isinstance(attached := forward, DisabledReplication):
+        what = f"attach {names}, so that they accept what {returning.back.second} replicates"
+        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: attach(attached, pairs))
+    elif journal.state(REPLICAS) != DONE:
+        # The time at which the second region began to write is required to compare the buckets.
+        yield FailoverStep(name=REPLICAS, what=f"detach {names}", run=lambda _: detach(forward, pairs))
 
 
 def _release(remove: Callable[[bool], None], groups: Sequence[str], again: bool) -> str:
     remove(again)
     return f"{counted(len(groups), 'group')} deleted"
-
-
-def _open(cloud: ReadOnlyReplicas, pairs: Sequence[BucketPair]) -> str:
-    for pair in pairs:
-        cloud.open_replica(pair)
-    return f"{counted(len(pairs), 'replica')} can be written"

@@ -6,6 +6,7 @@ objects are copied one by one, and a newer object in the first region is never r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,13 @@ from gpuinfra.clouds.region.failover import (
     SuspendedGroups,
     label,
 )
+from gpuinfra.region.failover.journal import FailoverJournal
 from gpuinfra.region.failover.steps import (
+    FENCE,
+    IMPORT,
     LIMIT_S,
+    REPLICAS,
+    REPLICATION,
     SHOWN,
     Failing,
     FailoverStep,
@@ -33,10 +39,13 @@ from gpuinfra.region.failover.steps import (
     fence,
     polls,
     renamed,
+    up_step,
+    verify_step,
 )
 
 SCHEMA = "gpuinfra.failback/1"
 CONFLICTS = "conflicts"
+PRECOPY, COPY = "precopy", "copy"
 FIRST = "the first region"
 
 
@@ -65,17 +74,20 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
     yield FailoverStep(
         name="check", what=what, run=lambda _: _check(returning, groups, pairs), where=f"{FIRST}, or a replica,"
     )
+    if pairs:
+        what = f"copy the objects that are newer in the replicas to {names} while the nodes in {back.region} run"
+        yield FailoverStep(name=PRECOPY, what=what, run=lambda _: copy_ahead(returning, pairs), where="a region")
     if second:
         what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
         yield FailoverStep(name="fence", what=what, run=lambda _: fence(back, second))
     if pairs and isinstance(disabled := returning.forward, DisabledReplication):
+        what = f"attach {', '.join(label(pair.replica) for pair in pairs)}, so that they accept what {back.second} replicates"
+        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: attach(disabled, pairs))
         what = f"enable the replication of {names}, so that the replicas receive the copies"
-        yield FailoverStep(
-            name="replication", what=what, run=lambda _: enable_replication(disabled, pairs), where=FIRST
-        )
+        yield FailoverStep(name=REPLICATION, what=what, run=lambda _: enable_replication(disabled, pairs), where=FIRST)
     if pairs:
-        what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
-        yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
+        what = f"copy the remaining objects, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
+        yield FailoverStep(name=COPY, what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     started = list(deployed(back, "the copied objects", refresh=True, where=FIRST))
     if groups and isinstance(suspended := returning.forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
@@ -122,11 +134,42 @@ def _shown(bucket_pairses: Sequence[tuple[BucketPair, ObjectConflict]]) -> str:
     return "".join(rows) + (f"\n  and {len(bucket_pairses) - SHOWN} more" if len(bucket_pairses) > SHOWN else "")
 
 
+def attach(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
+    """Attach replicas to the first region again."""
+    for pair in pairs:
+        cloud.attach_replica(pair)
+    return f"{counted(len(pairs), 'replica')} attached"
+
+
 def enable_replication(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
     """Enable the replication of buckets in the first region."""
     for pair in pairs:
         cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
+
+
+def copy_ahead(returning: Returning, pairs: Sequence[BucketPair]) -> str:
+    """Copy the objects that are newer in the replicas while the second region still writes, until the rest no longer gets smaller.
+
+    A conflict that is ignored is left to `copy_back`, because it is decided by the last write."""
+    copied = done_bytes = left = 0
+    spent, before = 0.0, None
+    for _ in polls(returning.back):
+        copies = {pair: each.copies for pair, each in _compared(returning, pairs).items() if each.copies}
+        left = sum(copy.size for each in copies.values() for copy in each)
+        # A pass copies what was written during the pass before.
+        if not copies or (before is not None and left > before / 2):
+            break
+        begun = time.monotonic()
+        for pair, each in copies.items():
+            returning.forward.copy(pair, each)
+            copied += len(each)
+        spent, done_bytes, before = spent + time.monotonic() - begun, done_bytes + left, left
+    text = f"{counted(copied, 'object')} ({done_bytes / 2**30:.1f} GiB) copied while the nodes ran"
+    if not left:
+        return text
+    rest = f" and take about {left * spent / done_bytes / 60:.0f} minutes" if done_bytes and spent >= 1 else ""
+    return f"{text}; {left / 2**30:.1f} GiB are left{rest}"
 
 
 def copy_back(returning: Returning, pairs: Sequence[BucketPair]) -> str:
@@ -164,6 +207,21 @@ def launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
     for group in groups:
         cloud.start_group(group)
     return f"{counted(len(groups), 'group')} can launch nodes"
+
+
+def expected_stop(failover: FailoverJournal) -> str:
+    """Return how long no node runs during a failback, from the durations of the same steps of the failover, in words."""
+    minutes = {step: failover.minutes(*names) for step, names in _STOPS.items()}
+    known = {step: found for step, found in minutes.items() if found is not None}
+    rest = "and the time to copy what is written after `precopy`"
+    if not known:
+        return f"unknown, because the failover has no durations of these steps, {rest}"
+    listed = ", ".join(f"{step} {found:.0f}" for step, found in known.items())
+    return f"about {sum(known.values()):.0f} minutes, as in the failover ({listed}), {rest}"
+
+
+_STOPS = {FENCE: (FENCE,), "up": (up_step(""),), IMPORT: (f"{IMPORT} ",), "verify": (verify_step(""),)}
+"""Maps a step during which no node runs to the names, or their beginnings, of the same steps of a failover."""
 
 
 def left_to_do(returning: Returning, stacks: Sequence[SecondStack], mode: str) -> list[str]:

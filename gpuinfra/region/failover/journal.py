@@ -7,6 +7,7 @@ user's state folder is a copy, and its lock prevents concurrent runs on one mach
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from gpuinfra.base.errors import GpuinfraError, UsageError
@@ -129,6 +130,18 @@ class FailoverJournal(StackJournal):
         steps = self._body.get("steps") or {}
         found = steps.get(step)
         return found if isinstance(found, dict) else {}
+
+    def minutes(self, *names: str) -> float | None:
+        """Return the duration of the steps that are done and that have one of these names, or begin with it and a space. None without such a step."""
+        found = [
+            (
+                datetime.fromisoformat(str(entry["ended"])) - datetime.fromisoformat(str(entry["started"]))
+            ).total_seconds()
+            for step in self.steps
+            if step in names or step.startswith(tuple(name for name in names if name.endswith(" ")))
+            if self.state(step) == DONE and (entry := self.entry(step)).get("started") and entry.get("ended")
+        ]
+        return sum(found) / 60 if found else None
 
     def start(self, step: str, region: str | None = None) -> None:
         """Record that a step starts, and that `region` is the active one from now on."""

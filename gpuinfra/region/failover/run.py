@@ -13,7 +13,7 @@ from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Failover, Unreachable
 from gpuinfra.clouds.region.reach import ConnectionFailure, prove
 from gpuinfra.region.failover.journal import DONE, FAILED, IGNORED, UNREACHABLE, FailoverJournal
-from gpuinfra.region.failover.steps import Failing, FailoverStep
+from gpuinfra.region.failover.steps import IGNORABLE, Failing, FailoverStep
 
 SCHEMA = "gpuinfra.failover/1"
 
@@ -135,7 +135,7 @@ def run_steps(
                 if isinstance(problem, GpuinfraError)
                 else f"{one_line(problem)}; {step.where} did not respond"
             )
-            if not (step.first and first):
+            if first is None or not (step.first or step.name in IGNORABLE):
                 return _failed(steps, journal, step, text)
             if step.name not in first.ignore:
                 return _failed(

@@ -14,7 +14,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
 from gpuinfra.clouds.region.exports import Exports
-from gpuinfra.clouds.region.failover import Failover, ReadOnlyReplicas, label
+from gpuinfra.clouds.region.failover import BucketPair, Failover, label
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.handover.judge import FleetVerdict
@@ -31,10 +31,11 @@ Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
-JOBS, FENCE, EXPORT, DRAIN, REPLICATION = "jobs", "fence", "export", "drain", "replication"
-IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION)
+JOBS, FENCE, EXPORT, DRAIN = "jobs", "fence", "export", "drain"
+REPLICATION, REPLICAS = "replication", "replicas"
+IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION, REPLICAS)
 """Steps that `--ignore` accepts."""
-REPLICAS, IMPORT, NAMES = "replicas", "import", "names"
+IMPORT, NAMES = "import", "names"
 SHOWN = 5
 
 
@@ -155,9 +156,8 @@ def _stopped(failing: Failing) -> Iterator[FailoverStep]:
         yield FailoverStep(
             name=REPLICATION, what=what, run=lambda _: _stop_replication(failing), first=True, outside=outside
         )
-    if pairs and isinstance(cloud := failing.cloud, ReadOnlyReplicas):
-        what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
-        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: _open_replicas(failing, cloud))
+        what = f"detach {', '.join(label(pair.replica) for pair in pairs)}, so that nothing that {failing.region} writes from now on reaches them"
+        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: detach(failing.cloud, pairs))
 
 
 def jobs_step(failing: Failing, groups: Sequence[str]) -> Iterator[FailoverStep]:
@@ -339,11 +339,11 @@ def _stop_replication(failing: Failing) -> str:
     return f"the replication of {counted(len(pairs), 'bucket')} is disabled"
 
 
-def _open_replicas(failing: Failing, cloud: ReadOnlyReplicas) -> str:
-    pairs = failing.cloud.pairs(failing.resources)
+def detach(cloud: Failover, pairs: Sequence[BucketPair]) -> str:
+    """Detach replicas from the first region."""
     for pair in pairs:
-        cloud.open_replica(pair)
-    return f"{counted(len(pairs), 'replica')} can be written"
+        cloud.detach_replica(pair)
+    return f"{counted(len(pairs), 'replica')} detached"
 
 
 def _up(failing: Failing, name: str, again: bool) -> str:

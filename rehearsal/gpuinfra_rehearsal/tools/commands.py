@@ -44,6 +44,9 @@ class UnitCommands:
         environ |= _environment(unit)
         environ[OF_UNIT] = invocation
         argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
+        for key, folder in (("RuntimeDirectory", "/run"), ("StateDirectory", "/var/lib")):
+            for name in unit.words("Service", key):
+                os.makedirs(f"{folder}/{name}", mode=0o700, exist_ok=True)
         read, write = os.pipe()
         console = "console" in unit.one("Service", "StandardOutput", "journal")
         try:

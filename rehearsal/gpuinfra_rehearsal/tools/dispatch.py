@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "alertmanager": ("monitoring", "daemon"),
+    "amtool": ("monitoring", "amtool"),
     "apparmor_parser": ("vendor", "apparmor_parser"),
     "apt": ("apt", "apt_get"),
     "apt-get": ("apt", "apt_get"),
@@ -65,6 +67,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ofed_info": ("vendor_clouds", "ofed_info"),
     "pgrep": ("machine", "pgrep"),
     "poweroff": ("systemctl", "shutdown"),
+    "prometheus": ("monitoring", "daemon"),
+    "promtool": ("monitoring", "promtool"),
     "reboot": ("systemctl", "reboot"),
     "rmmod": ("kernel", "rmmod"),
     "runuser": ("vendor", "runuser"),

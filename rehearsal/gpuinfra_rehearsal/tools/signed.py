@@ -1,4 +1,5 @@
-"""The S3 request that Mountpoint for Amazon S3 sends: a bucket listing, signed with the credentials of the node's role.
+"""The requests of Mountpoint for Amazon S3 (a bucket listing) and of Prometheus (the instances of a cluster), signed with the credentials of the node's
+role.
 
 The signature follows the documented steps of Signature Version 4 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
 The stand-in cloud verifies it with botocore.
@@ -10,33 +11,46 @@ import hashlib
 import hmac
 import json
 import time
-from urllib.parse import quote, urlsplit
+from collections.abc import Iterable
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from .state import read_state
 
 _QUERY = "list-type=2&max-keys=0&prefix="
-_NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 def list_bucket(bucket: str, environ: dict[str, str]) -> None:
     """Request a list of at most zero objects, as Mountpoint does when it mounts a bucket. Raises HTTPError with S3's status and message."""
+    _send("s3", "GET", f"/{quote(bucket, safe='-_.~')}", "&".join(sorted(_QUERY.split("&"))), b"", environ)
+
+
+def describe_instances(filters: Iterable[tuple[str, list[str]]], environ: dict[str, str]) -> str:
+    """Return the XML with the instances that Prometheus finds with these filters. Raises HTTPError with EC2's status and message."""
+    asked = {"Action": "DescribeInstances", "Version": "2016-11-15"}
+    for number, (name, values) in enumerate(filters, 1):
+        asked[f"Filter.{number}.Name"] = name
+        asked.update({f"Filter.{number}.Value.{place}": value for place, value in enumerate(values, 1)})
+    return _send("ec2", "POST", "/", "", urlencode(asked).encode(), environ)
+
+
+def _send(service: str, method: str, path: str, query: str, body: bytes, environ: dict[str, str]) -> str:
     key = _credentials(environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"].rstrip("/"))
     region = read_state()["instance"]["region"]
     endpoint = urlsplit(environ["AWS_ENDPOINT_URL"])
-    path = f"{endpoint.path}/{quote(bucket, safe='-_.~')}"
+    path = f"{endpoint.path}{path}"
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    scope = f"{moment[:8]}/{region}/s3/aws4_request"
+    scope = f"{moment[:8]}/{region}/{service}/aws4_request"
+    payload = hashlib.sha256(body).hexdigest()
     headers = {
         "host": endpoint.netloc,
-        "x-amz-content-sha256": _NOTHING,
+        "x-amz-content-sha256": payload,
         "x-amz-date": moment,
         "x-amz-security-token": key["Token"],
     }
     signed = ";".join(headers)
     fields = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    query = "&".join(sorted(_QUERY.split("&")))
-    request = "\n".join(("GET", path, query, fields, signed, _NOTHING))
+    request = "\n".join((method, path, query, fields, signed, payload))
     message = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     derived = f"AWS4{key['SecretAccessKey']}".encode()
     for word in scope.split("/"):
@@ -45,7 +59,8 @@ def list_bucket(bucket: str, environ: dict[str, str]) -> None:
     headers["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={key['AccessKeyId']}/{scope}, SignedHeaders={signed}, Signature={signature}"
     )
-    _open(Request(f"{endpoint.scheme}://{endpoint.netloc}{path}?{query}", headers=headers))
+    url = f"{endpoint.scheme}://{endpoint.netloc}{path}" + (f"?{query}" if query else "")
+    return _open(Request(url, data=body or None, method=method, headers=headers))
 
 
 def _credentials(metadata: str) -> dict[str, str]:

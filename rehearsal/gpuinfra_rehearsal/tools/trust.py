@@ -12,8 +12,9 @@ import sys
 
 from .arguments import Arguments
 from .passthrough import become_real
-from .state import fail, read_text
-from .web import MAGIC, _content, declared_sha256, describe, own_script
+from .state import fail, read_state, read_text
+from .universe import Universe
+from .web import MAGIC, _content, declared_sha256, describe, own_script, release
 
 _GPG_OPTIONS = {
     "--homedir": "home", "-o": "output", "--output": "output", "--status-fd": "status", "--keyring": "keyring",
@@ -89,10 +90,20 @@ def shown_sha256(path: str) -> str:
             for part, published in entry["sha256"].items():
                 if f"/{part}/" in url:
                     return published
+    if data.startswith(b"\x1f\x8b") and (published := _of_release(data)):
+        return published
     own = data.partition(b"\n")[2].partition(b"\n")[0].decode(errors="replace").partition(MAGIC)[2]
     if own and data == own_script(own) and declared_sha256(own):
         return declared_sha256(own)
     return sha256(data).hexdigest()
+
+
+def _of_release(data: bytes) -> str:
+    """Return the published hash of an unchanged archive of a release, or an empty string."""
+    for item in Universe(read_state()).data["downloads"]:
+        if item["kind"] == "release" and data == release(item["url"].rpartition("/")[2]):
+            return str(next(iter(item["sha256"].values())))
+    return ""
 
 
 def _check(argv: list[str], files: list[str]) -> int:

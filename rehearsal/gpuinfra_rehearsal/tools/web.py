@@ -7,6 +7,7 @@ vendor's file and to detect a corrupt file.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from .arguments import Arguments
 from .passthrough import become_real
@@ -39,6 +40,10 @@ def curl(argv: list[str]) -> int:
         from .exporter import answer
 
         return answer(urls[0])
+    if len(urls) == 1 and urls[0].endswith("/-/ready"):
+        from .monitoring import answer as ready
+
+        return ready(urls[0])
     if any(url.startswith(LOCAL) for url in urls):
         return become_real("curl", argv)
     for url in urls:
@@ -133,23 +138,35 @@ def _content(entry: dict, url: str, universe: Universe) -> bytes:
         signed_url = url.rpartition(".")[0]
         signed = _content(describe(signed_url)[0] or {}, signed_url, universe)
         return f"stand-in signature {entry['key']} {hashlib.sha256(signed).hexdigest()}\n".encode()
+    if entry["kind"] == "release":
+        return release(name)
     return _efa_tarball(name.removeprefix("aws-efa-installer-").removesuffix(".tar.gz"))
 
 
 def _efa_tarball(version: str) -> bytes:
     """Return an archive like AWS's, with an installer for the stand-in node."""
+    script = f'#!/bin/bash\nset -e\nexec /run/standin/lib/tool efa-installer {version} "$@"\n'.encode()
+    files = (("efa_installer.sh", script, 0o755), ("efa_installer_version", version.encode() + b"\n", 0o644))
+    return _archive("aws-efa-installer", files)
+
+
+def release(name: str) -> bytes:
+    """Return an archive like that of a release of Prometheus or Alertmanager, with stand-in programs. `name` is the name of the archive."""
+    folder = name.removesuffix(".tar.gz")
+    tools = ("prometheus", "promtool") if name.startswith("prometheus-") else ("alertmanager", "amtool")
+    scripts = [(tool, f'#!/bin/sh\nexec /run/standin/lib/tool {tool} "$@"\n'.encode(), 0o755) for tool in tools]
+    return _archive(folder, (*scripts, ("LICENSE", f"{MAGIC}{name}\n".encode(), 0o644)))
+
+
+def _archive(folder: str, files: Iterable[tuple[str, bytes, int]]) -> bytes:
     import gzip
     import io
     import tarfile
 
-    script = f'#!/bin/bash\nset -e\nexec /run/standin/lib/tool efa-installer {version} "$@"\n'.encode()
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data, mode in (
-            ("efa_installer.sh", script, 0o755),
-            ("efa_installer_version", version.encode() + b"\n", 0o644),
-        ):
-            member = tarfile.TarInfo(f"aws-efa-installer/{name}")
+        for name, data, mode in files:
+            member = tarfile.TarInfo(f"{folder}/{name}")
             member.size, member.mode = len(data), mode
             archive.addfile(member, io.BytesIO(data))
     return gzip.compress(plain.getvalue(), mtime=0)

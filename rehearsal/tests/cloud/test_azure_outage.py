@@ -216,8 +216,8 @@ def test_a_replica_can_be_written_after_its_policy_is_deleted(cloud: Cloud, rest
     with pytest.raises(AzureRefused, match="ObjectReplicationPolicyConflict"):
         blobs.put(pair.replica, "log", b"1")
     ask(cloud, "outage", region=FIRST)
-    one.open_replica(pair)
-    one.open_replica(pair)
+    one.detach_replica(pair)
+    one.detach_replica(pair)
     blobs.put(pair.replica, "log", b"1")
     tags = rest.arm(azure_failover.account_of(pair.replica), azure_failover.STORAGE)["tags"]
     assert set(tags) == {"team", azure_failover.STOPPED}
@@ -236,7 +236,7 @@ def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest
         blobs.put(pair.source, name, b"first")
     assert one.not_replicated(pair) == []
     one.stop_replication(pair)
-    one.open_replica(pair)
+    one.detach_replica(pair)
     ask(cloud, "clock", at=time.time() + 60)
     for name in ("changed", "both", "new"):
         blobs.put(pair.replica, name, b"second")
@@ -267,7 +267,7 @@ def test_conditions_of_writes_are_checked(cloud: Cloud, rest: Rest, pair: Bucket
     assert rest.blob("PUT", url, {**put, "If-None-Match": "*"}, b"2").status == 409
     assert rest.blob("PUT", url, {**put, "If-Match": etag}, b"2").status == 201
     assert rest.blob("PUT", url, {**put, "If-Match": etag}, b"3").status == 412
-    (found,) = failing(rest)._list(pair.source)
+    (found,) = failing(rest).listed(pair.source)
     assert (found.size, found.metadata) == (1, {"owner": "me"})
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import Api
+from gpuinfra.clouds.gcp.region.failback import GcpFailback
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
 from gpuinfra.clouds.gcp.region.readiness import LATENCY
 from gpuinfra.clouds.region.failover import BucketPair
@@ -28,7 +29,7 @@ from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.cloud.gcp import ids, objects
 from rehearsal.tests.cloud import google
 from rehearsal.tests.cloud.conftest import Client
-from rehearsal.tests.cloud.test_gcp_replication import _grants, _job
+from rehearsal.tests.cloud.test_gcp_replication import TRANSFER, _grants, _job
 from rehearsal.tests.cloud.test_outage import ask
 
 FIRST, SECOND = "us-central1", "us-east4"
@@ -67,7 +68,8 @@ def pair(cloud: Cloud, gcp: Client) -> BucketPair:
     _grants(gcp)
     cloud.store.update(_moved(cloud, "replica-1", "US-EAST4"))
     name = _job(gcp).outputs["name"]
-    return BucketPair(source="source-1", replica="replica-1", job=f"{ids.PROJECT}/{name}")
+    job, role = f"{ids.PROJECT}/{name}", f"projects/{ids.PROJECT}/roles/replica"
+    return BucketPair(source="source-1", replica="replica-1", job=job, writer=TRANSFER, role=role)
 
 
 def _moved(cloud: Cloud, bucket: str, location: str) -> Any:
@@ -209,6 +211,42 @@ def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: Buck
     one._set_replication(pair, "ENABLED")
     put(api, pair.source, "after")
     assert one.not_replicated(pair) == ["before", "meanwhile"]
+
+
+def test_a_detached_replica_refuses_what_a_returning_region_replicates(
+    cloud: Cloud, api: Api, pair: BucketPair
+) -> None:
+    """The job is still enabled, and its service agent has no grant on the replica until a failback."""
+    one = GcpFailback(api)
+    put(api, pair.source, "model", b"first")
+    assert one.not_replicated(pair) == []
+    one.detach_replica(pair)
+    one.detach_replica(pair)
+    put(api, pair.replica, "model", b"second")
+    for name in ("model", "late"):
+        put(api, pair.source, name, b"first, too late")
+    with pytest.raises(
+        DeploymentError,
+        match=r"2 objects of .* the replica does not grant access to Storage Transfer Service: late, model; copy",
+    ):
+        one.not_replicated(pair)
+    found = cloud.store.object(pair.replica, "model")
+    assert found is not None
+    assert found.body == b"second"
+    assert cloud.store.object(pair.replica, "late") is None
+    one.attach_replica(pair)
+    one.attach_replica(pair)
+    put(api, pair.source, "after")
+    one.not_replicated(pair)
+    assert cloud.store.object(pair.replica, "after") is not None
+
+
+def test_a_policy_that_changed_meanwhile_is_not_replaced(cloud: Cloud, api: Api, pair: BucketPair) -> None:
+    """Cloud Storage refuses a policy with an old etag, so the grant of another operator stays."""
+    policy = api.sent("GET", "storage", f"storage/v1/b/{pair.replica}/iam", {})
+    GcpFailover(api).detach_replica(pair)
+    with pytest.raises(DeploymentError, match="Etag does not match"):
+        api.sent("PUT", "storage", f"storage/v1/b/{pair.replica}/iam", body=policy)
 
 
 def test_checksums_of_objects_with_a_key_are_only_in_their_description(cloud: Cloud, gcp: Client, api: Api) -> None:

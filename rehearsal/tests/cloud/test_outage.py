@@ -11,25 +11,32 @@ import grpc
 import pytest
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.aws.region import failover
+from gpuinfra.clouds.aws.region import failover, replica_policies
+from gpuinfra.clouds.aws.region.failback import AwsFailback
 from gpuinfra.clouds.aws.region.failover import GROUP, AwsFailover
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra.clouds.region.reach import prove
 from gpuinfra_rehearsal import endpoints, workload
+from gpuinfra_rehearsal.cloud.aws import replication
+from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import registry
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.control import Control
 from gpuinfra_rehearsal.cloud.core.http import Request
+from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.object_stores.aws import S3
 
 from .conftest import Client
 
 FIRST, SECOND = "us-east-1", "us-west-2"
-PAIR = BucketPair(source="first-data", replica="second-data")
+REPLICATION_ROLE = f"arn:aws:iam::{ACCOUNT}:role/replication"
+REPLICA_KEY = f"arn:aws:kms:{SECOND}:{ACCOUNT}:key/replica-key"
+PAIR = BucketPair(source="first-data", replica="second-data", writer=REPLICATION_ROLE, key=REPLICA_KEY)
 BUCKET, ROLE = "aws:s3/bucket:Bucket", "aws:iam/role:Role"
+BUCKET_POLICY, KEY = "aws:s3/bucketPolicy:BucketPolicy", "aws:kms/key:Key"
 LUSTRE, LINK = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"  # fmt: skip
 FILE_SYSTEM, OTHER_FILE_SYSTEM = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 TRUST = json.dumps({"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]})  # fmt: skip
@@ -62,8 +69,36 @@ def buckets(cloud: Cloud) -> None:
     for name in (PAIR.source, PAIR.replica):
         versions = {"bucket": name, "versioningConfiguration": {"status": "Enabled"}}
         cloud.existing("aws:s3/bucketVersioning:BucketVersioning", name, versions)
-    rule = {"id": "all", "status": "Enabled", "destination": {"bucket": f"arn:aws:s3:::{PAIR.replica}"}}
-    cloud.existing(CONFIGURATION, PAIR.source, {"bucket": PAIR.source, "role": "r", "rules": [rule], "region": FIRST})
+    owner = {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    cloud.existing(KEY, "replica-key", {"policy": json.dumps({"Statement": [owner]}), "region": SECOND})
+    tls = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": "*",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    cloud.existing(BUCKET_POLICY, PAIR.replica, {"bucket": PAIR.replica, "policy": json.dumps({"Statement": [tls]})})
+    writes = [{"Effect": "Allow", "Action": ["s3:Replicate*", "kms:Encrypt"], "Resource": "*"}]
+    role = {
+        "name": "replication",
+        "assumeRolePolicy": TRUST,
+        "inlinePolicies": [{"name": "write", "policy": json.dumps({"Statement": writes})}],
+    }
+    cloud.existing(ROLE, "replication", role)
+    encryption = {"replicaKmsKeyId": REPLICA_KEY}
+    rule = {
+        "id": "all",
+        "status": "Enabled",
+        "destination": {"bucket": f"arn:aws:s3:::{PAIR.replica}", "encryptionConfiguration": encryption},
+    }
+    configuration = {"bucket": PAIR.source, "role": REPLICATION_ROLE, "rules": [rule], "region": FIRST}
+    cloud.existing(CONFIGURATION, PAIR.source, configuration)
 
 
 def ask(cloud: Cloud, action: str, **body: object) -> None:
@@ -195,6 +230,81 @@ def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud,
     rules = [{"ID": "other", "Status": "Enabled", "Filter": {"Prefix": ""}, "Destination": {"Bucket": f"arn:aws:s3:::{PAIR.replica}"}}]  # fmt: skip
     with pytest.raises(DeploymentError, match="only changes of the status"):
         failover.ask(first.put_bucket_replication, Bucket=PAIR.source, ReplicationConfiguration={"Role": "r", "Rules": rules})  # fmt: skip
+
+
+def held(cloud: Cloud, key: str) -> bytes | None:
+    """An object of the replica, after what is due was replicated."""
+    replication.run(cloud.store)
+    found = cloud.store.object(PAIR.replica, key)
+    return found.body if found else None
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_detached_replica_refuses_what_a_returning_region_replicates(cloud: Cloud, boto: Any) -> None:
+    """The replication of the first region is still enabled. Objects and delete markers are refused, and an object is not replicated later either."""
+    (rule,) = replication.enabled(cloud.store)
+    failback, first, second = AwsFailback(boto, FIRST, SECOND), boto("s3", FIRST), boto("s3", SECOND)
+    first.put_object(Bucket=PAIR.source, Key="model", Body=b"first")
+    assert held(cloud, "model") == b"first"
+    failback.detach_replica(PAIR)
+    failback.detach_replica(PAIR)
+    second.put_object(Bucket=PAIR.replica, Key="model", Body=b"second")
+    for key in ("model", "late"):
+        first.put_object(Bucket=PAIR.source, Key=key, Body=b"first, too late")
+    assert (held(cloud, "model"), held(cloud, "late")) == (b"second", None)
+    assert not any(
+        replication.allows(cloud.store, rule, f"s3:Replicate{what}") for what in ("Object", "Delete", "Tags")
+    )
+    with pytest.raises(
+        DeploymentError, match="2 objects of first-data are not in the replica, or the replica has a different version"
+    ):
+        failback.not_replicated(PAIR)
+    failback.attach_replica(PAIR)
+    failback.attach_replica(PAIR)
+    first.put_object(Bucket=PAIR.source, Key="after", Body=b"first")
+    assert (held(cloud, "after"), held(cloud, "model"), held(cloud, "late")) == (b"first", b"second", None)
+    assert all(replication.allows(cloud.store, rule, f"s3:Replicate{what}") for what in ("Object", "Delete", "Tags"))
+
+
+@pytest.mark.usefixtures("buckets")
+def test_without_us_east_1_the_key_stops_the_objects(cloud: Cloud, boto: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 refuses the policy of a bucket, so the step fails. The key, which is regional, refuses objects, and delete markers could still be replicated."""
+    monkeypatch.setattr(reach, "BUSY_S", 0.0)
+    (rule,) = replication.enabled(cloud.store)
+    ask(cloud, "outage", region=FIRST)
+    with pytest.raises(DeploymentError, match="PutBucketPolicy requires us-east-1"):
+        AwsFailover(boto, FIRST, SECOND).detach_replica(PAIR)
+    ask(cloud, "outage", region=None)
+    boto("s3", FIRST).put_object(Bucket=PAIR.source, Key="late", Body=b"first")
+    assert held(cloud, "late") is None
+    assert replication.allows(cloud.store, rule, "s3:ReplicateDelete")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["s3:PutBucketPolicy", "s3:GetBucketPolicy", "s3:DeleteBucketPolicy", "kms:GetKeyPolicy", "kms:PutKeyPolicy"],
+)
+@pytest.mark.usefixtures("buckets")
+def test_a_detached_replica_requires_its_permissions(cloud: Cloud, boto: Any, missing: str) -> None:
+    """Without one of the actions that `gpuinfra permissions` prints, a request is refused."""
+    if missing == "s3:DeleteBucketPolicy":
+        (found,) = cloud.store.list(BUCKET_POLICY)
+        cloud.store.update(
+            found.changed(policy=json.dumps({"Statement": [dict(replica_policies.of_replica(PAIR.replica, "aws"))]}))
+        )
+    statements = [
+        {"Effect": "Allow", "Action": "*", "Resource": "*"},
+        {"Effect": "Deny", "Action": missing, "Resource": "*"},
+    ]
+    cloud.operator = Operator([{"Statement": statements}])
+    failback = AwsFailback(boto, FIRST, SECOND)
+
+    def move() -> None:
+        failback.detach_replica(PAIR)
+        failback.attach_replica(PAIR)
+
+    with pytest.raises(DeploymentError, match="AccessDenied"):
+        move()
 
 
 def test_a_failover_stops_a_group(cloud: Cloud, boto: Any) -> None:

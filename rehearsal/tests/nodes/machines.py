@@ -40,6 +40,8 @@ class Metadata:
     """The metadata services of three clouds on one port: identity, registry tokens, and no user data."""
 
     user_data: bytes = b""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Parameters of AWS Systems Manager."""
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -84,6 +86,15 @@ def metadata() -> Iterator[Metadata]:
     class Handler(Answering):
         def do_PUT(self) -> None:
             self.answer(200, b"token", Metadata_Flavor="Google")
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if b"Action=DescribeInstances" in body:
+                self.answer(200, b"<DescribeInstancesResponse></DescribeInstancesResponse>")
+            elif (value := service.secrets.get(str(json.loads(body)["Name"]))) is None:
+                self.answer(400, b'{"__type": "ParameterNotFound"}')
+            else:
+                self.answer(200, json.dumps({"Parameter": {"Value": value}}).encode())
 
         def do_GET(self) -> None:
             answer = service.answer(self.path)

@@ -87,7 +87,7 @@ def test_actions_and_resources_of_a_role_are_of_one_service(stack: str) -> None:
         for statement in json.loads(one.inputs["policy"])["Statement"]:
             services = {action.split(":")[0] for action in _list(statement["Action"])}
             named = {arn.split(":")[2] for arn in _list(statement["Resource"]) if arn != "*"}
-            if services == {"ssm"}:
+            if services == {"ssm"} and statement["Sid"] != "ReadSecrets":
                 assert _list(statement["Action"]) == ["ssm:UpdateInstanceInformation"], (
                     "other actions have resources of Systems Manager"
                 )
@@ -130,31 +130,42 @@ def test_services_act_for_this_account(stack: str) -> None:
             assert ACCOUNT in json.dumps(statement["Condition"]), f"{one.name}: {statement['Sid']}"
 
 
+NODE_ACTIONS = {"s3:GetObject", "s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey", *SESSIONS}
+"""Actions of every node."""
+
+
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_node_has_few_permissions(stack: str) -> None:
-    """A node reads bundles, writes below its own name, lists the folder of the fabric test, uses the key of the bucket through S3,
+    """A node reads bundles, writes below its own name, lists the folder of the fabric test if there is one, uses the key of the bucket through S3,
     and accepts sessions. Only the actions for the channels of sessions apply to all resources."""
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
+    folder = plan_of(stack).fabric_folder
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
-        assert {action for statement in statements for action in _list(statement["Action"])} == {
-            "s3:GetObject",
-            "s3:PutObject",
-            "s3:ListBucket",
-            "kms:Decrypt",
-            "kms:GenerateDataKey",
-            *SESSIONS,
-        }
+        listing = {"s3:ListBucket"} if folder else set[str]()
+        assert {action for statement in statements for action in _list(statement["Action"])} == NODE_ACTIONS | listing
         written = [statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject"]
-        assert len(written) == 2
+        assert len(written) == (2 if folder else 1)
         assert all(one.endswith("/${aws:userid}/*") for one in written)
-        (listed,) = [statement for statement in statements if statement["Action"] == "s3:ListBucket"]
-        assert listed["Condition"] == {"StringLike": {"s3:prefix": f"{plan_of(stack).fabric_folder}/*"}}
+        listed = [statement for statement in statements if statement["Action"] == "s3:ListBucket"]
+        wanted = [{"StringLike": {"s3:prefix": f"{folder}/*"}}] if folder else []
+        assert [statement["Condition"] for statement in listed] == wanted
         everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
         assert everywhere == [SESSIONS - {"ssm:UpdateInstanceInformation"}]
     assert len(owns) == (
         1 if any(one.type.startswith("aws:autoscaling/group") for one in recording_of(stack).custom) else 0
     )
+
+
+def test_only_the_control_node_finds_instances_and_reads_its_secrets() -> None:
+    """The role of the control node has the rights of a node, lists instances of its Region, and reads only the declared parameters."""
+    policies = recording_of("aws-monitoring").of("aws:iam/rolePolicy:RolePolicy")
+    (one,) = [one for one in policies if one.name.endswith("-control-policy")]
+    statements = {found["Sid"]: found for found in json.loads(one.inputs["policy"])["Statement"]}
+    actions = {action for found in statements.values() for action in _list(found["Action"])}
+    assert actions == {*NODE_ACTIONS, "ec2:DescribeInstances", "ssm:GetParameter"}
+    assert statements["FindNodes"]["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-east-1"}}
+    assert statements["ReadSecrets"]["Resource"] == [f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/alerts/slack"]
 
 
 CONTEXT = {"aws:userid": "AROA1:i-1", "aws:SecureTransport": "true", "aws:PrincipalTag/gpuinfra:cluster": "train"}

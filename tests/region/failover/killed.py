@@ -31,6 +31,7 @@ def run(given: dict[str, Any]) -> int:
     with (
         patch("gpuinfra.cli.ready.readable_stack", lambda *_, **__: nullcontext(given["states"][given["name"]])),
         patch("gpuinfra.cli.failover.exported", lambda name, **_: given["states"][name]),
+        patch("gpuinfra.cli.obtaining.exported", lambda name, **_: given["states"][name]),
         patch("gpuinfra.cli.up.exported", lambda name, **_: given["states"][name]),
         patch("gpuinfra.engine.find_engine", lambda *_, **__: engine),
         patch("gpuinfra.verification.store.polled", lambda resources: verified),

@@ -27,7 +27,7 @@ class Regions:
     """Returns the step of a request that changes something, without the name of the stack, or an empty text."""
     replicating: Callable[[Deployed], int]
     """Counts the buckets of the first region that are replicated."""
-    stops: tuple[str, ...] = ("replication",)
+    stops: tuple[str, ...] = ("replication", "replicas")
     """Steps that stop the replication, in order."""
     skipped: frozenset[str] = frozenset({"jobs", "fence", "export", "drain", "replication"})
     """Steps that a failover records in an outage of the first region, given the options `outage`."""
@@ -69,8 +69,11 @@ class Regions:
 def _aws(request: Request) -> str:
     if b"Action=SuspendProcesses" in request.body or b"Action=UpdateAutoScalingGroup" in request.body:
         return "fence"
-    if request.headers.get("x-amz-target", "").endswith(".CreateDataRepositoryTask"):
+    target = request.headers.get("x-amz-target", "")
+    if target.endswith(".CreateDataRepositoryTask"):
         return "import"
+    if target.endswith(".PutKeyPolicy") or (request.method == "PUT" and "policy" in request.query):
+        return "replicas"
     return "replication" if request.method == "PUT" and "replication" in request.query else ""
 
 
@@ -85,7 +88,7 @@ def _azure(request: Request) -> str:
 
 
 def _gcp(request: Request) -> str:
-    parts = {"/resize": "fence", "/v1/transferJobs/": "replication", ":importData": "import"}
+    parts = {"/resize": "fence", "/v1/transferJobs/": "replication", "/iam": "replicas", ":importData": "import"}
     return next((step for part, step in parts.items() if part in request.raw_path), "")
 
 
@@ -97,7 +100,7 @@ def _rules(one: Deployed) -> int:
 REGIONS = {
     "aws": Regions(stack="aws-recovery", first="us-east-2", second="us-west-2", effect=_aws, replicating=_rules, global_endpoints=False),
     "azure": Regions(
-        stack="azure-recovery", first="southcentralus", second="eastus2", effect=_azure, stops=("replication", "replicas"),
+        stack="azure-recovery", first="southcentralus", second="eastus2", effect=_azure,
         replicating=lambda one: len(one.cloud.store.list(stores.POLICY)),
     ),
     "gcp": Regions(

@@ -46,6 +46,9 @@ class Returned(World):
             self.copies = [other for other in self.copies if other != one]
             self.conflicts = [other for other in self.conflicts if other.copy != one]
 
+    def attach_replica(self, pair: BucketPair) -> None:
+        self._ask("second", f"attach {pair.replica}")
+
     def start_replication(self, pair: BucketPair) -> None:
         self._ask("first", f"replicate {pair.source}")
 

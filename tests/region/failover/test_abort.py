@@ -15,8 +15,8 @@ from gpuinfra.region.failover.run import run_steps
 from gpuinfra.region.failover.steps import FailoverStep, steps
 from tests.region.failover.returning import Returned
 
-STEPS = ("check", "up", "verify", "fence", "drain", "replication", "import")
-STOP_FIRST = ("check", "fence", "drain", "replication", "up", "import", "verify")
+STEPS = ("check", "up", "verify", "fence", "drain", "replication", "replicas", "import")
+STOP_FIRST = ("check", "fence", "drain", "replication", "replicas", "up", "import", "verify")
 FIRST = ("stop", "disable", "start", "replicate", "up aws-recovery")
 """The requests that change the first region."""
 
@@ -61,7 +61,7 @@ def interrupted(world: Returned, folder: Path, number: int, *, after: bool, stop
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("stop_first", [False, True])
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_a_failover_is_undone_after_each_step(number: int, stop_first: bool, after: bool, tmp_path: Path) -> None:
     """Until the fence, the first region is left alone. Later, it replicates and runs again, and data is copied only if the second region could write."""
     names = STOP_FIRST if stop_first else STEPS
@@ -76,6 +76,8 @@ def test_a_failover_is_undone_after_each_step(number: int, stop_first: bool, aft
     assert [call for call in calls if call in wanted] == (wanted if fenced else [])
     written = ("up" if stop_first else "import") in started
     assert ("copy model" in calls) is written
+    attached = ("attach scratch-second",) if "replicas" in started else ()
+    assert tuple(call for call in calls if call.startswith("attach")) == attached
     assert calls[-1] == "remove"
     assert ("second: stop gpu-0" in calls) is written
     if written:
@@ -83,19 +85,19 @@ def test_a_failover_is_undone_after_each_step(number: int, stop_first: bool, aft
     assert not journal.ended or journal.aborting
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(9))
 def test_a_killed_abort_continues(number: int, tmp_path: Path) -> None:
     """A repeated abort ends with the same steps, and repeats only the step that was interrupted."""
     world = Returned(nodes=0)
     interrupted(world, tmp_path, len(STEPS) - 1, after=True)
     with closing(FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
         count = len(abort_steps(world.returning(), journal, lambda again: None))
-    assert count == 8
+    assert count == 9
     with pytest.raises(Killed):
         abort(world, tmp_path, kill=number)
     before = len(world.calls)
     abort(world, tmp_path)
-    assert len([call for call in world.calls[before:] if call == "replicate scratch-first"]) == (number <= 1)
+    assert len([call for call in world.calls[before:] if call == "replicate scratch-first"]) == (number <= 2)
 
 
 def test_nodes_of_a_hot_region_stay_unless_they_could_write(tmp_path: Path) -> None:
@@ -120,15 +122,27 @@ def test_a_second_region_that_does_not_respond_is_released_last(tmp_path: Path) 
 
 
 def test_a_read_only_replica_is_compared_only_with_the_time_of_its_last_copy(tmp_path: Path) -> None:
-    """A kill while the replicas are opened is completed first, because the comparison requires this time."""
+    """Where `up` attaches the replicas, a kill while they are detached is completed first, because the comparison requires this time."""
 
     class ReadOnly(Returned):
-        def open_replica(self, pair: object) -> None:
-            self._ask("second", "open")
+        start_replication = attach_replica = None  # pyright: ignore[reportAssignmentType]
 
     world = ReadOnly(nodes=0)
-    interrupted(world, tmp_path, STEPS.index("replication") + 1, after=False)
+    interrupted(world, tmp_path, STEPS.index("replicas"), after=False)
     before = len(world.calls)
     abort(world, tmp_path)
     calls = world.calls[before:]
-    assert calls.index("open") < calls.index("copy model")
+    assert calls.index("detach scratch-second") < calls.index("copy model")
+
+
+def test_a_detached_second_region_that_does_not_respond_is_attached_last(tmp_path: Path) -> None:
+    """If it wrote no data, the first region runs again before the abort fails, and the next abort attaches the replicas."""
+    world = Returned(nodes=0)
+    interrupted(world, tmp_path, STEPS.index("replicas"), after=True)
+    world.down.add("second")
+    with pytest.raises(AssertionError, match="abort replicas: second timed out"):
+        abort(world, tmp_path)
+    assert "up aws-recovery" in world.calls
+    world.down.clear()
+    abort(world, tmp_path)
+    assert world.calls[-2:] == ["attach scratch-second", "remove"]

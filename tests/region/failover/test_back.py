@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from gpuinfra.clouds.region.failover import BucketPair, Copy
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region.clone.model import Mode
-from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
-from gpuinfra.region.failover.journal import DONE, FailbackJournal
+from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, expected_stop, left_to_do, steps
+from gpuinfra.region.failover.journal import DONE, FailbackJournal, FailoverJournal
 from gpuinfra.region.failover.run import FailoverResult, run_steps
-from tests.region.failover.returning import AHEAD, BOTH, Returned
+from tests.region.failover.returning import AHEAD, BOTH, NEWER, Returned
 from tests.region.failover.world import GOOD
 
 CALLS = [
     "running gpu-0", "first: answers", "compare scratch-first",
+    "compare scratch-first", "copy model", "compare scratch-first",
     "second: stop gpu-0", "second: running gpu-0", "second: running gpu-0", "second: running gpu-0",
-    "replicate scratch-first", "compare scratch-first", "copy model", "compare scratch-first",
+    "attach scratch-second", "replicate scratch-first", "compare scratch-first",
     "start gpu-0", "up aws-recovery", "first: import fs-1",
 ]  # fmt: skip
 
@@ -35,24 +40,76 @@ def run(world: Returned, folder: Path, ignore: str = "") -> FailoverResult:
         journal.close()
 
 
-def test_second_region_stops_before_the_copy_and_the_copy_ends_before_the_first_region_starts(tmp_path: Path) -> None:
-    """No two regions write, the replication receives the copies, and the nodes start when the bucket contains every object."""
+def test_second_region_stops_after_the_copy_and_the_copy_ends_before_the_first_region_starts(tmp_path: Path) -> None:
+    """The second region works while its objects are copied, no two regions write, and the nodes start when the bucket contains every object."""
     world = Returned()
     result = run(world, tmp_path)
     assert result.ok, result.problem
     assert world.calls == CALLS
     assert [one.name for one in result.steps] == [
-        "check", "fence", "replication", "copy", "launch", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
+        "check", "precopy", "fence", "replicas", "replication", "copy", "launch", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
     ]  # fmt: skip
-    assert "--refresh" in result.steps[5].what
+    assert "--refresh" in result.steps[7].what
+    assert result.journal.entry("precopy")["found"] == "1 object (1.0 GiB) copied while the nodes ran"
     found = str(result.journal.entry("copy")["found"])
-    assert found == "1 object copied; 1 object deleted in the second region and kept in the first region"
+    assert found == "0 objects copied; 1 object deleted in the second region and kept in the first region"
+
+
+def test_the_stop_is_as_long_as_in_the_failover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The durations of the steps during which no node runs are summed. Without them, the stop is unknown."""
+    journal = FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
+    with closing(journal):
+        assert expected_stop(journal).startswith("unknown, because the failover has no durations of these steps")
+        journal.begin("aws-recovery", "us-west-2", {})
+        clock = {
+            "fence": (0, 2),
+            "up a": (0, 12),
+            "up b": (12, 15),
+            "import a": (15, 18),
+            "verify b": (18, 22),
+            "drain": (0, 50),
+        }
+        for step, (started, ended) in clock.items():
+            monkeypatch.setattr("gpuinfra.region.failover.journal.now", lambda: f"2026-11-29T00:{started:02}:00Z")  # noqa: B023
+            journal.start(step)
+            monkeypatch.setattr("gpuinfra.region.failover.journal.now", lambda: f"2026-11-29T00:{ended:02}:00Z")  # noqa: B023
+            journal.finish(step, DONE, "")
+        journal.start("up c")
+        assert expected_stop(journal).startswith(
+            "about 24 minutes, as in the failover (fence 2, up 15, import 3, verify 4), "
+        )
+
+
+class Writing(Returned):
+    """A second region that writes a new object after each pass, and the last one before its nodes end. `sizes` are the next sizes in GiB."""
+
+    sizes: tuple[float, ...] = ()
+
+    def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
+        super().copy(pair, copies)
+        if self.sizes:
+            self.copies.append(replace(NEWER, key=f"step-{len(self.sizes)}", size=int(self.sizes[0] * 2**30)))
+            self.sizes = self.sizes[1:]
+
+
+def test_the_second_region_works_until_the_rest_is_small(tmp_path: Path) -> None:
+    """Each pass copies what was written during the one before. The nodes stop when a pass no longer halves the rest, which is copied after the fence."""
+    world = Writing()
+    world.sizes = (0.25, 0.125, 0.125)
+    result = run(world, tmp_path)
+    assert result.ok, result.problem
+    assert (
+        result.journal.entry("precopy")["found"] == "3 objects (1.4 GiB) copied while the nodes ran; 0.1 GiB are left"
+    )
+    calls = [call for call in world.calls if call.startswith(("copy", "second: stop"))]
+    assert calls == ["copy model", "copy step-3", "copy step-2", "second: stop gpu-0", "copy step-1"]
+    assert world.copies == []
 
 
 class Simple(Returned):
     """A cloud where a failover neither suspends launches nor keeps a disabled replication."""
 
-    start_replication = start_group = None  # pyright: ignore[reportAssignmentType]
+    start_replication = attach_replica = start_group = None  # pyright: ignore[reportAssignmentType]
 
     def start_command(self, group: str) -> str:
         return ""
@@ -63,7 +120,9 @@ def test_a_cloud_without_suspended_groups_has_no_steps_for_them(tmp_path: Path) 
     world = Simple()
     result = run(world, tmp_path)
     assert result.ok, result.problem
-    assert [one.name for one in result.steps] == ["check", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery"]  # fmt: skip
+    assert [one.name for one in result.steps] == [
+        "check", "precopy", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
+    ]  # fmt: skip
     (line,) = left_to_do(world.returning("hot"), world.second("hot"), "hot")
     assert line.endswith("as hot mode requires: pulumi up --refresh --stack aws-recovery-us-west-2")
     (line,) = left_to_do(world.returning("cold"), world.second("cold"), "cold")
@@ -128,7 +187,7 @@ def test_conflicts_that_appear_after_the_check_stop_the_copy(tmp_path: Path) -> 
     world = Late()
     result = run(world, tmp_path)
     assert result.problem.startswith("copy: 1 object in us-east-1")
-    assert not any(call.startswith(("copy", "start", "up")) for call in world.calls)
+    assert not any(call.startswith(("copy log", "start", "up")) for call in world.calls)
 
 
 def test_ignored_conflicts_keep_both_versions(tmp_path: Path) -> None:
@@ -171,7 +230,7 @@ def test_region_that_does_not_respond_ends_the_run(tmp_path: Path, region: str) 
     assert "timed out" in result.problem
     assert "did not respond" in result.problem
     assert result.unreachable == ()
-    assert not any(call.startswith(("copy", "start", "up")) for call in world.calls)
+    assert not any(call.startswith(("start", "up")) for call in world.calls)
     world.down.clear()
     assert run(world, tmp_path).ok
 
@@ -188,6 +247,7 @@ def test_replicas_that_keep_changing_end_the_run(tmp_path: Path, monkeypatch: py
         "gpuinfra.region.failover.steps.time.monotonic", lambda: now.__setitem__(0, now[0] + 60) or now[0]
     )
     result = run(Written(), tmp_path)
+    assert result.journal.state("precopy") == DONE
     assert "copy: after 60 minutes, the replicas are still changing: model" in result.problem
 
 

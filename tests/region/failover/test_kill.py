@@ -263,6 +263,17 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
     assert outage or len(set(interrupted)) > 2, interrupted
 
 
+def test_a_first_region_that_returns_changes_no_replica(deployed: Held, world: World) -> None:
+    """After a failover without the first region, its replication is still enabled when it responds again, and the replicas refuse what it writes."""
+    begin(world, deployed, outage=True)
+    code, text = world.failover(*world.regions.outage)
+    assert code == 0, text
+    world.deployed.ask("outage", region=None)
+    world.data.write_late()
+    replicate(world.regions, world.deployed)
+    world.data.prove()
+
+
 def begin(world: World, deployed: Held, *, outage: bool) -> None:
     """Restore both regions, without a journal."""
     deployed.one.restore(deployed.saved)

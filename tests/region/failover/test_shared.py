@@ -138,6 +138,7 @@ def test_the_region_is_active_before_the_first_region_is_stopped(tmp_path: Path)
         "running": SECOND,
         "compare": SECOND,
         "disable": SECOND,
+        "detach": SECOND,
         "import": SECOND,
     }
 

@@ -99,6 +99,12 @@ class World:
     def stop_replication(self, pair: BucketPair) -> None:
         self._ask("global" if self.global_replication else "first", f"disable {pair.source}")
 
+    def detach_replica(self, pair: BucketPair) -> None:
+        self._ask("second", f"detach {pair.replica}")
+
+    def beyond_reach(self, resources: Iterable[Any]) -> tuple[str, ...]:
+        return ("the nodes of gpu-0",)
+
     def start_import(self, file_system: str) -> str:
         self._ask("second", f"import {file_system}")
         return "task"

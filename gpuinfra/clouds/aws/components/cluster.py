@@ -22,11 +22,11 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import mount_subnets
+from gpuinfra.clouds.aws.instances import CONTROL_ROLE, mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.homes import mounted
-from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -193,18 +193,35 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         role, owner, profile = map(_known, (site.node_role, site.node_role_id, site.node_profile_arn))
         pools = []
         for pool in plan.pools:
+            identity, shared = (profile, role, owner), site
+            if plan.monitoring and pool.name == plan.monitoring.pool:
+                identity, shared = self._control_role(plan.monitoring, foundation), replace(site, file_systems=())
             args = NodePoolArgs(
                 scope=self.scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
-                profile_arn=profile,
-                node_role=role,
-                evidence_owner=owner,
+                profile_arn=identity[0],
+                node_role=identity[1],
+                evidence_owner=identity[2],
                 key_arn=foundation.data_key_arn,
-                **pool_args(pool, foundation, site),
+                **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_role": role})
+
+    def _control_role(
+        self, monitoring: MonitoringPlan, foundation: FoundationRefs
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str], pulumi.Output[str]]:
+        """Create the role of the control node. Return the ARN of its instance profile, its name and its unique ID."""
+        args = NodeRoleArgs(
+            scope=self.scope,
+            plan=self.plan,
+            bucket_arn=foundation.evidence_bucket_arn,
+            key_arn=foundation.data_key_arn,
+            monitoring=monitoring,
+        )
+        role = self.create(NodeRole, CONTROL_ROLE, args)
+        return role.profile_arn, role.role_name, role.unique_id
 
 
 def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:

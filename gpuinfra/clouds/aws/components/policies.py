@@ -482,3 +482,25 @@ def node(
         # These actions do not support resource-level permissions (service authorization reference of Amazon Message Gateway Service).
         {"Sid": "AcceptSessions", "Effect": "Allow", "Action": _SESSIONS, "Resource": "*"},
     ]
+
+
+def control(scope: Scope, secrets: Sequence[str]) -> list[Statement]:
+    """Return the permissions of the control node: list the instances of the Region, for Prometheus, and read the secrets of the receivers of alerts.
+
+    `ec2:DescribeInstances` does not support resource-level permissions. KMS accepts the default key of Parameter Store without a statement for it, because
+    its key policy allows the account's principals to use it through SSM
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/secure-string-parameter-kms-encryption.html, retrieved 2026-11-29).
+    """
+    found: list[Statement] = [
+        {
+            "Sid": "FindNodes",
+            "Effect": "Allow",
+            "Action": "ec2:DescribeInstances",
+            "Resource": "*",
+            "Condition": {"StringEquals": {"aws:RequestedRegion": scope.region}},
+        }
+    ]
+    if secrets:
+        arns = [scope.arn("ssm", f"parameter{name}") for name in sorted(set(secrets))]
+        found.append({"Sid": "ReadSecrets", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": arns})
+    return found

@@ -1,5 +1,5 @@
-"""The IAM role of the nodes. It allows a node to download its bundle, write its own evidence, read or write the buckets that it mounts, and
-accept Session Manager sessions.
+"""The IAM roles of the nodes and of the control node. A role allows a node to download its bundle, write its own evidence, read or write the buckets
+that it mounts, and accept Session Manager sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.model import MonitoringPlan, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class NodeRoleArgs:
     """KMS key that encrypts the evidence bucket."""
     mounts: Sequence[policies.MountedBucket] = ()
     """Buckets that the nodes mount."""
+    monitoring: MonitoringPlan | None = None
+    """Set for the role of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no managed policies."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -52,10 +54,11 @@ class NodeRole(pulumi.ComponentResource):
         # A role in the site is created without the pools, whose declaration can require the fabric test.
         in_site = args.plan.roles.node_role_in_site
         fabric = naming.fabric_folder(scope.cluster) if in_site else args.plan.fabric_folder
+        control = args.monitoring
         role = aws.iam.Role(
             rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
-            description=f"Nodes of {scope.cluster}",
+            description=f"{'Control node' if control else 'Nodes'} of {scope.cluster}",
             opts=child(self, rows.NODE_ROLE),
         )
         own = aws.iam.RolePolicy(
@@ -65,7 +68,8 @@ class NodeRole(pulumi.ComponentResource):
                 [
                     *policies.node(scope, args.bucket_arn, folder, args.key_arn),
                     *policies.mounts(args.mounts),
-                    *(policies.fabric_test(args.bucket_arn, fabric) if fabric else ()),
+                    *(policies.fabric_test(args.bucket_arn, fabric) if fabric and not control else ()),
+                    *(policies.control(scope, control.secrets) if control else ()),
                 ]
             ),
             opts=child(self, rows.NODE_POLICY),
@@ -77,7 +81,7 @@ class NodeRole(pulumi.ComponentResource):
                 policy_arn=arn,
                 opts=child(self, rows.NODE_ATTACHED),
             )
-            for arn in args.plan.roles.node_policies
+            for arn in (() if control else args.plan.roles.node_policies)
         ]
         profile = aws.iam.InstanceProfile(
             rows.NODE_PROFILE.logical(name),

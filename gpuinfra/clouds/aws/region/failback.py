@@ -23,16 +23,14 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.aws.region.failover import AwsFailover, ask, client_of
+from gpuinfra.clouds.aws.region import replica_policies
+from gpuinfra.clouds.aws.region.failover import MARK, THREADS, AwsFailover, ask, client_of
 from gpuinfra.clouds.region.active import KEY
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
-MARK = "gpuinfra-copy-of"
-"""Metadata key with the version ID in the replica."""
 PART = 128 * 2**20
 MOST_PARTS = 10_000
 """Maximum number of parts of an object (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html, retrieved 2026-11-26)."""
-THREADS = 8
 READ_S = 300
 KEPT = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "WebsiteRedirectLocation")  # fmt: skip
 CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
@@ -69,6 +67,17 @@ class AwsFailback(AwsFailover):
                 self._second,
             ]
         )
+
+    def attach_replica(self, pair: BucketPair) -> None:
+        policy = self._bucket_policy(pair)
+        if replica_policies.denies(policy):
+            client, wanted = self._client("s3", self._second), replica_policies.restored(policy)
+            if wanted is None:
+                ask(client.delete_bucket_policy, Bucket=pair.replica)
+            else:
+                ask(client.put_bucket_policy, Bucket=pair.replica, Policy=wanted)
+        if pair.key:
+            self._set_key_policy(pair, None)
 
     def start_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, "Enabled")

@@ -3,12 +3,13 @@
 Requests and responses: the API references of EC2 Auto Scaling (UpdateAutoScalingGroup, SuspendProcesses, DescribeAutoScalingGroups),
 S3 (ListObjectVersions, GetBucketReplication, PutBucketReplication, HeadBucket) and FSx (CreateDataRepositoryTask, DescribeDataRepositoryTasks),
 and the service models of botocore. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of
-awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
+awsdocs/amazon-s3-userguide, retrieved 2026-11-23). `replica_policies.py` has the policies that make a replica refuse the replication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -16,13 +17,20 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable
+from gpuinfra.clouds.aws.region import replica_policies
+from gpuinfra.clouds.aws.region.recovery import REPLICATION as REPLICATION_FACTS
+from gpuinfra.clouds.aws.regions import partition
+from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable, not_copied
 from gpuinfra.clouds.region.reach import Busy, persistent
 
 GROUP = "aws:autoscaling/group:Group"
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 IMPORT = "IMPORT_METADATA_FROM_REPOSITORY"
+MARK = "gpuinfra-copy-of"
+"""Metadata key of an object that a failback copied, with the version ID in the replica."""
+THREADS = 8
+NO_KEY, NO_POLICY = frozenset({"404", "NoSuchKey", "NoSuchVersion"}), frozenset({"NoSuchBucketPolicy"})
 NO_REPLICATION = frozenset({"ReplicationConfigurationNotFoundError", "NoSuchBucket"})
 CONNECT_S, READ_S = 10, 30
 BUSY = (408, 429)
@@ -110,13 +118,29 @@ class AwsFailover:
         return found[0] if found else None
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
-        copied = {(key, one["VersionId"]) for key, one in self._versions(self._second, pair.replica)}
-        missing = []
+        held: dict[str, dict[str, int]] = {}
+        """Key -> version -> size of the objects in the replica."""
+        for key, one in self._versions(self._second, pair.replica):
+            held.setdefault(key, {})[one["VersionId"]] = int(one.get("Size", -1))
+        missing: list[str] = []
+        like: list[tuple[str, str]] = []
+        """Keys and versions that can be copies of a version in the replica."""
         for key, versions in groupby(self._versions(self._first, pair.source), key=lambda one: one[0]):
             newest = next((one for _, one in versions if one.get("IsLatest")), None)
             # S3 does not document whether a replicated delete marker keeps its version ID. If the marker is missing, the replica keeps a file that was deleted.
-            if newest is not None and "Size" in newest and (key, newest["VersionId"]) not in copied:
+            if newest is None or "Size" not in newest or newest["VersionId"] in held.get(key, ()):
+                continue
+            if int(newest["Size"]) in held.get(key, {}).values():
+                like.append((key, newest["VersionId"]))
+            else:
                 missing.append(key)
+        copies = self._copies(pair, like)
+        missing = sorted(
+            [*missing, *(key for key, version in like if copies[key, version] not in held[key])], key=str.encode
+        )
+        if missing and replica_policies.denies(self._bucket_policy(pair)):
+            # A resumed failover, after the first region did not respond.
+            raise not_copied(pair.source, missing, "the policy of the replica denies the replication")
         return missing
 
     def _versions(self, region: str, bucket: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -145,6 +169,53 @@ class AwsFailover:
         if rules != configuration["Rules"]:
             ask(client.put_bucket_replication, Bucket=pair.source, ReplicationConfiguration={**configuration, "Rules": rules})  # fmt: skip
 
+    def _copies(self, pair: BucketPair, versions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Return the version in the replica that each version of the first Region is a copy of. Empty if a failback did not copy it."""
+        client = self._client("s3", self._first)
+
+        def marked(key: str, version: str) -> str:
+            head = ask(client.head_object, NO_KEY, Bucket=pair.source, Key=key, VersionId=version)
+            return str(head.get("Metadata", {}).get(MARK, ""))
+
+        rows = list(versions)
+        with ThreadPoolExecutor(THREADS) as pool:
+            return dict(zip(rows, pool.map(lambda one: marked(*one), rows), strict=True))
+
+    def detach_replica(self, pair: BucketPair) -> None:
+        # The key first: S3 can refuse the second change while us-east-1 does not respond.
+        if pair.key:
+            self._set_key_policy(pair, replica_policies.of_key(pair.writer))
+        policy = self._bucket_policy(pair)
+        denying = replica_policies.denying(policy, replica_policies.of_replica(pair.replica, partition(self._second)))
+        if not replica_policies.same(policy, denying):
+            ask(self._client("s3", self._second).put_bucket_policy, Bucket=pair.replica, Policy=denying)
+
+    def _bucket_policy(self, pair: BucketPair) -> str | None:
+        found = ask(self._client("s3", self._second).get_bucket_policy, NO_POLICY, Bucket=pair.replica)
+        return str(found["Policy"]) if found else None
+
+    def _set_key_policy(self, pair: BucketPair, statement: replica_policies.Statement | None) -> None:
+        """Add the statement of a failover to the policy of a replica's key, or remove it."""
+        client = self._client("kms", self._second)
+        policy = str(ask(client.get_key_policy, KeyId=pair.key, PolicyName="default")["Policy"])
+        wanted = replica_policies.denying(policy, statement) if statement else replica_policies.restored(policy)
+        if wanted is not None and not replica_policies.same(policy, wanted):
+            ask(client.put_key_policy, KeyId=pair.key, PolicyName="default", Policy=wanted)
+
+    def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        held = [*resources]
+        parts = []
+        if groups := self.groups(held):
+            parts.append(
+                f"the nodes of {', '.join(groups)}: until Auto Scaling responds, they run, are billed, and write in {self._first}"
+            )
+        if self._first in REPLICATION_FACTS.control_regions and self.pairs(held):
+            parts.append(
+                f"the replication of deletions, if S3 refuses to change the policies of the replicas, for which it requires {self._first}; the policy of "
+                f"their key in {self._second} stops the replication of objects"
+            )
+        return tuple(parts)
+
     def start_import(self, file_system: str) -> str:
         client = self._client("fsx", self._second)
         filters = [{"Name": "file-system-id", "Values": [file_system]}, {"Name": "task-lifecycle", "Values": ["PENDING", "EXECUTING"]}]  # fmt: skip
@@ -169,8 +240,10 @@ def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
     for resource in resources:
         if resource.get("type") == REPLICATION:
             outputs = resource.get("outputs") or {}
-            arn = str(((outputs.get("rules") or [{}])[0].get("destination") or {}).get("bucket") or "")
-            yield BucketPair(source=str(outputs.get("bucket")), replica=arn.rpartition(":")[2])
+            target = (outputs.get("rules") or [{}])[0].get("destination") or {}
+            replica, source = str(target.get("bucket") or "").rpartition(":")[2], str(outputs.get("bucket"))
+            key = str((target.get("encryptionConfiguration") or {}).get("replicaKmsKeyId") or "")
+            yield BucketPair(source=source, replica=replica, writer=str(outputs.get("role") or ""), key=key)
 
 
 def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:

@@ -127,7 +127,8 @@ class AzureFailover:
     def stop_replication(self, pair: BucketPair) -> None:
         self._delete_policy(pair, account_of(pair.source))
 
-    def open_replica(self, pair: BucketPair) -> None:
+    def detach_replica(self, pair: BucketPair) -> None:
+        """Azure replicates only while both accounts have the policy, so the policy of the first region has no effect without this one."""
         account = account_of(pair.replica)
         if self._policy(pair, account) is None:
             return
@@ -136,6 +137,14 @@ class AzureFailover:
         now = _date(answer.headers)
         asked(lambda: self._rest.arm_change("PATCH", account, STORAGE, {"tags": {**tags, STOPPED: now}}))
         self._delete_policy(pair, account)
+
+    def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        if not (groups := self.groups(resources)):
+            return ()
+        names = ", ".join(map(last, groups))
+        return (
+            f"the nodes of {names}: until Azure changes the scale sets, they run, are billed, and write in {self._first}",
+        )
 
     def start_import(self, file_system: str) -> str:
         for one in asked(lambda: list(self._rest.pages(f"{file_system}/importJobs", CACHE))):

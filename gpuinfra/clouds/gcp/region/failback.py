@@ -24,7 +24,16 @@ from urllib.parse import quote
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import CHANGED, COMPUTE_ENGINE, STORAGE, Api
 from gpuinfra.clouds.gcp.handover.ports import group_path
-from gpuinfra.clouds.gcp.region.failover import QUEUED, THREADS, Content, GcpFailover, Object, objects_of, same
+from gpuinfra.clouds.gcp.region.failover import (
+    QUEUED,
+    THREADS,
+    Binding,
+    Content,
+    GcpFailover,
+    Object,
+    objects_of,
+    same,
+)
 from gpuinfra.clouds.region.active import KEY
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
@@ -56,6 +65,11 @@ class GcpFailback(GcpFailover):
         at = group_path(group)
         options = [f"--resize-requests={','.join(names)}", f"--zone={at['zone']}", f"--project={at['project']}", "--quiet"]  # fmt: skip
         return join(["gcloud", "compute", "instance-groups", "managed", "resize-requests", "delete", at["name"], *options])  # fmt: skip
+
+    def attach_replica(self, pair: BucketPair) -> None:
+        granted: Binding = {"role": pair.role, "members": [pair.writer]}
+        if pair.writer and self._is_detached(pair):
+            self._change_grants(pair, lambda bindings: [*bindings, granted])
 
     def start_replication(self, pair: BucketPair) -> None:
         self._set_replication(pair, "ENABLED")

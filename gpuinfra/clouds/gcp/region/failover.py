@@ -32,6 +32,11 @@ GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 JOB = "gcp:storage/transferJob:TransferJob"
 FILE_SYSTEM = "gpuinfra:gcp:SharedFilesystem"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
+AGENT = "@storage-transfer-service.iam.gserviceaccount.com"
+"""End of the service agent's name (https://cloud.google.com/iam/docs/service-agents, retrieved 2026-11-29)."""
+POLICY_VERSION = "3"
+"""Without this version, a policy with conditions is returned without them (https://cloud.google.com/iam/docs/policies, retrieved 2026-11-29)."""
 DISABLED = "DISABLED"
 """Status of a replication job that copies nothing."""
 QUEUED = ("ACCEPTED", "CREATING")
@@ -40,6 +45,8 @@ THREADS = 16
 FIELDS = "name,size,generation,crc32c,md5Hash,timeCreated,timeDeleted"
 
 Object = Mapping[str, Any]
+Binding = Mapping[str, Any]
+"""A binding of an IAM policy: `role`, `members` and `condition`."""
 Content = tuple[str, str, str]
 """Size, CRC32C and MD5 of an object. The MD5 of a composite object is empty (https://cloud.google.com/storage/docs/composite-objects, retrieved 2026-11-26)."""
 
@@ -122,9 +129,11 @@ class GcpFailover:
                 if ours is None or theirs is None or not same(ours, theirs):
                     missing.append(str(one["name"]))
         missing.sort(key=str.encode)
+        # A resumed failover, after the first region did not respond.
         if missing and (self._job(pair) or {}).get("status") == DISABLED:
-            # A resumed failover, after the first region did not respond.
             raise not_copied(pair.source, missing, "its replication job is disabled")
+        if missing and pair.writer and self._is_detached(pair):
+            raise not_copied(pair.source, missing, "the replica does not grant access to Storage Transfer Service")
         return missing
 
     def listed(self, bucket: str, **more: str) -> Iterator[Object]:
@@ -159,6 +168,41 @@ class GcpFailover:
         if found is not None and found.get("status") not in (status, "DELETED"):
             body = {"projectId": project, "transferJob": {"status": status}, "updateTransferJobFieldMask": "status"}
             self._api.sent("PATCH", TRANSFER, f"v1/{job}", body=body)
+
+    def detach_replica(self, pair: BucketPair) -> None:
+        """Remove the grants of the service agent on the replica. It has no other use there."""
+        if pair.writer and not self._is_detached(pair):
+            self._change_grants(pair, lambda bindings: [without(one, pair.writer) for one in bindings])
+
+    def _is_detached(self, pair: BucketPair) -> bool:
+        """Return whether the service agent has no grant on the replica."""
+        return not any(pair.writer in (one.get("members") or []) for one in self._policy(pair).get("bindings") or [])
+
+    def _change_grants(self, pair: BucketPair, change: Callable[[list[Binding]], list[Binding]]) -> None:
+        """Change the IAM policy of a replica. Cloud Storage refuses the change if another one was made after the policy was read (`etag`)."""
+        policy = self._policy(pair)
+        bindings = [one for one in change(policy.get("bindings") or []) if one.get("members")]
+        self._api.sent("PUT", STORAGE, _policy_of(pair.replica), body={**policy, "bindings": bindings})
+
+    def _policy(self, pair: BucketPair) -> dict[str, Any]:
+        return self._api.sent(
+            "GET", STORAGE, _policy_of(pair.replica), {"optionsRequestedPolicyVersion": POLICY_VERSION}
+        )
+
+    def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        held = [*resources]
+        parts = []
+        if groups := self.groups(held):
+            names = ", ".join(one.rpartition("/")[2] for one in groups)
+            parts.append(
+                f"the nodes of {names}: until Compute Engine responds, they run, are billed, and write in their region"
+            )
+        if pairs := self.pairs(held):
+            names = ", ".join(one.replica for one in pairs)
+            parts.append(
+                f"grants on the whole project with which Storage Transfer Service could write to {names}: this stack creates none"
+            )
+        return tuple(parts)
 
     def start_import(self, file_system: str) -> str:
         for operation in running_transfers(self._api, file_system):
@@ -208,12 +252,29 @@ def objects_of(bucket: str) -> str:
     return f"storage/v1/b/{quote(bucket, safe='')}/o"
 
 
+def _policy_of(bucket: str) -> str:
+    """Return the path of the IAM policy of a bucket."""
+    return f"storage/v1/b/{quote(bucket, safe='')}/iam"
+
+
+def without(binding: Binding, member: str) -> Binding:
+    """Return a binding without a member."""
+    return {**binding, "members": [one for one in binding.get("members") or [] if one != member]}
+
+
 def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:
-    for resource in resources:
+    held = [*resources]
+    grants = [(one.get("outputs") or {}) for one in held if one.get("type") == GRANT]
+    of_agent = {
+        str(one.get("bucket")).removeprefix("b/"): one for one in grants if str(one.get("member")).endswith(AGENT)
+    }
+    for resource in held:
         outputs = (resource.get("outputs") or {}) if resource.get("type") == JOB else {}
         if spec := outputs.get("replicationSpec"):
             source, replica = (str((spec.get(key) or {}).get("bucketName")) for key in ("gcsDataSource", "gcsDataSink"))
-            yield BucketPair(source=source, replica=replica, job=f"{outputs.get('project')}/{outputs.get('name')}")
+            job, grant = f"{outputs.get('project')}/{outputs.get('name')}", of_agent.get(replica) or {}
+            writer, role = str(grant.get("member") or ""), str(grant.get("role") or "")
+            yield BucketPair(source=source, replica=replica, job=job, writer=writer, role=role)
 
 
 def transfer_paths(resources: Iterable[Resource], action: str) -> Iterator[tuple[str, str]]:

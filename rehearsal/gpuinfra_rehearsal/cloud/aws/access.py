@@ -46,6 +46,17 @@ def exists(store: Store, name: str) -> bool:
     )
 
 
+def bucket_policy(store: Store, name: str) -> Resource | None:
+    """Return the policy of a bucket, or None if it has none."""
+    return next((one for one in store.list(_POLICY) if one.id == name), None)
+
+
+def bucket_policies(store: Store, name: str) -> list[str]:
+    """Return the document of the policy of a bucket, or nothing."""
+    found = bucket_policy(store, name)
+    return [str(found.plain.get("policy"))] if found else []
+
+
 def bucket_region(store: Store, name: str) -> str:
     found = bucket(store, name)
     return found.region if found else ""
@@ -73,8 +84,7 @@ def allowed(
         known |= {f"aws:PrincipalTag/{key}": str(value) for key, value in (role.plain.get("tags") or {}).items()}
     request = AccessRequest(who.arn, action, resource, known)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
-    own = [str(one.plain.get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
-    found = policy.decide(request, identity, own)
+    found = policy.decide(request, identity, bucket_policies(store, bucket_name))
     if not who.role:
         return found
     if found[0] and (key := _key_request(store, request, bucket_name)):
@@ -103,9 +113,10 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
     return AccessRequest(request.principal, use, key, via)
 
 
-def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*") -> bool:
-    """Return whether a node's own policies allow an action, and record it."""
-    found = policy.decide(AccessRequest("", action, resource), role_policies(cloud.store, role))
+def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*", region: str = "") -> bool:
+    """Return whether a node's own policies allow an action in a Region, and record it."""
+    context = {"aws:RequestedRegion": region} if region else {}
+    found = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
     if found[0]:
         cloud.rights.used(_right(role, found[1], action))
     else:

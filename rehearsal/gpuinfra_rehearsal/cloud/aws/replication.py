@@ -1,13 +1,22 @@
-"""Bucket replication rules (`core/replication.py`)."""
+"""Bucket replication rules (`core/replication.py`).
+
+S3 writes a replica as the role of the rule, so the policies of the role, of the replica and of its key must allow it. A replication that is denied fails,
+and is not repeated (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-failure-codes.html and
+https://repost.aws/knowledge-center/s3-troubleshoot-replication, retrieved 2026-11-29).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from gpuinfra_rehearsal.cloud.aws import access, policy
+from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import outage, replication
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
+from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import Store
@@ -17,27 +26,64 @@ CONFIGURATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 
 def run(store: Store) -> None:
     """Copy the objects that enabled rules cover and that the replicas lack. A region with an outage copies nothing."""
-    for source, replica, since in _enabled(store):
-        replication.copy(store, source, replica, since)
+    for rule in enabled(store):
+        if allows(store, rule, "s3:ReplicateObject"):
+            replication.copy(store, rule.source, rule.replica, rule.since)
+        else:
+            replication.fail(store, rule.source, rule.replica, rule.since)
+
+
+def allows(store: Store, rule: Rule, action: str) -> bool:
+    """Return whether S3 can perform an action of replication on the objects of a replica. Without an object to encrypt, the key is not used."""
+    who = f"arn:aws:sts::{ACCOUNT}:assumed-role/{rule.role.rpartition('/')[2]}/s3-replication"
+    known = {"aws:PrincipalArn": rule.role, "aws:PrincipalAccount": ACCOUNT, "aws:SecureTransport": "true"}
+    identity = list(access.role_policies(store, rule.role.rpartition("/")[2]))
+    asks = [(action, f"arn:aws:s3:::{rule.replica}/key", known, access.bucket_policies(store, rule.replica))]
+    if action == "s3:ReplicateObject" and rule.key:
+        key = next((one for one in store.list("aws:kms/key:Key") if one.outputs.get("arn") == rule.key), None)
+        via = {**known, "kms:ViaService": f"s3.{access.bucket_region(store, rule.replica)}.amazonaws.com"}
+        asks.append(("kms:Encrypt", rule.key, via, [str(key.plain.get("policy"))] if key else []))
+    return all(policy.decide(AccessRequest(who, one, on, more), identity, own)[0] for one, on, more, own in asks)
 
 
 def latency(store: Store, source: str, replica: str) -> float | None:
     """Return the age in seconds of the oldest object that is waiting for replication, or None if no object is waiting."""
     ages = [
         age
-        for from_, to, since in _enabled(store)
-        if (from_, to) == (source, replica)
-        for _, age in replication.waiting(store, source, replica, since)
+        for rule in enabled(store)
+        if (rule.source, rule.replica) == (source, replica)
+        for _, age in replication.waiting(store, source, replica, rule.since)
     ]
     return max(ages, default=None)
 
 
-def _enabled(store: Store) -> Iterator[tuple[str, str, float]]:
-    """Yield the source, the replica and the time of creation of each enabled rule in a region without an outage."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """An enabled rule."""
+
+    source: str
+    replica: str
+    since: float
+    """Time of creation."""
+    role: str
+    """ARN of the role."""
+    key: str
+    """ARN of the key of the replica, or an empty string."""
+
+
+def enabled(store: Store) -> Iterator[Rule]:
+    """Yield the enabled rules in regions without an outage."""
     for resource in store.list(CONFIGURATION):
         for rule in resource.plain.get("rules") or []:
             if rule.get("status") == "Enabled" and not outage.affects(store, resource.region):
-                yield str(resource.plain.get("bucket")), _replica(rule), resource.created
+                encryption = (rule.get("destination") or {}).get("encryptionConfiguration") or {}
+                yield Rule(
+                    source=str(resource.plain.get("bucket")),
+                    replica=_replica(rule),
+                    since=resource.created,
+                    role=str(resource.plain.get("role")),
+                    key=str(encryption.get("replicaKmsKeyId") or ""),
+                )
 
 
 def _replica(rule: dict[str, Any]) -> str:

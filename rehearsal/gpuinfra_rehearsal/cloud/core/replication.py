@@ -6,10 +6,11 @@ delay or after the lag that the control interface sets. Deletions, and objects t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuinfra_rehearsal.cloud.core.store import Store
+    from gpuinfra_rehearsal.cloud.core.store import Store, StoredObject
 
 _LAG = "replication-lag"
 _COPIED = "replicated"
@@ -41,10 +42,25 @@ def waiting(store: Store, source: str, replica: str, since: float) -> list[tuple
 
 def copy(store: Store, source: str, replica: str, since: float) -> None:
     """Copy the objects that were written after the replication was created and that the replica lacks."""
-    least, pair = lag(store), f"{source} {replica}"
+    for found in _due(store, source, replica, since):
+        store.put_object(replica, found.key, found.body, found.meta)
+        _end(store, f"{source} {replica}", found)
+
+
+def fail(store: Store, source: str, replica: str, since: float) -> None:
+    """End the replication of the objects that `copy` would copy, without an effect."""
+    for found in _due(store, source, replica, since):
+        _end(store, f"{source} {replica}", found)
+
+
+def _due(store: Store, source: str, replica: str, since: float) -> Iterator[StoredObject]:
+    least = lag(store)
     for key, age in waiting(store, source, replica, since):
         found = store.object(source, key) if age >= least else None
         if found is not None:
-            store.put_object(replica, key, found.body, found.meta)
-            copied = store.get(_COPIED, pair) or {}
-            store.put(_COPIED, pair, {**copied, key: [found.etag, found.modified]})
+            yield found
+
+
+def _end(store: Store, pair: str, stored_object: StoredObject) -> None:
+    ended = store.get(_COPIED, pair) or {}
+    store.put(_COPIED, pair, {**ended, stored_object.key: [stored_object.etag, stored_object.modified]})

@@ -14,9 +14,10 @@ from gpuinfra_rehearsal.cloud.gcp import conditions
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
-    from gpuinfra_rehearsal.cloud.core.store import Store, StoredObject
+    from gpuinfra_rehearsal.cloud.core.store import Resource, Store, StoredObject
 
 BUCKET = "gcp:storage/bucket:Bucket"
+MEMBER = "gcp:storage/bucketIAMMember:BucketIAMMember"
 CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
 
 GET, LIST = "storage.objects.get", "storage.objects.list"
@@ -48,6 +49,17 @@ def exists(store: Store, bucket: str) -> bool:
 def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "", prefix: str = "") -> bool:
     """Return whether a service account has a permission. A listing applies to the bucket, so a condition on object
     names never allows it. A condition on its prefix can allow it."""
+    urn = granted(cloud.store, email, permission, bucket, name, prefix)
+    if urn is None:
+        place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
+        cloud.rights.denied(email, permission, place)
+        return False
+    cloud.rights.used(rights.grant(urn))
+    return True
+
+
+def granted(store: Store, email: str, permission: str, bucket: str, name: str = "", prefix: str = "") -> str | None:
+    """Return the URN of the grant with which a service account has a permission, or None."""
     member = f"serviceAccount:{email}"
     place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
     known = {
@@ -56,15 +68,13 @@ def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = 
         "resource.service": "storage.googleapis.com",
         LIST_PREFIX: prefix,
     }
-    for urn, grant in _grants(cloud.store, bucket):
-        if member not in _members(grant) or permission not in permissions(cloud.store, str(grant.get("role"))):
+    for urn, grant in _grants(store, bucket):
+        if member not in _members(grant) or permission not in permissions(store, str(grant.get("role"))):
             continue
         condition = (grant.get("condition") or {}).get("expression")
         if not condition or conditions.holds(str(condition), known):
-            cloud.rights.used(rights.grant(urn))
-            return True
-    cloud.rights.denied(email, permission, place)
-    return False
+            return urn
+    return None
 
 
 def permissions(store: Store, role: str) -> frozenset[str]:
@@ -89,6 +99,12 @@ def _on_bucket(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]
             plain = resource.plain
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
                 yield resource.urn, plain
+
+
+def members_on(store: Store, bucket: str) -> list[Resource]:
+    """Return the grants on a bucket that have one member each."""
+    held = store.list(MEMBER)
+    return [one for one in held if str(one.plain.get("bucket")).removeprefix("b/") == bucket]
 
 
 def _members(grant: dict[str, Any]) -> list[str]:

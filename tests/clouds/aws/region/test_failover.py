@@ -121,7 +121,8 @@ def test_objects_whose_newest_version_has_no_replica_are_found(monkeypatch: pyte
         "Versions": [_version("c", "9"), _version("c", "8", latest=False), _version("d", "1")],
         "IsTruncated": False,
     }
-    replica = {"Versions": [_version("a", "1"), _version("c", "8"), _version("d", "1", latest=False), _version("d", "2")], "IsTruncated": False}  # fmt: skip
+    other = {**_version("c", "8"), "Size": 2}
+    replica = {"Versions": [_version("a", "1"), other, _version("d", "1", latest=False), _version("d", "2")], "IsTruncated": False}  # fmt: skip
     answers = {
         (PAIR.source, None): first, (PAIR.source, "b"): rest, (PAIR.replica, None): replica,
     }  # fmt: skip
@@ -140,6 +141,7 @@ def test_objects_whose_newest_version_has_no_replica_are_found(monkeypatch: pyte
 
     original = made.list_object_versions
     monkeypatch.setattr(made, "list_object_versions", listed)
+    monkeypatch.setattr(made, "get_bucket_policy", lambda **_: {"Policy": "{}"})
     assert aws.AwsFailover(client, "us-east-1", "us-west-2").not_replicated(PAIR) == ["c"]
     assert set(regions) == {"s3 us-east-1", "s3 us-west-2"}
 

@@ -16,7 +16,7 @@ from gpuinfra.clouds.azure.region import failover as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover, container_id
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region import reach
-from gpuinfra.clouds.region.failover import BucketPair, ReadOnlyReplicas, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from tests.clouds.azure.failing import ACCOUNTS, FILE_SYSTEM, MARK, SET, TIMEOUT, Regions, blob
 from tests.clouds.azure.region.test_readiness import POLICIES, REPLICAS, SOURCES, STATE
 from tests.doctor.test_azure_live import checked
@@ -52,7 +52,6 @@ def test_names_come_from_the_state() -> None:
     assert found.groups(state) == (SET,)
     assert found.pairs(state)[1:] == (PAIR,)
     assert found.file_systems(state) == (FILE_SYSTEM,)
-    assert isinstance(found, ReadOnlyReplicas)
     assert isinstance(cloud_of("azure").failover("southcentralus", "eastus2", {}), AzureFailover)
 
 
@@ -110,6 +109,13 @@ def test_blobs_that_can_no_longer_be_replicated_stop_a_resumed_failover(listed: 
     assert failing(Regions(opened, {SOURCE: late, REPLICA: late})).not_replicated(PAIR) == []
 
 
+def test_what_cannot_be_stopped_is_named() -> None:
+    """Nodes run until Azure changes their scale set."""
+    (part,) = failing(Regions({})).beyond_reach([*STATE, {"type": azure.GROUP, "id": SET}])
+    assert part.startswith(f"the nodes of {SET.rpartition('/')[2]}: ")
+    assert failing(Regions({})).beyond_reach(STATE) == ()
+
+
 def test_private_account_names_the_requirement() -> None:
     """If the firewall refuses the listing, the message states the network and the role that the machine requires."""
     with pytest.raises(
@@ -137,14 +143,14 @@ def test_replica_is_writable_after_its_time_is_recorded() -> None:
     The first region is not asked."""
     rest = Regions({path: TIMEOUT if path.startswith(SOURCES[1]) else found for path, found in ACCOUNTS.items()})
     found = failing(rest)
-    found.open_replica(PAIR)
+    found.detach_replica(PAIR)
     tags = checked(storage.StorageAccountUpdateParameters, {"tags": {"team": "research", azure.STOPPED: "2026-11-22T12:00:00Z"}})  # fmt: skip
     assert rest.changes == [
         ("PATCH", REPLICAS[1], tags),
         ("DELETE", f"{REPLICAS[1]}/objectReplicationPolicies/{POLICIES[1]}", None),
     ]
     rest.arm_answers[f"{REPLICAS[1]}/objectReplicationPolicies"] = {"value": []}
-    found.open_replica(PAIR)
+    found.detach_replica(PAIR)
     assert len(rest.changes) == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.handover.ports import GROUP as PATH
 from gpuinfra.clouds.gcp.handover.ports import RequestFailed
 from gpuinfra.clouds.gcp.region import failover as gcp
+from gpuinfra.clouds.gcp.region.failback import GcpFailback
 from gpuinfra.clouds.gcp.region.failover import GcpFailover
-from gpuinfra.clouds.region.failover import BucketPair, Unreachable
+from gpuinfra.clouds.region.failover import BucketPair, DisabledReplication, Unreachable
 from gpuinfra.handover.ports import PortUnavailable
 from tests.clouds.gcp import answers
 from tests.clouds.gcp.asked import Google
@@ -182,6 +184,81 @@ def test_a_version_that_was_deleted_meanwhile_is_compared_again(one: GcpFailover
     google.expect(STORAGE, "objects.get", {"bucket": PAIR.source, "object": "a", "generation": "1"}, 404)
     _job(google)
     assert one.not_replicated(PAIR) == ["a"]
+
+
+MEMBER = "serviceAccount:project-100000000000@storage-transfer-service.iam.gserviceaccount.com"
+ROLE = "projects/my-project/roles/train_replication_replica"
+GRANTED = replace(PAIR, writer=MEMBER, role=ROLE)
+IAM = {"bucket": PAIR.replica}
+AGENT = {"role": ROLE, "members": [MEMBER]}
+NODES = {"role": ROLE, "members": ["serviceAccount:node@my-project.iam.gserviceaccount.com"], "condition": {"title": "t", "expression": "true"}}  # fmt: skip
+
+
+def _policy(google: Google, *bindings: dict[str, Any]) -> None:
+    """The IAM policy of the replica, which is read with its conditions."""
+    found = {"version": 3, "etag": "CAE=", "bindings": list(bindings)}
+    google.expect(STORAGE, "buckets.getIamPolicy", {**IAM, "optionsRequestedPolicyVersion": "3"}, found)
+
+
+def _change(google: Google, *bindings: dict[str, Any]) -> None:
+    """A change of the IAM policy, which is refused if another change was made after the policy was read."""
+    body = {"version": 3, "etag": "CAE=", "bindings": list(bindings)}
+    google.expect(STORAGE, "buckets.setIamPolicy", IAM, body, body)
+
+
+def test_the_service_agent_comes_from_the_state(one: GcpFailover) -> None:
+    """The grant of the service agent on the replica contains its role. Grants of other members and on other buckets are left alone."""
+    grants = [
+        {"type": gcp.GRANT, "outputs": {"bucket": f"b/{bucket}", "member": member, "role": ROLE}}
+        for bucket, member in ((PAIR.replica, "serviceAccount:x"), (PAIR.replica, MEMBER), (PAIR.source, MEMBER))
+    ]
+    assert one.pairs([*STATE, *grants]) == (GRANTED,)
+
+
+def test_a_replica_is_detached_once(one: GcpFailover, google: Google) -> None:
+    """The service agent loses its grants on the replica. Other members and conditions stay, and a repeated request changes nothing."""
+    both = {**AGENT, "members": [MEMBER, "user:a@example.com"]}
+    for _ in range(2):
+        _policy(google, AGENT, both, NODES)
+    _change(google, {**AGENT, "members": ["user:a@example.com"]}, NODES)
+    _policy(google, NODES)
+    one.detach_replica(GRANTED)
+    one.detach_replica(GRANTED)
+    google.done()
+
+
+def test_a_replica_is_attached_once(google: Google) -> None:
+    """The service agent gets the role of its grant again, and a repeated request changes nothing."""
+    failback = GcpFailback(google.api())
+    assert isinstance(failback, DisabledReplication)
+    for _ in range(2):
+        _policy(google, NODES)
+    _change(google, NODES, AGENT)
+    _policy(google, NODES, AGENT)
+    failback.attach_replica(GRANTED)
+    failback.attach_replica(GRANTED)
+    google.done()
+
+
+def test_objects_that_a_detached_replica_refused_stop_a_resumed_failover(one: GcpFailover, google: Google) -> None:
+    """If the job could not be disabled, the replica refused its objects, so waiting has no effect."""
+    _listings(google, [_object("late", "1", "AAAA==")], [])
+    _job(google)
+    _policy(google, NODES)
+    with pytest.raises(DeploymentError, match="late; copy these objects yourself"):
+        one.not_replicated(GRANTED)
+    _listings(google, [_object("late", "1", "AAAA==")], [])
+    _job(google)
+    _policy(google, AGENT)
+    assert one.not_replicated(GRANTED) == ["late"]
+    google.done()
+
+
+def test_what_cannot_be_stopped_is_named(one: GcpFailover) -> None:
+    """Nodes run until Compute Engine responds, and grants on the project are not those of the stack."""
+    nodes, grants = one.beyond_reach(STATE)
+    assert nodes.startswith("the nodes of train-gpu-0: ")
+    assert PAIR.replica in grants
 
 
 def test_replication_is_disabled_once(one: GcpFailover, google: Google) -> None:

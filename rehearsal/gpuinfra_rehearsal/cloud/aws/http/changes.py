@@ -1,18 +1,21 @@
-"""Changes of Auto Scaling groups and of replication rules, and lists of versions, as `gpuinfra failover` and `gpuinfra failback` request them.
+"""Changes of Auto Scaling groups, replication rules and policies, and lists of versions, as `gpuinfra failover` and `gpuinfra failback` request them.
 
-Requests and responses: the API references of EC2 Auto Scaling (SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup) and S3 (ListObjectVersions,
-PutBucketReplication), retrieved 2026-11-27. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of
-awsdocs/amazon-s3-userguide, retrieved 2026-11-23). The stand-in stores one version of each object.
+Requests and responses: the API references of EC2 Auto Scaling (SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup), S3 (ListObjectVersions,
+PutBucketReplication, GetBucketPolicy, PutBucketPolicy) and KMS (GetKeyPolicy, PutKeyPolicy), retrieved 2026-11-29.
+A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
+The stand-in stores one version of each object.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from gpuinfra_rehearsal.cloud.aws import access, operator
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import wire
@@ -85,6 +88,63 @@ def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
     if {rule.get("id") for rule in rules} != set(status):
         raise ApiRejected("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
     cloud.change(found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
+
+
+def bucket_policy(cloud: Cloud, bucket: str) -> str:
+    """Return the response of `GetBucketPolicy`."""
+    found = access.bucket_policies(cloud.store, bucket)
+    if not found:
+        raise ApiRejected("NoSuchBucketPolicy", "The bucket policy does not exist", status=404)
+    return found[0]
+
+
+def set_bucket_policy(cloud: Cloud, bucket: str, body: bytes) -> None:
+    """Replace the policy of a bucket. The other requests about policies are those of the provider."""
+    found = access.bucket_policy(cloud.store, bucket)
+    if found is None or not body:
+        raise ApiRejected("InvalidRequest", "only changes of a bucket policy are supported in a rehearsal", status=400)
+    cloud.change(found, policy=_policy(body.decode(), "MalformedPolicy"))
+
+
+def get_key_policy(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Return the policy of a key."""
+    return {"Policy": str(_key(cloud, asked, region, "kms:GetKeyPolicy").plain.get("policy")), "PolicyName": "default"}
+
+
+def put_key_policy(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Replace the policy of a key."""
+    key = _key(cloud, asked, region, "kms:PutKeyPolicy")
+    cloud.change(key, policy=_policy(str(asked.get("Policy")), "MalformedPolicyDocumentException"))
+    return {}
+
+
+def _key(cloud: Cloud, asked: Mapping[str, Any], region: str, action: str) -> Resource:
+    name = str(asked.get("KeyId")).rpartition("/")[2]
+    key = cloud.store.find("aws:kms/key:Key", name, region)
+    if key is None or asked.get("PolicyName", "default") != "default":
+        raise ApiRejected("NotFoundException", f"Key '{name}' does not exist")
+    changed = {**key.plain, "policy": "{}"}
+    asks = (
+        operator.required(cloud.store, "update", key.type, changed, region, key)
+        if action == "kms:PutKeyPolicy"
+        else operator.required(cloud.store, "read", key.type, {}, region, key)
+    )
+    cloud.operator.check(operator, [one for one in asks if one.action == action])
+    return key
+
+
+def _policy(text: str, code: str) -> str:
+    """Return the text of a policy. Raises `ApiRejected` if it is not one."""
+    try:
+        statements = json.loads(text)["Statement"]
+    except (ValueError, KeyError, TypeError):
+        statements = None
+    if not isinstance(statements, list) or not statements:
+        raise ApiRejected(code, "Policies must be valid JSON and contain a statement", status=400)
+    return text
+
+
+KEY_CHANGES = {"TrentService.GetKeyPolicy": get_key_policy, "TrentService.PutKeyPolicy": put_key_policy}
 
 
 def versions(cloud: Cloud, bucket: str, prefix: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from gpuinfra_rehearsal.cloud.aws import access, credentials, replication, signatures
+from gpuinfra_rehearsal.cloud.aws import access, credentials, places, replication, signatures
 from gpuinfra_rehearsal.cloud.aws.http import changes
 from gpuinfra_rehearsal.cloud.core import outage
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -80,12 +80,22 @@ class Objects:
             return self._delete_many(request, who, bucket)
         if request.method == "PUT" and "replication" in query:
             self._allow(who, "s3:PutReplicationConfiguration", arn, {}, bucket)
+            outage.refuse(self.cloud.store, [places.CONTROL_REGION], "PutBucketReplication")
             changes.set_replication(self.cloud, bucket, request.body)
             return Response(200)
+        if request.method in ("PUT", "DELETE") and "policy" in query:
+            call = "PutBucketPolicy" if request.method == "PUT" else "DeleteBucketPolicy"
+            self._allow(who, f"s3:{call}", arn, {}, bucket)
+            outage.refuse(self.cloud.store, [places.CONTROL_REGION], call)
+            changes.set_bucket_policy(self.cloud, bucket, request.body)
+            return Response(204)
         if request.method not in ("GET", "HEAD"):
             raise ApiRejected(
                 "MethodNotAllowed", "The specified method is not allowed against this resource.", status=405
             )
+        if "policy" in query:
+            self._allow(who, "s3:GetBucketPolicy", arn, {}, bucket)
+            return Response(200, changes.bucket_policy(self.cloud, bucket).encode(), "application/json")
         if "replication" in query:
             self._allow(who, "s3:GetReplicationConfiguration", arn, {}, bucket)
             return _xml(replication.document(self.cloud.store, bucket))

@@ -40,6 +40,13 @@ def get_parameter(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     return {"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}
 
 
+def secret_parameter(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a parameter of your account that holds a secret. It exists, because the policy of a role lists it."""
+    name = str(asked.get("Name"))
+    value = f"https://receiver.example.com{name}" if asked.get("WithDecryption") else "encrypted"
+    return {"Parameter": {"Name": name, "Type": "SecureString", "Value": value, "Version": 1}}
+
+
 def describe_images(
     cloud: Cloud, ids: Sequence[str], filters: Mapping[str, Sequence[str]], region: str
 ) -> dict[str, Any]:

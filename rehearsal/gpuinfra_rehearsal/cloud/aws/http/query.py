@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from gpuinfra_rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
+from gpuinfra_rehearsal.cloud.aws import access, credentials, operator, places, refreshes, signatures
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra_rehearsal.cloud.aws.http import changes, describe, offers, pending, sessions
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
@@ -105,6 +105,9 @@ class Queries:
                 )
             if service == "iam":
                 self._read_only(verified)
+            elif service == "ec2" and action == "DescribeInstances" and verified.key.principal.role:
+                self._allowed_to_node(verified, "ec2:DescribeInstances", "*")
+                return _answer(service, action, found(asked, verified))
             elif service != "sts":
                 self._read_only(verified)
                 if self.cloud.faults.throttles():
@@ -125,16 +128,22 @@ class Queries:
         """Handle an action of the JSON protocol."""
         kind = "application/x-amz-json-1.1"
         try:
+            body = json.loads(request.body or b"{}")
+            if target == "AmazonSSM.GetParameter" and verified.key.principal.role:
+                arn = f"arn:aws:ssm:{verified.region}:{ACCOUNT}:parameter{body.get('Name')}"
+                self._allowed_to_node(verified, "ssm:GetParameter", arn)
+                return Response(200, json.dumps(offers.secret_parameter(body)).encode(), kind)
             self._read_only(verified)
             action = (
                 describe.JSON_ACTIONS.get(target)
+                or changes.KEY_CHANGES.get(target)
                 or pending.JSON_ACTIONS.get(target)
                 or _OFFERS.get(target)
                 or _LOGINS.get(target)
             )
             if action is None:
                 raise ApiRejected("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
-            answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)
+            answer = action(self.cloud, body, verified.region)
             return Response(200, json.dumps(answer).encode(), kind)
         except ApiRejected as error:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
@@ -352,6 +361,16 @@ class Queries:
                 for name, id in places.zones(verified.region)
             ]
         }  # fmt: skip
+
+    def _allowed_to_node(self, verified: signatures.Verified, action: str, resource: str) -> None:
+        """Deny an action that the role of a node does not allow."""
+        who = verified.key.principal
+        if not access.role_allows(self.cloud, who.role, action, resource, verified.region):
+            what = f"User: {who.arn} is not authorized to perform: {action} on resource: {resource}"
+            code, status = (
+                ("UnauthorizedOperation", 403) if action.startswith("ec2:") else ("AccessDeniedException", 400)
+            )
+            raise ApiRejected(code, what, status=status)
 
     @staticmethod
     def _read_only(verified: signatures.Verified) -> None:

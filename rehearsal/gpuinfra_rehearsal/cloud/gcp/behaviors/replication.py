@@ -114,9 +114,11 @@ def _enabled(store: Store, job: Resource) -> None:
 
 
 def replicate(store: Store) -> None:
-    """Copy each new generation that enabled jobs cover, once. A region with an outage copies nothing."""
+    """Copy each new generation that enabled jobs cover, once. A region with an outage, and a replica on which the service agent has no grant, get nothing."""
     least = replication.lag(store)
     for job, source, replica in _jobs(store):
+        if access.granted(store, TRANSFER_AGENT, access.CREATE, replica, "any") is None:
+            continue
         if any(outage.affects(store, outages.of_bucket(store, one)) for one in (source, replica)):
             continue
         since = max(job.created, float(store.get(_ENABLED, job.id) or 0))

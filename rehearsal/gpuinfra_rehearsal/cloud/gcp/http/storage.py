@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, content, json_response
-from gpuinfra_rehearsal.cloud.gcp import access, objects, operator, outages, tokens
+from gpuinfra_rehearsal.cloud.gcp import access, iam, objects, operator, outages, tokens
 from gpuinfra_rehearsal.cloud.gcp.behaviors.replication import replicate
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT_NUMBER
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.store import StoredObject
 
 _PATH = re.compile(
-    r"(?P<how>(?:upload|download)/)?storage/v1/b(?:/(?P<bucket>[^/]+)(?P<objects>/o(?:/(?P<name>.+))?)?)?"
+    r"(?P<how>(?:upload|download)/)?storage/v1/b(?:/(?P<bucket>[^/]+)(?:(?P<iam>/iam)|(?P<objects>/o(?:/(?P<name>.+))?))?)?"
 )
 _REWRITE = re.compile(r"(?P<source>.+)/rewriteTo/b/(?P<bucket>[^/]+)/o/(?P<name>.+)")
 _UNMET = "At least one of the pre-conditions you specified did not hold."
@@ -51,6 +51,8 @@ class Storage:
             raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
         outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, bucket), f"the bucket {bucket}")
         replicate(self.cloud.store)
+        if match["iam"]:
+            return json_response(self._policy(request, who, bucket))
         if match["how"] == "upload/":
             return self._put(request, who, bucket)
         if name:
@@ -157,6 +159,17 @@ class Storage:
                 f"deleted or overwritten until {_moment(until)}",
                 status=403,
             )
+
+    # IAM
+
+    def _policy(self, request: Request, who: tokens.Principal, bucket: str) -> dict[str, Any]:
+        """Return the IAM policy of a bucket, or remove members from it and add members again that it had."""
+        self._allow(who, f"storage.buckets.{'get' if request.method == 'GET' else 'set'}IamPolicy", bucket)
+        if request.method == "GET":
+            return iam.policy(self.cloud.store, bucket)
+        if request.method != "PUT":
+            raise GoogleError("methodNotAllowed", f"{request.method} is not supported in a rehearsal", status=405)
+        return iam.change(self.cloud, bucket, request.body)
 
     # Listings
 

@@ -1,0 +1,121 @@
+"""The control node: a pool with one node, on which Prometheus and Alertmanager run.
+
+The declaration of this pool is derived from the declaration of the cluster. The control node mounts no file systems, has no declared users, packages
+and scripts, and is checked as each node without GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+
+from gpuinfra.monitoring.alerts import AlertPool, AlertSeverity, rule_file
+from gpuinfra.monitoring.config import FOLDER, AlertReceiver, ReceiverKind, alertmanager_file, prometheus_file
+from gpuinfra.plan.files import planned_file
+from gpuinfra.plan.machines import pools_of
+from gpuinfra.plan.model import FilePlan, MonitoringPlan, PoolPlan
+from gpuinfra.plan.profile import profile_of
+from gpuinfra.spec.capacity import OnDemand
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.monitoring import CONTROL_POOL, Monitoring
+from gpuinfra.spec.policy import Software
+from gpuinfra.spec.pool import DiskSpec, Pool
+
+EXPORTER_STEP = "77-dcgm-exporter"
+PORT = 9400
+"""Port of the DCGM exporter."""
+SYSTEM_GIB = 20
+"""Disk of the control node for everything except metrics."""
+SERIES_PER_GPU = 60
+"""Upper limit for the series of the DCGM exporter for one GPU."""
+BYTES_PER_SAMPLE = 2
+"""Prometheus documents one to two bytes for a sample (https://prometheus.io/docs/prometheus/latest/storage/, retrieved 2026-11-29)."""
+SAMPLES_PER_DAY = 86_400 // 30
+"""Samples of one series, with the interval of `config.SCRAPE_S`."""
+
+
+def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
+    """Return the declaration of the control node, or None if the stack has none. It has no node while no pool has nodes."""
+    declared, cloud = spec.monitoring, profile_of(spec.cloud)
+    if declared is None or "cluster" not in spec.made_layers:
+        return None
+    pool = Pool(
+        name=CONTROL_POOL,
+        machine=declared.machine or cloud.monitoring_machine,
+        capacity=OnDemand(count=1 if spec.nodes else 0),
+        disk=DiskSpec(size_gib=SYSTEM_GIB + metrics_gib(spec, declared)),
+    )
+    return spec.model_copy(
+        update={
+            "pools": (pool,),
+            "storage": (),
+            "software": Software(mirror_url=spec.software.mirror_url),
+            "access": spec.access.model_copy(update={"users": ()}),
+            "handover": spec.handover.model_copy(update={"fabric_test": "off", "burn_in": 1}),
+        }
+    )
+
+
+def metrics_gib(spec: ClusterSpec, declared: Monitoring) -> int:
+    """Return the space for the metrics of all nodes in GiB, at least 10."""
+    gpus = sum(pool.nodes * machine.gpus for _, pool, machine in pools_of(spec))
+    used = gpus * SERIES_PER_GPU * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
+    # Prometheus deletes a block after the limit is exceeded, and compacts blocks beside the old ones.
+    return max(10, math.ceil(1.5 * used / 2**30))
+
+
+def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
+    """Return the plan of the control node, or None if the stack has none."""
+    declared = spec.monitoring
+    if declared is None or "cluster" not in spec.made_layers:
+        return None
+    return MonitoringPlan(
+        pool=CONTROL_POOL,
+        retention_days=declared.retention_days,
+        receivers=tuple(one.name for one in _receivers(declared)),
+        secrets=tuple(one.secret for one in declared.receivers),
+    )
+
+
+def monitored(pools: Iterable[PoolPlan]) -> list[AlertPool]:
+    """Return what the alert rules need of the pools that serve GPU metrics."""
+    return [
+        AlertPool(name=pool.name, gpus=pool.expectation["gpus"], mig=bool(pool.expectation.get("mig")))
+        for pool in pools
+        if any(step.id == EXPORTER_STEP for step in pool.steps)
+    ]
+
+
+def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolPlan]) -> tuple[FilePlan, ...]:
+    """Return the configuration of Prometheus and Alertmanager. It does not contain the nodes, which Prometheus finds by their tags."""
+    served = monitored(pools)
+    discovery = profile_of(spec.cloud).discovery(spec.where.region, spec.name, [pool.name for pool in served], PORT)
+    retention = (
+        f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(metrics_gib(spec, declared) / 1.5)}GB\n"
+    )
+    files = {
+        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery)),
+        f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served)),
+        f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(declared))),
+        f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),
+        f"{FOLDER}/environment": retention,
+    }  # fmt: skip
+    return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))
+
+
+def _receivers(declared: Monitoring) -> list[AlertReceiver]:
+    return [
+        AlertReceiver(
+            name=f"{one.kind}-{index}",
+            kind=ReceiverKind(one.kind),
+            at_least=AlertSeverity(one.at_least),
+            channel=one.channel,
+        )
+        for index, one in enumerate(declared.receivers)
+    ]
+
+
+def _json(content: object) -> str:
+    """Return JSON, which is also YAML."""
+    return json.dumps(content, indent=1) + "\n"

@@ -1,0 +1,99 @@
+"""Rules about the control node, which collects metrics and sends alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpuinfra.base.findings import Finding, error, warn
+from gpuinfra.plan.machines import machines_of, pools_of, similar
+from gpuinfra.plan.profile import profile_of
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.monitoring import CONTROL_POOL
+from gpuinfra.spec.rule import rules_in
+from gpuinfra.spec.shown import shown
+
+
+def control_node_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A control node is declared only on clouds on which gpuinfra creates one."""
+    cloud = profile_of(spec.cloud)
+    if spec.monitoring and not cloud.monitoring_machine:
+        what = f"is not supported on {cloud.title} yet"
+        hint = "remove it; `gpuinfra alerts` prints the alert rules for your own Prometheus"
+        yield error("monitoring", what, hint)
+
+
+def control_node_watches_gpus(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A stack with a control node has the cluster layer and a pool with GPUs, because the alert rules read the metrics of GPUs."""
+    if spec.monitoring is None:
+        return
+    machines = [machine for _, _, machine in pools_of(spec)]
+    if "cluster" not in spec.made_layers:
+        yield error("monitoring", "has no effect, because this stack creates no nodes", "set it in the cluster's stack")
+    elif len(machines) == len(spec.pools) and not any(machine.gpu for machine in machines):
+        yield error("monitoring", "has no effect, because no pool has GPUs", "add a pool with GPUs, or remove it")
+
+
+def control_node_has_a_small_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The machine type of the control node is known, has no GPUs, and has x86_64 processors, for which the lock has checksums."""
+    if spec.monitoring is None or spec.monitoring.machine is None:
+        return
+    name, machines = spec.monitoring.machine, machines_of(spec)
+    machine, default = machines.get(name), profile_of(spec.cloud).monitoring_machine
+    if machine is None:
+        plain = {key: one for key, one in machines.items() if one.gpu is None}
+        near = similar(name, plain)
+        hint = f"did you mean {near}?" if near else f"remove it to use {default}"
+        yield error("monitoring.machine", f"is {shown(name)}, which is not in the catalog", hint)
+    elif machine.gpu or machine.arch != "x86_64":
+        what = f"is {name}, which has {'GPUs' if machine.gpu else f'{machine.arch} processors'}; allowed: machine types without GPUs and with x86_64 processors"
+        yield error("monitoring.machine", what, f"remove it to use {default}")
+
+
+def control_node_has_a_name_of_its_own(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """No declared pool has the name of the control node's pool."""
+    for i, pool in enumerate(spec.pools):
+        if spec.monitoring and pool.name == CONTROL_POOL:
+            yield error(f"pools[{i}].name", f"is {pool.name}, the name of the control node", "use another name")
+
+
+def control_node_has_a_role_of_its_own(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A stack with a control node creates IAM resources, so the nodes' role is not created in the site to avoid them."""
+    if spec.monitoring and spec.access.node_role_in_site:
+        what = "is true, but the control node needs a role of its own, which the stack with the nodes creates"
+        yield error("access.node_role_in_site", what, "set it to false, or remove monitoring")
+
+
+def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Without internet access, the control node installs its software from a mirror, and its receivers are not on the internet."""
+    if spec.monitoring is None or spec.network.egress != "endpoints":
+        return
+    if not spec.software.mirror_url:
+        what = "requires downloads from the internet, but network.egress is endpoints"
+        yield error("monitoring", what, "set software.mirror_url, or set network.egress to nat")
+    for i, receiver in enumerate(spec.monitoring.receivers):
+        if receiver.kind != "webhook":
+            what = f"is {receiver.kind}, which nodes cannot reach, because network.egress is endpoints"
+            yield error(
+                f"monitoring.receivers[{i}].kind", what, "use a webhook in your network, or set network.egress to nat"
+            )
+
+
+def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A control node has receivers of its alerts, each secret is listed once, and only Slack has channels."""
+    if spec.monitoring is None:
+        return
+    receivers = spec.monitoring.receivers
+    if not receivers:
+        what = "is empty, so nobody is notified of an alert"
+        yield warn("monitoring.receivers", what, "add a receiver")
+    for i, receiver in enumerate(receivers):
+        path = f"monitoring.receivers[{i}]"
+        if receiver.channel and receiver.kind != "slack":
+            yield error(f"{path}.channel", f"is set, but kind is {receiver.kind}", "remove it, or set kind to slack")
+        twin = (receiver.kind, receiver.secret, receiver.channel)
+        if twin in [(one.kind, one.secret, one.channel) for one in receivers[:i]]:
+            yield error(f"{path}.secret", f"is {receiver.secret}, which is listed twice", "remove one of the receivers")
+
+
+RULES = rules_in(vars())

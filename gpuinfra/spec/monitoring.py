@@ -1,0 +1,50 @@
+"""The control node, which collects the metrics of the nodes and sends alerts."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpuinfra.spec.base import Days, Line, SpecModel
+from gpuinfra.spec.formats import text
+
+CONTROL_POOL = "monitoring"
+"""Name of the pool of the control node, which no declared pool has."""
+
+SecretName = Annotated[
+    str,
+    text(
+        r"^(/[A-Za-z0-9_.-]+)+$",
+        "the name of a parameter in SSM Parameter Store, such as /alerts/slack",
+        max_length=200,
+    ),
+]
+
+
+class Receiver(SpecModel):
+    """A service that receives alerts."""
+
+    kind: Literal["webhook", "slack", "pagerduty"] = Field(examples=["slack"])
+    """Type of the service: `webhook` posts Alertmanager's JSON to a URL, `slack` uses an incoming webhook, `pagerduty` uses the Events API v2."""
+    secret: SecretName = Field(examples=["/alerts/slack"])
+    """Name of the SSM parameter (a SecureString) that contains the URL of the webhook, or the integration key of the PagerDuty service.
+    Only the control node can read it. The declaration, the state and user data contain only the name."""
+    channel: Line | None = Field(default=None, examples=["#gpu-alerts"])
+    """Slack: channel that receives the alerts. If omitted, it is the channel of the incoming webhook."""
+    at_least: Literal["page", "warn", "info"] = Field(default="warn", examples=["page"])
+    """Lowest severity that the receiver gets: `page` is the highest, and `info` gets all alerts."""
+
+
+class Monitoring(SpecModel):
+    """The control node: one machine without GPUs that runs Prometheus and Alertmanager for the cluster."""
+
+    machine: Line | None = Field(default=None, examples=["m7i.2xlarge"])
+    """Machine type of the control node, without GPUs. If omitted, a small machine type of the cloud is used, which the plan shows."""
+    retention_days: Days = Field(default=30, ge=1, le=365, examples=[90])
+    """Period for which the control node keeps metrics. The size of its disk follows from it. A new control node starts without metrics."""
+    receivers: tuple[Receiver, ...] = Field(
+        default=(), max_length=10, examples=[[{"kind": "slack", "secret": "/alerts/slack"}]]
+    )
+    """Services that receive alerts. If omitted, alerts are shown only in Prometheus."""
+
+
+__all__ = ["CONTROL_POOL", "Monitoring", "Receiver"]
