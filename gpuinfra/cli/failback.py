@@ -97,7 +97,7 @@ def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     if left := [
         name for name in failover.steps_in(UNREACHABLE, IGNORED) if name != DRAIN or failover.state(name) == UNREACHABLE
     ]:
-        raise UsageError(f"steps of the failover in the first region did not run: {', '.join(left)}; {again}")
+        raise UsageError(f"steps of the failover did not run: {', '.join(left)}; {again}")
 
 
 def _report(result: FailoverResult, loaded: LoadedStack, region: str, left: list[str], *, as_json: bool) -> int:

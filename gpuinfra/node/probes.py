@@ -178,6 +178,8 @@ PROBES: dict[str, Probe] = {
     ),
     # The exporter's bootstrap step writes the URL with the node's private address. Your own exporter may listen on all addresses.
     "metrics": Probe((*METRICS, "-K", METRICS_QUERY), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)),
+    "prometheus": Probe(("systemctl", "is-active", "gpuinfra-prometheus")),
+    "alertmanager": Probe(("systemctl", "is-active", "gpuinfra-alertmanager")),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600, loads=True),
     # Measurements that take minutes to hours. They run only on request, for the speed phase or burn-in.
     "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800, loads=True),

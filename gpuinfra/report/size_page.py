@@ -46,7 +46,7 @@ def page(answer: SizingAnswer, rows: int) -> str:
         origin=f"{len(answer.candidates)} candidates",
         chart="" if serving else Markup(chart(answer)),
         advice=Table([Column(""), Column("advice", wrap=True)], list(advice(answer))),
-        candidates=candidate_page_table(shown),
+        candidates=candidate_page_table(shown, serving=serving),
         sources=[(named(one), Table(["number", Column("source", wrap=True)], why(answer, one))) for one in _explained(answer)],
     )  # fmt: skip
 

@@ -28,7 +28,9 @@ def text(answer: SizingAnswer, rows: int) -> str:
 def _lines(answer: SizingAnswer, rows: int) -> Iterator[str]:
     yield job(answer)
     yield ""
-    yield from tables.text(candidate_table(answer.candidates[:rows]), indent=2)
+    yield from tables.text(
+        candidate_table(answer.candidates[:rows], serving=answer.request.goal is SizingGoal.INFERENCE), indent=2
+    )
     if len(answer.candidates) > rows:
         yield f"  {len(answer.candidates) - rows} more candidates are more expensive; use --rows to show them"
     yield ""
@@ -78,18 +80,18 @@ def compact(value: float) -> str:
     return f"{value:.3g}"
 
 
-def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
+def candidate_table(candidates: Sequence[SizedCandidate], *, serving: bool) -> Table:
     """Return the table of candidates for a terminal. The first column is the number for `--row`. The last columns are omitted first."""
     columns: list[str | Column] = [
         Column("row", right=True),
         "machine",
         Column("nodes", right=True),
         "capacity",
-        Column("days by wall time", right=True, wrap=True),
+        Column("days" if serving else "days by wall time", right=True, wrap=True),
         Column("USD", right=True, wrap=True),
         Column("region", optional=True),
         Column("GPUs", optional=True),
-        Column("tokens/s while training", right=True, wrap=True, optional=True),
+        Column(_rate_title(serving), right=True, wrap=True, optional=True),
         Column("GB per GPU", right=True, optional=True),
         Column("limited by", wrap=True, optional=True),
         Column("layout", wrap=True, optional=True),
@@ -107,28 +109,28 @@ def candidate_table(candidates: Sequence[SizedCandidate]) -> Table:
             _rate(one),
             _memory(one),
             one.limited_by.value,
-            _layout(one),
+            _layout(one, serving),
         )
         for number, one in enumerate(candidates, 1)
     ]
     return Table(columns, rows)
 
 
-def candidate_page_table(candidates: Sequence[SizedCandidate]) -> Table:
+def candidate_page_table(candidates: Sequence[SizedCandidate], *, serving: bool) -> Table:
     """Return the table of candidates for a page: the same values in fewer columns, with second lines."""
     columns: list[str | Column] = [
         Column("row", right=True),
         "machine",
         "GPUs",
         "capacity",
-        "tokens/s while training",
-        "days by wall time",
+        _rate_title(serving),
+        "days" if serving else "days by wall time",
         Column("USD", right=True),
     ]
     rows = [
         (
             str(number),
-            Cell(f"{one.nodes:,} x {one.machine.name}", note=_layout(one)),
+            Cell(f"{one.nodes:,} x {one.machine.name}", note=_layout(one, serving)),
             Cell(_gpus(one), note=f"{_memory(one)} GB each"),
             Cell(one.way.replace("_", "-"), note=f"{one.cloud} {one.region}"),
             _rate(one),
@@ -149,8 +151,14 @@ def _memory(one: SizedCandidate) -> str:
     return f"{one.fitted.need.total / GB:.0f} of {one.fitted.memory / GB:.0f}"
 
 
-def _layout(one: SizedCandidate) -> str:
-    return f"{one.fitted.layout}, {one.precision.value.upper()}"
+def _layout(one: SizedCandidate, serving: bool) -> str:
+    layout = one.fitted.layout
+    shown = f"{counted(layout.data, 'replica')} of {counted(layout.tensor, 'GPU')}" if serving else str(layout)
+    return f"{shown}, {one.precision.value.upper()}"
+
+
+def _rate_title(serving: bool) -> str:
+    return "tokens/s generated" if serving else "tokens/s while training"
 
 
 def _rate(one: SizedCandidate) -> Cell:

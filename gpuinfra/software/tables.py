@@ -333,5 +333,6 @@ ALERTMANAGER = Archive(
     url="https://github.com/prometheus/alertmanager/releases/download/v0.33.1/alertmanager-0.33.1.linux-amd64.tar.gz",
     sha256="93d802cba6a8d27239d747ce117df7648d326ab67394e32247540b030e9842ba",
 )
-"""Two public recipes contain the same checksum of each archive: kmgowda/sbk-dashboard (Dockerfile) and a second one for Prometheus, and the AUR package
-alertmanager-bin and a second one for Alertmanager; retrieved 2026-11-29."""
+"""Each checksum is the same in two public recipes, retrieved 2026-11-29. Prometheus: `Dockerfile` of kmgowda/sbk-dashboard, and the pins of a CI script
+(`CI_PIN_PROMETHEUS_SHA256`). Alertmanager: the PKGBUILD of alertmanager-bin 0.33.1 (AUR), and a script that pins Prometheus 3.13.1 beside it
+(`ALERTMANAGER_SHA256`). gpuinfra has not downloaded the archives."""

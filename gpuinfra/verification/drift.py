@@ -21,7 +21,7 @@ from gpuinfra.verification.read import NO_EVIDENCE, Absent
 CLOUD, NODE = "cloud", "node"
 INSTALLATION = frozenset(
     {"P2", "P3", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "F1", "F6", "G4", "G12", "G15", "N3", "N4", "N9"}
-    | {"L1", "L2", "L3", "L4", "S1", "S2", "S3", "C1", "C2", "C3", "C4", "C5", "B4", "M1"}
+    | {"L1", "L2", "L3", "L4", "S1", "S2", "S3", "C1", "C2", "C3", "C4", "C5", "B4", "M1", "M2"}
 )  # fmt: skip
 """Checks of software and settings. If one of them does not pass after the handover, the node has changed. The other checks are
 about hardware and load."""

@@ -19,6 +19,8 @@ from .test_failback import finished, run
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
+OVER = ("failover", "--to", "us-west-2", "--ignore", "jobs")
+"""The command. Its tunnel to the nodes would be that of the cloud, so that it stops no jobs in a rehearsal."""
 FENCED = "recovery does not run in us-east-2: us-west-2 is active since"
 AGAIN = "to return to us-east-2, run: gpuinfra failback recovery"
 
@@ -33,7 +35,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         drill = _Drill(session, None)
         drill._up_primary()
         drill._prepare()
-        run(session, "failover", "--to", "us-west-2")
+        run(session, *OVER)
         yield session
 
 
@@ -77,7 +79,7 @@ def test_a_second_failover_needs_no_manual_step(moved: Session) -> None:
     ready = _Drill(moved, None)._gpuinfra("ready", str(moved.folder.stack_file), "--json")
     lines = {(one["topic"], one["state"]): one["reason"] for one in json.loads(ready.stdout)["lines"]}
     assert "exist already in this account" in lines["resource names", "ok"]
-    done = finished(moved, "failover", "--to", "us-west-2")
+    done = finished(moved, *OVER)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "importing what an earlier deployment of recovery-us-west-2 retained: " in done.stderr
     found = {one["name"]: one["found"] for one in json.loads(done.stdout)["steps"]}

@@ -326,6 +326,23 @@ def test_all_files_are_written_or_none(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one": "1", "two": "edited"}
 
 
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_a_planted_draft_is_not_written(tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even somebody who knows the name of the temporary file cannot redirect the write. The command ends, and all files are as before."""
+    monkeypatch.setattr("gpuinfra.base.people_files.secrets.token_hex", lambda _: "known")
+    path, victim, draft = tmp_path / "Pulumi.x.yaml", tmp_path / "victim", tmp_path / ".gpuinfra-known.tmp"
+    path.write_text("text")
+    victim.write_text("precious")
+    if planted == "link":
+        draft.symlink_to(victim)
+    else:
+        draft.write_text("theirs")
+    with pytest.raises(GpuinfraError):
+        replace_file(existing(path), "ours", "")
+    assert (path.read_text(), victim.read_text()) == ("text", "precious")
+    assert draft.read_text() == ("precious" if planted == "link" else "theirs")
+
+
 def test_links_are_not_followed_to_other_files(tmp_path: Path) -> None:
     """The file that a linked stack file names is replaced and the link stays. A new file never replaces a link, and a link that changed is a change."""
     place, other, link = tmp_path / "place", tmp_path / "other", tmp_path / "Pulumi.x.yaml"

@@ -125,7 +125,7 @@ def test_unfinished_failover_is_refused(returned: Returned) -> None:
     body = json.loads(path.read_text())
     steps = {"fence": {"state": "unreachable"}, "drain": {"state": "ignored"}, "replication": {"state": "ignored"}}
     path.write_text(json.dumps({**body, "ended": "2026-11-26T00:00:00Z", "steps": steps}))
-    assert "first region did not run: fence, replication; run" in str(run("--yes").exception)
+    assert "steps of the failover did not run: fence, replication; run" in str(run("--yes").exception)
     assert returned.calls == []
 
 

@@ -81,7 +81,7 @@ H100 = {
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
-    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B8", "B1", "B2", "M1", "C5"],
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B8", "B1", "B2", "M1", "M2", "C5"],
     "skips": {},
     "containers": ["docker", "enroot"],
     "software": {**P4D["software"], "enroot": {"pin": "4.2.1", "range": [">=4", "<5"]}},

@@ -544,6 +544,7 @@ MUTATIONS["N9"] = [
     swaps("ports", "0x800b", "none"),
     swaps("ports", '"layer": "InfiniBand"', '"layer": "Ethernet"'),
 ]
+MUTATIONS["M2"] = [says("prometheus", "failed\n", 3), says("alertmanager", "activating\n", 3)]
 MUTATIONS["M1"] = [swaps("metrics", r'^DCGM_FI_DEV_GPU_TEMP.gpu="3".*\n', ""), says("metrics", "", 7)]
 
 

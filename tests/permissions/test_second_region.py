@@ -139,6 +139,24 @@ def test_a_failover_changes_only_the_groups_and_buckets_of_the_stack() -> None:
     assert not _allowed("s3:ListBucketVersions", "arn:aws:s3:::payroll", SECOND)
 
 
+def test_a_failover_detaches_only_the_replicas_of_the_stack() -> None:
+    """Policies of other buckets, and of keys without the tag of the cluster, are not changed."""
+    documents = tuple(json.dumps(one) for one in permissions_of(plan_of("aws-recovery")).documents)
+    key = f"arn:aws:kms:{SECOND}:000000000000:key/0a1b2c3d"
+    for action in ("kms:GetKeyPolicy", "kms:PutKeyPolicy"):
+        for cluster in ("train", "other"):
+            tag = {"aws:ResourceTag/gpuinfra:cluster": cluster, "kms:ResourceAliases": "alias"}
+            (request, *_) = operator.http(action, key, SECOND, tag)
+            assert operator.allows(documents, request)[0] is (cluster == "train" or action == "kms:GetKeyPolicy"), (
+                action,
+                cluster,
+            )
+    replica = f"arn:aws:s3:::train-scratch-0-000000000000-{SECOND}-0a1b2c3d"
+    for action in ("s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"):
+        assert _allowed(action, replica, SECOND)
+        assert not _allowed(action, "arn:aws:s3:::payroll", SECOND)
+
+
 def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
     """The groups of the second region can have another kind of capacity, and each key is used through S3 in its own region only."""
     group = f"arn:aws:autoscaling:{SECOND}:000000000000:autoScalingGroup:u:autoScalingGroupName/"

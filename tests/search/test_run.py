@@ -221,7 +221,7 @@ def test_the_control_node_has_no_alternatives(world: World) -> None:
     """If there is no capacity for the control node, no pool moves, and the message names the field with another machine type."""
     world.path.write_text(TEXT + "    monitoring: {receivers: [{kind: slack, secret: /alerts/slack}]}\n")
     world.pool, world.refusals = "monitoring", {"use1-az4": STOCK_OUT}
-    with pytest.raises(UpFailed, match="set monitoring.machine to another machine type"):
+    with pytest.raises(UpFailed, match=r"set monitoring\.machine to another machine type"):
         go(world)
     assert world.calls == ["up use1-az4"]
 

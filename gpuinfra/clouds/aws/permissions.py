@@ -20,7 +20,7 @@ from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSION
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.pending import SEARCH
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import PlannedResource
 from gpuinfra.plan.recovery_model import NamesPlan
@@ -473,7 +473,7 @@ def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         if Purpose.EVIDENCE in types:
             yield _scope("ReadEvidence", [f"{bucket}/{evidence_prefix(plan.name)}/*" for bucket in evidence])
         if types & {*RECORD}:
-            yield _scope("Record", [f"{bucket}/{KEY}" for bucket in evidence])
+            yield _scope("Record", [f"{bucket}/{key}" for bucket in evidence for key in OWN_KEYS])
         if Purpose.COMPARE in types:
             yield _scope("CompareCopies", [f"{bucket}/*" for bucket in replicated])
         if Purpose.COPY in types:

@@ -18,7 +18,7 @@ from gpuinfra.clouds.gcp.instances import PROJECT_ACCESS, buckets, data_networks
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
@@ -252,7 +252,7 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
         )
     if plan.recovery and (found := objects(RECORD)):
         listing = 'resource.type == "storage.googleapis.com/Bucket"'
-        path = f'resource.name.endsWith("/objects/{KEY}")'
+        path = " || ".join(f'resource.name.endsWith("/objects/{key}")' for key in OWN_KEYS)
         yield _Part(
             purpose="record",
             what="the record of the active region",

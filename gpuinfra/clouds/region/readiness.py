@@ -109,7 +109,9 @@ def of_preflight(rows: Iterable[PreflightRow]) -> Iterator[ReadinessLine]:
         if row.topic == "identity" and row.state is not RowState.OK:
             yield unread("login", row.where, reason, row.fix)
         elif row.topic in PREFLIGHT:
-            state = _STATES[row.state] if row.answered else UNREAD
+            # The names are unknown with Pulumi Cloud, whose organization is part of them.
+            read = row.answered or (row.topic in RENAMED and row.state is RowState.SKIPPED)
+            state = _STATES[row.state] if read else UNREAD
             topic = RENAMED.get(row.topic, row.topic)
             yield ReadinessLine(topic=topic, name=row.where, state=state, reason=reason, fix=row.fix)
 

@@ -102,6 +102,11 @@ def exporter(pool: Expectation) -> bool:
     return "dcgm_exporter" in pool["software"]
 
 
+def control_node(pool: Expectation) -> bool:
+    """of the control node"""
+    return "prometheus" in pool["software"]
+
+
 def fabric_test(pool: Expectation) -> bool:
     """with the fabric test"""
     return pool.get("fabric_test", False)

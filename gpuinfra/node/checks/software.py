@@ -10,7 +10,8 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, judged, listed, result_of
-from .conditions import every_node, files
+from .conditions import control_node, every_node, files
+from .driver import unit_state
 
 
 class CloudInit(Check):
@@ -162,3 +163,23 @@ class DeclaredFiles(Check):
 
 
 _OF_FILE = ("sha256", "owner", "group", "mode", "problem")
+
+
+class ControlPrograms(Check):
+    """Prometheus and Alertmanager run, so that a fault of another node becomes an alert."""
+
+    id, name = "M2", "control_programs"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (control_node,)
+    probes = ("prometheus", "alertmanager")
+    hint = "run journalctl -u gpuinfra-prometheus -u gpuinfra-alertmanager; Alertmanager starts when each secret in monitoring.receivers can be read"
+    source = "bootstrap/94-monitoring.sh"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
+        """Return the state of the unit of each program."""
+        return {probe: unit_state(answers, probe) for probe in self.probes}
+
+    def judge(self, found: dict[str, str], machine: Machine) -> CheckOutcome:
+        wrong = ["gpuinfra-%s is %s" % (name, state) for name, state in found.items() if state != "active"]
+        shown, wanted = ", ".join(found.values()), "active, active"
+        return failed(shown, wanted, "; ".join(wrong)) if wrong else passed(shown, wanted)

@@ -18,7 +18,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
-from gpuinfra.clouds.gcp.region.failover import GcpFailover
+from gpuinfra.clouds.gcp.region.failover import JOB, GcpFailover, copied_from
 from gpuinfra.clouds.gcp.region.readiness import LATENCY
 from gpuinfra.clouds.region.failover import BucketPair
 from gpuinfra_rehearsal import endpoints
@@ -195,6 +195,21 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Buck
     assert [one["name"] for one in api.sent("GET", "storage", f"storage/v1/b/{pair.replica}/o")["items"]] == ["run/1"]
     ask(cloud, "outage", region=None)
     assert one.not_replicated(pair) == []
+
+
+def test_a_copy_has_the_time_of_its_source(cloud: Cloud, api: Api, pair: BucketPair) -> None:
+    """The lists of both buckets show that an object is replicated, and an object that the second region wrote has no such time."""
+    (job,) = cloud.store.list(JOB)
+    spec = job.plain["replicationSpec"]
+    options = {**spec["transferOptions"], "metadataOptions": {"timeCreated": "TIME_CREATED_PRESERVE_AS_CUSTOM_TIME"}}
+    cloud.store.update(job.changed(replicationSpec={**spec, "transferOptions": options}))
+    put(api, pair.source, "model", b"first")
+    listed = lambda bucket: api.sent("GET", "storage", f"storage/v1/b/{bucket}/o", {})["items"]  # noqa: E731
+    (copy,), (source,) = listed(pair.replica), listed(pair.source)
+    assert copied_from(source, copy)
+    put(api, pair.replica, "model", b"other")
+    (own,) = listed(pair.replica)
+    assert not copied_from(source, own)
 
 
 def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: BucketPair) -> None:

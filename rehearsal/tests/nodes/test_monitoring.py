@@ -9,6 +9,7 @@ from gpuinfra.plan.model import PoolPlan
 from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.nodes import NodeHost
 from rehearsal.tests.nodes.machines import TODAY, Machine, Metadata, host, metadata
+from rehearsal.tests.nodes.test_containers import judged
 from tests.rules.cases import MONITORING, declaration
 
 __all__ = ["host", "metadata"]
@@ -46,6 +47,12 @@ def test_the_control_node_waits_for_its_secrets_and_runs_both_programs(host: Nod
     assert node.run("stat", "-c", "%a", SECRET)[1].strip() == "400"
     assert node.run("grep", "-r", URL, "/etc/gpuinfra-monitoring", "/opt/gpuinfra", "/var/lib")[0] == 1
     assert "discovery manager found 0 targets" in node.run("journalctl", "-u", "gpuinfra-prometheus", "-b")[1]
+    found = judged(node, "M2")["M2"]
+    assert (found["outcome"], found.get("reason")) == ("pass", None)
     code, said = node.steps("--again")
     assert code == 0, said
     assert "none made changes" in said, said
+
+    node.run("systemctl", "stop", "gpuinfra-alertmanager")
+    found = judged(node, "M2")["M2"]
+    assert (found["outcome"], found["reason"]) == ("warn", "gpuinfra-alertmanager is inactive")

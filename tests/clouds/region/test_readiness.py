@@ -21,7 +21,7 @@ from botocore.stub import ANY, Stubber
 from gpuinfra.clouds.aws.region import readiness as aws
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.region import readiness as gcp
-from gpuinfra.clouds.preflight import Unanswered, no_credentials, not_asked, ok, problem, skipped, warning
+from gpuinfra.clouds.preflight import RowState, Unanswered, no_credentials, not_asked, ok, problem, skipped, warning
 from gpuinfra.clouds.region.readiness import (
     FAIL,
     OK,
@@ -456,3 +456,11 @@ def test_no_identity_is_not_read(answered: bool) -> None:
     row = problem("identity", "AWS", "no project", "a project", "set it") if answered else refused
     (line,) = of_preflight([row, not_asked(("quota",), "not checked without an identity")])
     assert (line.topic, line.state, line.fix) == ("login", UNREAD, row.fix)
+
+
+@pytest.mark.parametrize(("state", "expected"), [(RowState.SKIPPED, SKIPPED), (RowState.WARN, UNREAD)])
+def test_names_that_depend_on_an_organization_are_not_checked(state: RowState, expected: str) -> None:
+    """In Pulumi Cloud, the names of the resources are unknown, which is no failed request. The topic differs from that of the DNS names."""
+    row = Unanswered("not checked", "", "run `gpuinfra adopt`", state=state).row("names", "buckets")
+    (line,) = of_preflight([row])
+    assert (line.topic, line.state) == ("resource names", expected)

@@ -42,6 +42,25 @@ def begun(stack: Path) -> Path:
     return journal.path
 
 
+def test_minutes_are_those_of_the_finished_steps(stack: Path) -> None:
+    """Steps of the same name or beginning count together, from start to end. A step that failed or was not started has no duration."""
+    path = begun(stack)
+    body = json.loads(path.read_text())
+    times = {"started": "2026-11-28T09:00:00+00:00", "ended": "2026-11-28T09:30:00+00:00"}
+    body["steps"] = {
+        "fence": {"state": DONE, **times}, "copy a": {"state": DONE, **times}, "copy b": {"state": DONE, **times},
+        "drain": {"state": "failed", **times}, "verify": {"state": DONE, "started": None, "ended": times["ended"]},
+    }  # fmt: skip
+    path.write_text(json.dumps(body))
+    journal = opened(stack)
+    found = [
+        journal.minutes(*names)
+        for names in (("fence",), ("copy ",), ("fence", "copy "), ("drain",), ("verify",), ("up",))
+    ]
+    journal.close()
+    assert found == [30.0, 60.0, 90.0, None, None, None]
+
+
 @pytest.mark.parametrize(
     ("region", "files", "text"),
     [

@@ -175,7 +175,9 @@ class RegionClone(pulumi.ComponentResource):
                 transfer_options=gcp.storage.TransferJobReplicationSpecTransferOptionsArgs(
                     overwrite_when="DIFFERENT",
                     metadata_options=gcp.storage.TransferJobReplicationSpecTransferOptionsMetadataOptionsArgs(
-                        kms_key="KMS_KEY_DESTINATION_BUCKET_DEFAULT"
+                        kms_key="KMS_KEY_DESTINATION_BUCKET_DEFAULT",
+                        # A list contains this time, but no checksums of encrypted objects (`gpuinfra.clouds.gcp.region.failover`).
+                        time_created="TIME_CREATED_PRESERVE_AS_CUSTOM_TIME",
                     ),
                 ),
             ),

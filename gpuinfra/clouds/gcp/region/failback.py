@@ -31,10 +31,11 @@ from gpuinfra.clouds.gcp.region.failover import (
     Content,
     GcpFailover,
     Object,
+    copied_from,
     objects_of,
     same,
 )
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 PART = 256 * 2**20
@@ -76,7 +77,9 @@ class GcpFailback(GcpFailover):
 
     def compare(self, pair: BucketPair) -> Comparison:
         first = dict(self._by_name(pair.source))
-        keys = [(name, first.get(name, []), there) for name, there in self._by_name(pair.replica) if name != KEY]
+        keys = [
+            (name, first.get(name, []), there) for name, there in self._by_name(pair.replica) if name not in OWN_KEYS
+        ]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda one: self._difference(pair, *one), keys))
         return Comparison(
@@ -98,11 +101,12 @@ class GcpFailback(GcpFailover):
             return DELETED if current is not None else None
         replaces = None if current is None else str(current["generation"])
         copy = Copy(key=key, version=str(newest["generation"]), size=int(newest["size"]), replaces=replaces)
-        content = self._content(pair.replica, newest)
         if current is None:
-            return self._deleted_here(pair, key, here, copy, newest, content)
-        ours, when = self._content(pair.source, current), _time(current)
-        if same(ours, content):
+            return self._deleted_here(pair, key, here, copy, newest, self._content(pair.replica, newest))
+        when = _time(current)
+        if copied_from(current, newest) or same(
+            self._content(pair.replica, newest), self._content(pair.source, current)
+        ):
             # A job can replicate a version after the second region wrote its own version.
             late = [one for one in there if one is not newest and _time(one) > when]
             missed = [one for one in late if not self._is_among(pair.source, here, self._content(pair.replica, one))]
@@ -110,6 +114,7 @@ class GcpFailback(GcpFailover):
                 return None
             last = max(missed, key=_time)
             return changed_in_both(key, replace(copy, version=str(last["generation"]), size=int(last["size"])))
+        content, ours = self._content(pair.replica, newest), self._content(pair.source, current)
         known = self._is_among(pair.source, here, content)
         copied = self._is_among(pair.replica, there, ours)
         later = _time(newest) > when

@@ -60,17 +60,18 @@ def generation(stored_object: StoredObject) -> int:
 
 def described(store: Store, stored_object: StoredObject) -> dict[str, Any]:
     """Return the description of an object."""
-    moment, number, key = (
-        _moment(stored_object.modified),
+    at, number, key = (
+        moment(stored_object.modified),
         generation(stored_object),
         _key_of(store, stored_object.bucket),
     )
     return {
         "kind": "storage#object", "id": f"{stored_object.bucket}/{stored_object.key}/{number}", "name": stored_object.key, "bucket": stored_object.bucket,
         "generation": str(number), "metageneration": "1", "size": str(len(stored_object.body)), "md5Hash": md5(stored_object),
-        "crc32c": _crc32c(stored_object.body), "etag": stored_object.etag, "contentType": stored_object.meta.get("content-type"), "timeCreated": moment,
-        "updated": moment, "storageClass": "STANDARD", **({"metadata": stored_object.meta["metadata"]} if stored_object.meta.get("metadata") else {}),
+        "crc32c": _crc32c(stored_object.body), "etag": stored_object.etag, "contentType": stored_object.meta.get("content-type"), "timeCreated": at,
+        "updated": at, "storageClass": "STANDARD", **({"metadata": stored_object.meta["metadata"]} if stored_object.meta.get("metadata") else {}),
         **({"kmsKeyName": f"{key}/cryptoKeyVersions/1"} if key else {}),
+        **({"customTime": stored_object.meta["customTime"]} if stored_object.meta.get("customTime") else {}),
     }  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def _retire(store: Store, bucket: str, name: str) -> None:
     made = store.find(BUCKET, bucket)
     there = store.object(bucket, name)
     if there is not None and made is not None and (made.plain.get("versioning") or {}).get("enabled"):
-        old = {**described(store, there), "timeDeleted": _moment(store.now())}
+        old = {**described(store, there), "timeDeleted": moment(store.now())}
         store.put(_OLD, old["id"], {"described": old, "body": base64.b64encode(there.body).decode(), "about": about(there)})  # fmt: skip
 
 
@@ -103,7 +104,8 @@ def _key_of(store: Store, bucket: str) -> str:
     return str(((made.plain.get("encryption") or {}).get("defaultKmsKeyName") if made else None) or "")
 
 
-def _moment(at: float) -> str:
+def moment(at: float) -> str:
+    """Return a time as Cloud Storage writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
 
 

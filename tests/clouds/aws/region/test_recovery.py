@@ -14,6 +14,7 @@ import pytest
 from gpuinfra.base.naming import bucket_name
 from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
+from gpuinfra.clouds.aws.region import replica_policies
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.cost import price
 from gpuinfra.plan.make import build_plan
@@ -408,18 +409,8 @@ def test_a_wrong_command_is_found(right: str, wrong: str) -> None:
     assert _command_problems(job.replace(right, wrong, 1))
 
 
-FENCING = PAGE.read_text(encoding="utf-8").partition("## Stop the replication")[2].partition("\n## ")[0]
-
-
-def test_the_commands_that_stop_the_replication_exist() -> None:
-    """The page names operations with valid parameters, and the policy that they remove is the only permission of the role."""
-    commands = [line for line in FENCING.splitlines() if line.startswith("aws ")]
-    assert [one.split()[2] for one in commands] == ["list-role-policies", "delete-role-policy", "get-key-policy", "put-key-policy"]  # fmt: skip
-    assert [problem for one in commands for problem in _command_problems(one)] == []
-
-
 def test_the_role_has_one_inline_policy(recording: Recording) -> None:
-    """After its policy is deleted, the replication role has no permissions."""
+    """The replication role has no permissions but those of its inline policy."""
     (role,) = [one for one in recording.of("aws:iam/role:Role") if "replication" in one.name]
     assert not {"managedPolicyArns", "inlinePolicies"} & set(role.inputs)
     attached = [
@@ -428,3 +419,12 @@ def test_the_role_has_one_inline_policy(recording: Recording) -> None:
         if one.type.lower().startswith("aws:iam/rolepolic") and "replication" in one.name
     ]
     assert [one.type for one in attached] == ["aws:iam/rolePolicy:RolePolicy"]
+
+
+def test_a_detached_replica_denies_all_writes_of_the_role(recording: Recording) -> None:
+    """Each action with which the role writes to a replica is denied by the policy of the replica, and each use of its key by the policy of the key."""
+    (found,) = [one for one in recording.of("aws:iam/rolePolicy:RolePolicy") if "replication" in one.name]
+    statements = {one["Sid"]: one for one in json.loads(found.inputs["policy"])["Statement"]}
+    assert set(statements["WriteReplicas"]["Action"]) <= set(replica_policies.REPLICATION_ACTIONS)
+    assert set(statements["EncryptReplicas"]["Action"]) == {"kms:Encrypt", "kms:GenerateDataKey"}
+    assert replica_policies.of_key("role")["Action"] == "kms:*"

@@ -177,6 +177,35 @@ def test_checksums_that_a_list_does_not_contain_are_read_once(one: GcpFailover, 
     google.done()
 
 
+CREATED, LATER = "2026-11-29T01:00:00.123Z", "2026-11-29T02:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("custom", "size", "reads"),
+    [
+        (CREATED, "7", 0),
+        ("2026-11-29T02:00:00.123000+01:00", "7", 0),
+        (LATER, "7", 2),
+        (None, "7", 2),
+        (CREATED, "8", 0),
+    ],
+    ids=["same time", "same time in another form", "other version", "no time", "other size"],
+)
+def test_copies_are_recognized_by_the_lists(one: GcpFailover, google: Google, custom: str | None, size: str, reads: int) -> None:  # fmt: skip
+    """A copy with the size and the time of its source needs no further request. Checksums decide about the others."""
+    there = {**_object("model", "2", None, size=size), **({"customTime": custom} if custom else {})}
+    _listings(google, [{**_object("model", "1", None), "timeCreated": CREATED}], [there])
+    for bucket, generation in ((PAIR.source, "1"), (PAIR.replica, "2"))[:reads]:
+        asked = {"bucket": bucket, "object": "model", "generation": generation}
+        google.expect(STORAGE, "objects.get", asked, _object("model", generation, "AAAA=="))
+    if size != "7":
+        _job(google)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gcp, "THREADS", 1)
+        assert one.not_replicated(PAIR) == (["model"] if size != "7" else [])
+    google.done()
+
+
 def test_a_version_that_was_deleted_meanwhile_is_compared_again(one: GcpFailover, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """A version that cannot be read is not replicated, so that the next comparison decides."""
     monkeypatch.setattr(gcp, "THREADS", 1)

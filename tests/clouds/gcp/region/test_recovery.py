@@ -111,7 +111,7 @@ def test_replicas_are_versioned_and_use_the_key_of_the_second_region(recording: 
     assert users == {STORAGE}
     assert all(
         one.inputs["replicationSpec"]["transferOptions"]["metadataOptions"]
-        == {"kmsKey": "KMS_KEY_DESTINATION_BUCKET_DEFAULT"}
+        == {"kmsKey": "KMS_KEY_DESTINATION_BUCKET_DEFAULT", "timeCreated": "TIME_CREATED_PRESERVE_AS_CUSTOM_TIME"}
         for one in recording.of(JOB)
     )
 

@@ -132,8 +132,15 @@ def replicate(store: Store) -> None:
                 continue
             there = store.object(replica, key)
             if there is None or there.etag != etag:
-                objects.write(store, replica, key, found.body, objects.about(found))
+                kept = {"customTime": objects.moment(found.modified)} if _keeps_time(job) else {}
+                objects.write(store, replica, key, found.body, {**objects.about(found), **kept})
             store.put(_COPIED, known, {"job": job.id, "generation": number, "at": at, "latency_s": least})
+
+
+def _keeps_time(job: Resource) -> bool:
+    """Return whether a copy has the time of creation of its source as its custom time."""
+    options = (job.plain.get("replicationSpec") or {}).get("transferOptions") or {}
+    return (options.get("metadataOptions") or {}).get("timeCreated") == "TIME_CREATED_PRESERVE_AS_CUSTOM_TIME"
 
 
 def latency(store: Store, source: str, replica: str, period_s: float) -> float | None:
