@@ -334,7 +334,9 @@ class PendingRepairs(Check):
 
 
 class GpuFirmware(Check):
-    """All GPUs of the node have the same VBIOS and the same firmware. Different ones are a replaced part or an interrupted update."""
+    """All GPUs of the node have the same VBIOS and the same firmware.
+
+    Different ones are a replaced part or an interrupted update."""
 
     id, name = "G17", "gpu_firmware"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
