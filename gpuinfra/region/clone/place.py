@@ -20,6 +20,8 @@ def set_region(pair: RegionPair, draft: Draft) -> None:
         draft.set(("where", "cloud"), pair.cloud, f"the second region is on {pair.there.title}")
         if getattr(pair.spec.where, "project", None):
             draft.set(("where", "project"), None, f"{pair.there.title} has no projects")
+    if pair.spec.where.offers and pair.target != pair.source:
+        draft.set(("where", "offers"), None, f"{pair.source} offers these machine types")
     draft.set(("where", "region"), pair.target, f"second region instead of {pair.source}")
 
 

@@ -166,11 +166,19 @@ def test_nearest_machine_type_takes_the_place_of_one_that_the_region_does_not_li
     assert "the same GPU" in change.reason
 
 
-def test_machine_that_you_name_is_used_with_a_warning() -> None:
-    """A machine type that the catalog does not list in the region is used if you name it, and the rule of the plan warns."""
+def test_machine_that_the_region_does_not_offer_is_an_error() -> None:
+    """A machine type that you name, and that the catalog does not list in the region, is an error with the field that declares it."""
     result = cloned(file_of("aws-p4d"), "sa-east-1", machine={"*": "p4d.24xlarge"})
-    assert result.ok
-    assert any(one.rule == "zone_offers_machine" for one in result.findings)
+    assert not result.ok
+    (wrong,) = [one for one in result.findings if one.rule == "zone_offers_machine"]
+    assert "where.offers" in wrong.hint
+
+
+def test_offers_of_the_first_region_are_not_copied(tmp_path: Path) -> None:
+    """What the first region offers says nothing about the second one."""
+    where = {"cloud": "aws", "region": "us-east-1", "zone": "use1-az3", "offers": ["p4d.24xlarge"]}
+    result = cloned(written(tmp_path, aws(where=where)), "us-west-2")
+    assert "offers" not in declared(result)["where"]
 
 
 def test_machine_that_has_less_is_a_warning() -> None:
