@@ -21,6 +21,8 @@ pytestmark = pytest.mark.long
 
 FENCED = "recovery does not run in us-east-2: us-west-2 is active since"
 AGAIN = "gpuinfra failback recovery"
+ENDED = "an unhandled error occurred: Program exited with non-zero exit code: 1"
+"""What the engine adds to each error of a program."""
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +53,10 @@ def test_the_engine_changes_nothing(fenced: Session, words: tuple[str, ...]) -> 
     """`pulumi up` fails with one error that names the command that returns, and the cloud receives no change."""
     before = changes(fenced)
     operation = fenced.operate("up", "--yes", *words, title="up")
-    (error,) = errors_of(operation)
+    error, *others = errors_of(operation)
     assert FENCED in error
     assert AGAIN in error
+    assert others == [ENDED]
     assert changes(fenced) == before
 
 
