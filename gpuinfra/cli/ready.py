@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
+from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, GpuinfraError, SpecError, UsageError
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, as_argument, exported
 
 if TYPE_CHECKING:
+    from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.plan.model import Plan
@@ -30,15 +31,20 @@ if TYPE_CHECKING:
 
 @click.command("ready")
 @click.argument("stack")
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Store the result, and the last drill of this machine, in the second region, where each machine reads them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_options
-def command(stack: str, as_json: bool, stacks: Stacks) -> int:
+def command(stack: str, record: bool, as_json: bool, stacks: Stacks) -> int:
     """Check whether the second region of STACK is ready for a failover now.
 
     STACK declares the second region in `recovery`. The command reads the replication and its lag, the replicas, keys, roles and
     bundles, and the quotas, machine types, reservations and images that the nodes need in the second region. It compares the stack file
-    of the second region with the stack file of STACK. It changes nothing. For each line that is not ok, it prints the command that
-    fixes it.
+    of the second region with the stack file of STACK. For each line that is not ok, it prints the command that fixes it. It changes
+    nothing, except that --record replaces the result in the replica of the evidence bucket. Run it daily with --record.
 
     The exit code is 0 if the second region is ready, 1 if it is not, and 3 if some data could not be read and the rest is ready.
     """
@@ -47,6 +53,8 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
 
     with opened(declared(stack), stacks) as paired:
         name, region, lines = paired.loaded.name, paired.recovery.region, paired.ask()
+        if record:
+            _record(paired, lines)
     if as_json:
         document = {**ready_text.document(name, region, lines), **stacks.marks}
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
@@ -57,6 +65,50 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
             click.echo(line)
     states = {one.state for one in lines}
     return 1 if FAIL in states else EnvironmentMissing.exit_code if UNREAD in states else 0
+
+
+def _record(paired: Paired, lines: Sequence[ReadinessLine]) -> None:
+    """Store the result of this command in the second region. Raises `DeploymentError`."""
+    from gpuinfra.clouds.region.checkpoints import TOPIC
+    from gpuinfra.region import shared_results
+    from gpuinfra.report import ready_text
+
+    store = _results_store(paired.loaded, paired.resources)
+    if store is None:
+        raise UsageError(
+            f"the state of {paired.loaded.name} contains no replica of the evidence bucket, which contains the results; deploy the stack, or omit --record"
+        )
+    document = ready_text.document(paired.loaded.name, paired.recovery.region, lines)
+    counts = ", ".join(f"{count} {state}" for state, count in document["totals"].items() if count)
+    summary = "; ".join([counts, *(f"{one.name}: {one.reason}" for one in lines if one.topic == TOPIC)])
+    shared_results.write(
+        store,
+        paired.loaded.name,
+        shared_results.results_of(document["ready"], summary, paired.drill(), datetime.now(UTC)),
+    )
+    click.echo(f"the result is recorded in {paired.recovery.region}", err=True)
+
+
+def _last_search(file: LoadedStack) -> str:
+    """Return the time of the last search on this machine that found capacity for a stack file, or an empty text. A search that is running is not asked."""
+    from gpuinfra.search.journal import SearchJournal
+
+    try:
+        with closing(SearchJournal(file.path)) as journal:
+            return journal.succeeded
+    except GpuinfraError:
+        return ""
+
+
+def _results_store(loaded: LoadedStack, resources: Resources) -> RecordStore | None:
+    """Return the requests for the recorded results, or None if the state contains no second region."""
+    from gpuinfra.clouds.cloud import cloud_of
+    from gpuinfra.clouds.region.active import REPORT_KEY, place_of
+
+    place, recovery = place_of(resources), loaded.spec.recovery
+    if place is None or recovery is None:
+        return None
+    return cloud_of(loaded.spec.cloud).record(place, recovery.region, loaded.settings, REPORT_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +132,8 @@ class Paired(Declared):
     resources: Resources
     ask: Callable[[], tuple[ReadinessLine, ...]]
     """Reads the cloud and returns the lines."""
+    drill: Callable[[], Mapping[str, Any] | None]
+    """Returns the record of the last drill, of this machine or of the recorded results."""
     checkpoints: Callable[[], tuple[ReadinessLine, ...]]
     """Reads the newest complete checkpoint in each replica. Empty if the stack declares no checkpoints."""
 
@@ -113,7 +167,9 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.clouds.region import dns
     from gpuinfra.clouds.region.readiness import MOVE, OK, PREFLIGHT, SKIPPED, ReadinessQuestion, of_preflight
     from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.region import shared_results
     from gpuinfra.region.clone.replicas import image_lines, replicas_of
+    from gpuinfra.region.coverage import coverage
     from gpuinfra.region.newest_checkpoint import of_checkpoints
     from gpuinfra.region.readiness import data, deployed_role, not_read, of_cloud, of_names, second_of
     from gpuinfra.remote import drills
@@ -138,6 +194,8 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             verdicts=lambda: verdicts(resources),
         )
 
+        shared: list[Mapping[str, Any] | None] = []
+
         def ask() -> tuple[ReadinessLine, ...]:
             live = [
                 second.copied(loaded, line)
@@ -155,7 +213,17 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 *of_names(plan.cloud, question),
                 *of_checkpoints(plan.cloud, question),
             ]
-            lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
+            now = datetime.now(UTC)
+            recorded, drill = shared_results.lines(
+                loaded.name,
+                given.recovery.region,
+                _results_store(loaded, resources),
+                f"gpuinfra ready {as_argument(stack)} --record",
+                now,
+            )
+            shared.append(drill)
+            lines = [*second.merged(found, live), *coverage(loaded, second.files, _last_search), *not_read(second)]
+            lines += [drills.line(loaded, now, drill), recorded]
             fixes = {
                 "": restore,
                 dns.NAMES_FIX: dns.NAMES_FIX.replace("STACK", as_argument(stack)),
@@ -172,6 +240,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             second=second,
             resources=resources,
             ask=ask,
+            drill=lambda: drills.newest(loaded, shared[-1] if shared else None),
             checkpoints=lambda: tuple(of_checkpoints(plan.cloud, question)),
         )
 

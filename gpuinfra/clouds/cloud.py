@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base import registry
 from gpuinfra.base.errors import UsageError
+from gpuinfra.clouds.region.active import KEY
 from gpuinfra.plan.profile import PlannedCloud
 
 if TYPE_CHECKING:
@@ -151,8 +152,9 @@ class Cloud(PlannedCloud):
         """The DNS zones for `recovery.names`."""
         return None
 
-    def record(self, place: str, second: str, config: Mapping[str, object]) -> RecordStore | None:
-        """Return the requests for the record of the active region. `place` is the replica of the evidence bucket, as in the outputs of `GpuCluster`."""
+    def record(self, place: str, second: str, config: Mapping[str, object], key: str = KEY) -> RecordStore | None:
+        """Return the requests for the record of the active region, or for another object beside it. `place` is the replica of the evidence bucket, as in the
+        outputs of `GpuCluster`."""
         return None
 
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine] | None:

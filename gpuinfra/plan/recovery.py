@@ -29,6 +29,12 @@ MB_PER_GIB = 2**30 / 1e6
 MINUTES_PER_MONTH = 730 * 60
 FAILOVER = ("the decision to fail over", "stopping the replication before the second region writes")
 """Steps of a failover that have an unknown duration on every cloud."""
+CAPACITY_MINUTES = 10.0
+"""Assumed time until a cloud provides instances that it has. A shortage lasts minutes to days (`gpuinfra failover --keep-trying`)."""
+GRACE_MINUTES = 5
+"""Default of `gpuinfra failover --grace`."""
+FENCE_MINUTES = 5.0
+"""Assumed time until the terminated nodes of a group are gone."""
 LOGIN = "login"
 """First label of the name of the nodes."""
 FOUNDATION = "creating the foundation in the second region, if recovery.site_minutes does not include it"
@@ -174,11 +180,20 @@ def recovery_time(
     if recovery.mode != "hot":
         parts.append(
             RecoveryPart(
+                what="obtain the capacity",
+                minutes=CAPACITY_MINUTES,
+                how="capacity is available in the second region; reserve it, because a shortage can last days",
+                assumed=True,
+            )
+        )
+        parts.append(
+            RecoveryPart(
                 what="start and verify the nodes",
                 minutes=float(deadline_minutes),
                 how="handover.deadline_minutes, the maximum that `up` waits",
             )
         )
+    parts += _stopping(recovery, replication, rate)
     if rate:
         size = recovery.checkpoint_gib * MB_PER_GIB
         parts.append(
@@ -190,6 +205,22 @@ def recovery_time(
             )
         )
     return _target(recovery.rto_minutes, parts, possible=bool(rate), excluded=excluded)
+
+
+def _stopping(recovery: Recovery, replication: Replication, rate: float | None) -> list[RecoveryPart]:
+    """Return the steps that stop the first region and move the newest data. A region that does not respond is not waited for."""
+    size = recovery.checkpoint_gib * MB_PER_GIB
+    grace = f"the default of `gpuinfra failover --grace`, {GRACE_MINUTES} minutes"
+    parts = [
+        RecoveryPart(what="stop the jobs", minutes=float(GRACE_MINUTES), how=grace, assumed=True),
+        RecoveryPart(what="fence: end the nodes of the first region", minutes=FENCE_MINUTES, how="time until terminated nodes are gone", assumed=True),
+    ]  # fmt: skip
+    if export := recovery.export_mb_s or rate:
+        why = "recovery.export_mb_s" if recovery.export_mb_s else "throughput of the file system, the upper limit"
+        parts.append(_copy("export the last checkpoint", size, export, why))
+    drain, _ = _replicate(recovery, replication, size, export or 0)
+    parts.append(replace(drain, what="drain: replicate the last checkpoint"))
+    return parts
 
 
 def recovery_plan(
@@ -273,7 +304,7 @@ def _copy(what: str, size_mb: float, rate_mb_s: float, why: str) -> RecoveryPart
 def _target(
     declared: int, parts: list[RecoveryPart], *, possible: bool, excluded: tuple[str, ...] = ()
 ) -> RecoveryTarget:
-    parts = [RecoveryPart(what=one.what, minutes=round(one.minutes, 2), how=one.how) for one in parts]
+    parts = [replace(one, minutes=round(one.minutes, 2)) for one in parts]
     total = round(sum(one.minutes for one in parts), 2)
     return RecoveryTarget(
         declared_minutes=declared,

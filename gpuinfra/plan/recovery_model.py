@@ -36,6 +36,8 @@ class RecoveryPart:
     minutes: float
     how: str
     """The calculation, with its figures and their sources."""
+    assumed: bool = False
+    """Whether the time is an assumption of gpuinfra, which neither the declaration nor the cloud states."""
 
 
 @dataclass(frozen=True, kw_only=True)

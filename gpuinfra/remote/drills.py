@@ -1,4 +1,7 @@
-"""The result of the last failover drill of a stack: a file in the user's state folder, which `gpuinfra rehearse drill` writes and `gpuinfra ready` reads."""
+"""The result of the last failover drill of a stack: a file in the user's state folder, which `gpuinfra rehearse drill` writes and `gpuinfra ready` reads.
+
+`gpuinfra ready --record` copies it to the second region, so that other machines see it.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,18 @@ def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, 
         write_whole(path, json.dumps(body, indent=2) + "\n")
 
 
-def line(stack: LoadedStack, now: datetime) -> ReadinessLine:
-    """Return the line of `ready` about the last drill on this machine. It never fails, because a drill does not change the second region."""
+def newest(stack: LoadedStack, shared: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+    """Return the record of the last drill, on this machine or in `shared`, the record that other machines share. None if there is none."""
+    found = [one for one in (_read(_path(stack)), shared) if one is not None and is_record(one)]
+    return max(found, key=_ended, default=None)
+
+
+def line(stack: LoadedStack, now: datetime, shared: Mapping[str, Any] | None = None) -> ReadinessLine:
+    """Return the line of `ready` about the last drill. It never fails, because a drill does not change the second region."""
     recovery = stack.spec.recovery
     assert recovery is not None
     fix = f"gpuinfra rehearse drill {stack.path} --to {recovery.region}"
-    state, reason = _judged(_read(_path(stack)), _checksum(stack), now)
+    state, reason = _judged(newest(stack, shared), _checksum(stack), now)
     return ReadinessLine(
         topic="drill", name=recovery.region, state=state, reason=reason, fix="" if state == OK else fix
     )
@@ -47,7 +56,7 @@ def line(stack: LoadedStack, now: datetime) -> ReadinessLine:
 
 def _judged(found: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:
     if found is None:
-        return SKIPPED, "no drill of this stack file is recorded on this machine"
+        return SKIPPED, "no drill of this stack file is recorded"
     ended = _ended(found)
     day = f"{ended:%Y-%m-%d}"
     if found["problems"]:
@@ -71,11 +80,13 @@ def _read(path: Path) -> Mapping[str, Any] | None:
         found = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and _is_record(found) else None
+    return found if isinstance(found, dict) and is_record(found) else None
 
 
-def _is_record(found: Mapping[str, Any]) -> bool:
+def is_record(found: object) -> bool:
     """Return whether a drill can have written this. The file can be edited."""
+    if not isinstance(found, Mapping):
+        return False
     problems = found.get("problems")
     if found.get("schema") != SCHEMA or not isinstance(problems, list) or not isinstance(found.get("declaration"), str):
         return False

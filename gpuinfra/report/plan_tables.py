@@ -138,7 +138,10 @@ def recovery_table(recovery: RecoveryPlan) -> Table:
     """Return the calculation of both recovery objectives: a row for each step, a row with the sum and the target, and a row for each step without a value."""
     rows: list[tuple[str, str, str]] = []
     for name, target in (("RPO", recovery.rpo), ("RTO", recovery.rto)):
-        rows += [(one.what, f"{one.minutes:,.1f}", one.how) for one in target.parts]
+        rows += [
+            (one.what, f"{one.minutes:,.1f}", f"{'assumption: ' if one.assumed else ''}{one.how}")
+            for one in target.parts
+        ]
         result = "met if the rates are reached" if target.holds else "not met"
         rows.append((name, f"{target.minutes:,.1f}", f"{result}: the target is {target.declared_minutes} minutes"))
         rows += [(f"not in {name}", "", what) for what in target.excluded]

@@ -44,6 +44,12 @@ class SearchJournal(StackJournal):
         return bool(self._body) and not self._body.get("ended")
 
     @property
+    def succeeded(self) -> str:
+        """Time at which the last run ended with capacity, or an empty text."""
+        ready = any(one.get("result") == READY for one in self.attempts) if self._body else False
+        return str(self._body.get("ended") or "") if ready else ""
+
+    @property
     def began(self) -> str:
         """Time at which the run began."""
         return str(self._body.get("began") or "")

@@ -429,7 +429,7 @@ def _target(reached: float | None, declared: int) -> dict[str, Any]:
 
 
 def _part(part: Any) -> dict[str, Any]:
-    return {"what": part.what, "minutes": part.minutes, "how": part.how}
+    return {"what": part.what, "minutes": part.minutes, "how": part.how, "assumed": part.assumed}
 
 
 def _seconds(started: str, ended: str | None) -> float | None:

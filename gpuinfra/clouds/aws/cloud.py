@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.cloud import BuiltCloud
+from gpuinfra.clouds.region.active import KEY
 
 if TYPE_CHECKING:
     from gpuinfra.catalog.public import PublicPrices
@@ -147,10 +148,10 @@ class AwsCloud(BuiltCloud):
 
         return dns
 
-    def record(self, place: str, second: str, config: Mapping[str, object]) -> RecordStore:
+    def record(self, place: str, second: str, config: Mapping[str, object], key: str = KEY) -> RecordStore:
         from gpuinfra.clouds.aws.region.record import connect
 
-        return connect(place, second, config)
+        return connect(place, second, config, key)
 
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine]:
         from gpuinfra.clouds.aws.region.readiness import look

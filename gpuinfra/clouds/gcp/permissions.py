@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.naming import evidence_prefix
+from gpuinfra.clouds.gcp import pending
 from gpuinfra.clouds.gcp.instances import PROJECT_ACCESS, buckets, data_networks, node_health
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
@@ -149,6 +150,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **(NAMES if plan.recovery.names else {})}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
+    requests |= pending.requests({one.type for one in resources(plan)})
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
         uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, MOVE_NAMES}))
@@ -250,7 +252,7 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
         )
     if plan.recovery and (found := objects(RECORD)):
         listing = 'resource.type == "storage.googleapis.com/Bucket"'
-        path = f'resource.name.endsWith("/objects/{KEY}")'
+        path = " || ".join(f'resource.name.endsWith("/objects/{key}")' for key in OWN_KEYS)
         yield _Part(
             purpose="record",
             what="the record of the active region",

@@ -26,6 +26,10 @@ from gpuinfra.clouds.region.failover import Unreachable
 SCHEMA = "gpuinfra.active-region/1"
 KEY = "gpuinfra/active-region.json"
 """Name of the object in the replica of the evidence bucket. A failback does not copy it to the first region."""
+REPORT_KEY = "gpuinfra/readiness.json"
+"""Name of the object beside the record with the last results of `gpuinfra ready --record` and of the drill. Each write replaces it."""
+OWN_KEYS = (KEY, REPORT_KEY)
+"""Objects that gpuinfra itself writes to the replica of the evidence bucket."""
 CONFIRM_VARIABLE = "GPUINFRA_CONFIRM_ACTIVE"
 """Environment variable with the region that the operator confirms to be active, for a Pulumi program that cannot read the record."""
 CLUSTER = "gpuinfra:index:GpuCluster"

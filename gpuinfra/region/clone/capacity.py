@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.base.findings import Finding, error
+from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.region.second_region import Manual, Quota
@@ -21,6 +21,8 @@ from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
+DEARER = 1.5
+"""Ratio of the prices of a pool above which a change of its machine type is a finding."""
 FLEX_HOURS = 168
 """Run time of `flex` capacity that replaces another kind."""
 
@@ -52,6 +54,7 @@ def set_capacity(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineT
     known = machines_of(pair.spec)
     for index, pool in enumerate(pair.spec.pools):
         counts, why = _counts(pair, pool, known[pool.machine], machines[pool.name])
+        draft.findings += _dearer(pair, index, pool, known[pool.machine], machines[pool.name], sum(counts))
         if not _set_pool(pair, draft, index, machines[pool.name], counts, why):
             return
         if pool.quota_vcpus is not None:
@@ -132,6 +135,8 @@ def _replaced(pair: RegionPair, draft: Draft, entry: _Entry) -> tuple[dict[str, 
     if not kinds:
         draft.findings.append(_not_free(pair, entry))
         return None, ""
+    if not pair.is_given(route):
+        draft.findings += _interruptible(entry, kinds[0])
     value: dict[str, Any] = {"kind": kinds[0].value, "count": entry.count}
     if kinds[0] is CapacityKind.FLEX:
         value["max_run_hours"] = entry.spec.max_run_hours if isinstance(entry.spec, Flex) else FLEX_HOURS
@@ -140,6 +145,38 @@ def _replaced(pair: RegionPair, draft: Draft, entry: _Entry) -> tuple[dict[str, 
     else:
         why = f"{machine.name} is not sold as {entry.kind.value}; {kinds[0].value} instead"
     return value, why
+
+
+def _dearer(
+    pair: RegionPair, index: int, pool: Pool, old: MachineType, new: MachineType, count: int
+) -> Iterator[Finding]:
+    """Yield a warning if a machine type that the clone chose makes the pool much more expensive."""
+    if old.name == new.name or pool.name in pair.request.machine or "*" in pair.request.machine:
+        return
+    kind = CapacityKind.ON_DEMAND
+    before = find.hourly(old, pair.here, pair.source, kind)
+    after = find.hourly(new, pair.there, pair.target, kind)
+    if before and after and after * count > DEARER * before * pool.nodes:
+        what = (
+            f"is {new.name} instead of {old.name}: the pool costs {after * count:,.2f} USD an hour on demand in {pair.target}, "
+            f"and {before * pool.nodes:,.2f} in {pair.source}"
+        )
+        hint = f"accept this price with --machine {pool.name}={new.name}, or use a region that offers {old.name}"
+        yield warn(f"pools[{index}].machine", what, hint)
+
+
+def _interruptible(entry: _Entry, kind: CapacityKind) -> Iterator[Finding]:
+    """Yield a warning if reserved capacity becomes capacity that the cloud can refuse or take back, which is no capacity for a recovery."""
+    if not entry.bound or kind is CapacityKind.ON_DEMAND:
+        return
+    ends = (
+        "can end the nodes at any time"
+        if kind is CapacityKind.SPOT
+        else "queues the request and ends the nodes after their run time"
+    )
+    what = f"is {kind.value} instead of {entry.kind.value}, because {entry.machine.name} is not sold on demand; the cloud {ends}"
+    hint = f"buy a reservation and set it, or accept with --set '{entry.path}={{kind: {kind.value}, count: {entry.count}}}'"
+    yield warn(entry.path, what, hint)
 
 
 def _list_purchase(pair: RegionPair, draft: Draft, entry: _Entry) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.findings import Level
 from gpuinfra.region.clone import CloneResult
 from gpuinfra.report.clone_text import text
 from gpuinfra.spec.document import parse
@@ -490,3 +491,23 @@ def test_data_of_a_stack_without_recovery_suggests_it() -> None:
     assert "`recovery: {region: us-west-2, ...}`" in without.why
     (declared_,) = [one for one in cloned(file_of("aws-recovery"), "us-west-2").manual if one.path == "storage[0]"]
     assert declared_.why.startswith("`recovery` of the stack replicates the bucket")
+
+
+def test_capacity_that_the_cloud_can_take_back_is_reported() -> None:
+    """Reserved capacity that becomes spot is a finding, and a kind that the user sets is none."""
+    found = [one for one in cloned(file_of("gcp-a3ultra"), "us-east4").findings if "is spot instead of" in one.message]
+    assert [(one.path, one.level) for one in found] == [("pools[0].capacity[0]", Level.WARN)]
+    assert "can end the nodes at any time" in found[0].message
+    given = (("pools[0].capacity[0]", {"kind": "spot", "count": 2}),)
+    again = cloned(file_of("gcp-a3ultra"), "us-east4", values=given)
+    assert not any("is spot instead of" in one.message for one in again.findings)
+
+
+def test_a_machine_type_that_costs_much_more_is_reported() -> None:
+    """A region without the machine type gets a dearer one: a finding with both prices, which `--machine` accepts."""
+    found = [one for one in cloned(file_of("aws-p4d"), "us-west-1").findings if "USD an hour on demand" in one.message]
+    assert [(one.path, one.level) for one in found] == [("pools[0].machine", Level.WARN)]
+    assert "is p5.48xlarge instead of p4d.24xlarge" in found[0].message
+    accepted = cloned(file_of("aws-p4d"), "us-west-1", machine={"gpu": "p5.48xlarge"})
+    assert not any("USD an hour on demand" in one.message for one in accepted.findings)
+    assert not any("USD an hour on demand" in one.message for one in cloned(file_of("aws-p4d"), "us-west-2").findings)

@@ -28,6 +28,7 @@ from gpuinfra.spec.load import LoadedStack, read_stack
 from gpuinfra.spec.policy import NetworkSpec
 from tests.clouds.stacks import TODAY
 from tests.region.clone.stacks import cloned, file_of
+from tests.region.failover.shared import MemoryRecord
 
 PAIRS = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
 
@@ -237,6 +238,31 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert text.output.splitlines()[-1].startswith(
         {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "the readiness of "}[code]
     )
+
+
+@pytest.mark.parametrize("lines", [[GOOD], [GOOD, BROKEN]])
+def test_a_recorded_result_is_seen_by_the_next_check(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], lines: list[ReadinessLine]
+) -> None:
+    """With `--record`, the result is stored in the second region, and the next check shows it on any machine."""
+    store = MemoryRecord()
+    monkeypatch.setattr(cli, "_results_store", lambda loaded, resources: store)
+    first = run(monkeypatch, pair[0], lines, "--record", "--json")
+    assert first.return_value == (1 if BROKEN in lines else 0), first.output
+    assert "the result is recorded in" in first.output
+    document = json.loads(run(monkeypatch, pair[0], lines, "--json").output)
+    (line,) = (one for one in document["lines"] if one["topic"] == "recorded")
+    assert line["state"] == (WARN if BROKEN in lines else OK)
+    assert ("not ready at" in line["reason"]) is (BROKEN in lines)
+
+
+def test_without_a_second_region_nothing_can_be_recorded(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path]
+) -> None:
+    """The state of a stack that is not deployed completely contains no place for the result."""
+    failed = run(monkeypatch, pair[0], [GOOD], "--record")
+    assert isinstance(failed.exception, UsageError)
+    assert "deploy the stack, or omit --record" in str(failed.exception)
 
 
 IMAGES = {

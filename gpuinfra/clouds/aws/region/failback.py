@@ -25,7 +25,7 @@ from urllib.parse import urlencode
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.aws.region import replica_policies
 from gpuinfra.clouds.aws.region.failover import MARK, THREADS, AwsFailover, ask, client_of
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 PART = 128 * 2**20
@@ -89,7 +89,7 @@ class AwsFailback(AwsFailover):
         deleted = 0
         for key, there in self._by_key(self._second, pair.replica):
             here, newest = first.get(key, []), _newest(there)
-            if newest is None or key == KEY:
+            if newest is None or key in OWN_KEYS:
                 continue
             if not _is_object(newest):
                 current = _newest(here)

@@ -16,27 +16,27 @@ from gpuinfra.clouds.region.active import KEY, LONGEST, RecordChanged, StoredRec
 MISSING = frozenset({"NoSuchKey"})
 
 
-def connect(place: str, second: str, config: Mapping[str, object]) -> S3Record:
+def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> S3Record:
     """Use the credentials from the environment, or from the profile `aws:profile`. `place` is the name of the bucket."""
-    return S3Record(client_of(config), place, second)
+    return S3Record(client_of(config), place, second, key)
 
 
 class S3Record:
     """The requests. `gpuinfra.clouds.region.active.RecordStore` describes the methods."""
 
-    def __init__(self, client: Client, bucket: str, region: str) -> None:
-        self._client, self._bucket, self._region = client, bucket, region
+    def __init__(self, client: Client, bucket: str, region: str, key: str = KEY) -> None:
+        self._client, self._bucket, self._region, self._key = client, bucket, region, key
 
     def read(self) -> StoredRecord | None:
         client = self._client("s3", self._region)
-        found = ask(client.get_object, MISSING, Bucket=self._bucket, Key=KEY)
+        found = ask(client.get_object, MISSING, Bucket=self._bucket, Key=self._key)
         if not found:
             return None
         with found["Body"] as body:
             return StoredRecord(text=bytes(body.read(LONGEST + 1)), tag=str(found["ETag"]))
 
     def write(self, text: bytes, tag: str | None) -> str:
-        put = partial(self._client("s3", self._region).put_object, Bucket=self._bucket, Key=KEY, Body=text)
+        put = partial(self._client("s3", self._region).put_object, Bucket=self._bucket, Key=self._key, Body=text)
         guard = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         made = ask(put, CHANGED | MISSING, ContentType="application/json", **guard)
         if not made:

@@ -19,20 +19,22 @@ from gpuinfra.clouds.region.active import KEY, RecordChanged, StoredRecord
 EXISTS = "BlobAlreadyExists"
 
 
-def connect(place: str, second: str, config: Mapping[str, object]) -> BlobRecord:
+def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> BlobRecord:
     """Use the credentials from the environment. `place` is the resource ID of the container of the evidence replica."""
-    return BlobRecord(Rest(timeout_s=TIMEOUT_S), last(account_of(place)))
+    return BlobRecord(Rest(timeout_s=TIMEOUT_S), last(account_of(place)), key)
 
 
 class BlobRecord:
     """The requests. `gpuinfra.clouds.region.active.RecordStore` describes the methods."""
 
-    def __init__(self, rest: Rest, account: str) -> None:
-        self._rest, self._account = rest, account
+    def __init__(self, rest: Rest, account: str, key: str = KEY) -> None:
+        self._rest, self._account, self._key = rest, account, key
 
     def _url(self) -> str:
         # The management API is not asked, because its failure must not make the record unreadable.
-        return f"{self._rest.blob_base(f'https://{self._account}.blob.core.windows.net/{RECORD_CONTAINER}')}/{KEY}"
+        return (
+            f"{self._rest.blob_base(f'https://{self._account}.blob.core.windows.net/{RECORD_CONTAINER}')}/{self._key}"
+        )
 
     def read(self) -> StoredRecord | None:
         found = asked_or(None, lambda: raise_for(self._rest.blob("GET", self._url())))

@@ -35,7 +35,7 @@ from gpuinfra.clouds.gcp.region.failover import (
     objects_of,
     same,
 )
-from gpuinfra.clouds.region.active import KEY
+from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.clouds.region.failover import BucketPair, Comparison, Copy, ObjectConflict, changed_in_both
 
 PART = 256 * 2**20
@@ -77,7 +77,9 @@ class GcpFailback(GcpFailover):
 
     def compare(self, pair: BucketPair) -> Comparison:
         first = dict(self._by_name(pair.source))
-        keys = [(name, first.get(name, []), there) for name, there in self._by_name(pair.replica) if name != KEY]
+        keys = [
+            (name, first.get(name, []), there) for name, there in self._by_name(pair.replica) if name not in OWN_KEYS
+        ]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda one: self._difference(pair, *one), keys))
         return Comparison(

@@ -16,19 +16,19 @@ from gpuinfra.clouds.gcp.region.failover import objects_of
 from gpuinfra.clouds.region.active import KEY, RecordChanged, StoredRecord
 
 
-def connect(place: str, second: str, config: Mapping[str, object]) -> GcsRecord:
+def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> GcsRecord:
     """Use the credentials from the environment. `place` is the name of the bucket."""
-    return GcsRecord(Api(), place)
+    return GcsRecord(Api(), place, key)
 
 
 class GcsRecord:
     """The requests. `gpuinfra.clouds.region.active.RecordStore` describes the methods. The content of the object is JSON, as the requests of `Api`."""
 
-    def __init__(self, api: Api, bucket: str) -> None:
-        self._api, self._bucket = api, bucket
+    def __init__(self, api: Api, bucket: str, key: str = KEY) -> None:
+        self._api, self._bucket, self._key = api, bucket, key
 
     def read(self) -> StoredRecord | None:
-        path = f"{objects_of(self._bucket)}/{quote(KEY, safe='')}"
+        path = f"{objects_of(self._bucket)}/{quote(self._key, safe='')}"
         found = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
         if found is None:
             return None
@@ -37,7 +37,7 @@ class GcsRecord:
         return StoredRecord(text=json.dumps(document).encode(), tag=generation)
 
     def write(self, text: bytes, tag: str | None) -> str:
-        parameters = {"uploadType": "media", "name": KEY, "ifGenerationMatch": tag or "0"}
+        parameters = {"uploadType": "media", "name": self._key, "ifGenerationMatch": tag or "0"}
         body = parsed(text)
         made = self._api.ask("POST", STORAGE, f"upload/{objects_of(self._bucket)}", parameters, body, missing=CHANGED)
         if made is None:
