@@ -93,11 +93,11 @@ class ParsedEvidence:
         listed = self.document.get("gpus")
         found: dict[str, dict[str, str]] = {}
         for gpu in listed if isinstance(listed, list) else ():
+            if len(found) >= min(most, MAX_GPUS):
+                break
             if isinstance(gpu, dict) and (uuid := _formed(gpu.get("uuid"), _UUID)):
                 named = {name: shortened(str(gpu.get(name, "")), _WORD) for name in ("index", "serial", "pci")}
                 found.setdefault(uuid, {**named, "uuid": uuid})
-            if len(found) == min(most, MAX_GPUS):
-                break
         return tuple(found.values())
 
 

@@ -13,6 +13,7 @@ import pytest
 from gpuinfra.handover import gather, wire
 from gpuinfra.handover.causes import WaitEnd
 from gpuinfra.handover.evidence import evidence_of, proof_of
+from gpuinfra.handover.examine import examine
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import LISTED_PER_POLL, Gatherer
 from gpuinfra.handover.listing import MOST_KEPT
@@ -155,6 +156,18 @@ def test_the_state_has_the_uuids_of_the_machine(gpus: object) -> None:
     assert len(uuids) == len(set(uuids)) <= 8
     assert all(len(uuid) == 40 for uuid in uuids)
     assert_clean(outputs(fleet))
+
+
+@pytest.mark.parametrize("most", [None, 0, 1, 8, 1000])
+def test_a_node_lists_at_most_the_gpus_of_its_machine(most: int | None) -> None:
+    """A machine without GPUs has none in the state, and no machine has more than 64, whatever its node lists."""
+    fleet = Fleet()
+    fleet.launch(1)
+    listed = [{"uuid": gpu_uuid(1, at)} for at in range(100)]
+    fleet.report(1, document={"gpus": listed, "probes": {"gpus": 8}})
+    expectation = {"required": ["G1"], "skips": {}, **({} if most is None else {"gpus": most})}
+    content = examine(fleet.bodies[fleet.refs[0].key], fleet.refs[0], expectation, lambda *_: [])
+    assert len(content.gpus) == min(most or 0, 64)
 
 
 @pytest.mark.parametrize(
