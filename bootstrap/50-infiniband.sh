@@ -3,7 +3,7 @@
 #
 # Reads:  DOCA_VERSION, DOCA_RANGE_MIN, _MAX  3.2.1; versions that an image may contain: 2.9, 4 (excluded)
 #         DOCA_HOST_URL, DOCA_HOST_SHA256     the package with DOCA's repository
-# Proves: DOCA-OFED has an accepted version, and mlx5_ib and ib_umad are loaded for this kernel.
+# Proves: DOCA-OFED has an accepted version, mlx5_ib and ib_umad are loaded for this kernel, and ib_write_bw exists; check N5 measures the devices with it.
 #         The checks verify ports, their state and their rate.
 # Reboots when DOCA-OFED was installed while the distribution's modules are loaded.
 set -euo pipefail
@@ -26,6 +26,8 @@ main() {
   if ! dry_run && loaded_is_another mlx5_core; then
     reboot_needed "the loaded mlx5_core is the distribution's, but DOCA-OFED installed its own"
   fi
+  # perftest is a package of DOCA-OFED; an image can lack it.
+  command -v ib_write_bw >/dev/null || install_packages perftest
   load_module mlx5_ib
   load_module ib_umad
   nccl_environment "$(infiniband_environment)"
@@ -35,6 +37,7 @@ NCCL_IGNORE_CPU_AFFINITY=1' || true
 
   end_dry_run
   accepted DOCA "$(doca_version)" || die "DOCA-OFED is $(doca_version), but the lock accepts $(wanted DOCA)"
+  command -v ib_write_bw >/dev/null || die "perftest is installed, but PATH has no ib_write_bw"
   module_fits mlx5_ib || die "module mlx5_ib was built for $(modinfo -F vermagic mlx5_ib), not for $(uname -r)"
   record doca "$(doca_version)"
   proved "DOCA-OFED $(doca_version): mlx5_ib and ib_umad are loaded"

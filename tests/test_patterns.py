@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.aws.handover.ports import REFUSALS as AWS_REFUSALS
 from gpuinfra.clouds.azure.handover.ports import REFUSALS as AZURE_REFUSALS
 from gpuinfra.clouds.gcp.handover.ports import REFUSALS as GCP_REFUSALS
 from gpuinfra.node import states
 from gpuinfra.node.probes import PROBES
+from gpuinfra.plan.profile import profile_of
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("base", "node", "handover", "verification", "remote", "report", "engine", "search", "region", "clouds")
@@ -35,6 +37,9 @@ RUNTIME = {
     ("gpuinfra.node.states", "self.pattern"): [one.pattern for one in states.STATES],
     ("gpuinfra.node.states", "state.pattern"): [one.pattern for one in states.STATES],
     ("gpuinfra.node.probe", "probe.keep.encode()"): [one.keep for one in PROBES.values() if one.keep],
+    ("gpuinfra.node.checks.platform", "machine.local_disk_model"): [
+        profile_of(cloud).software.local_disk_model for cloud in CLOUDS
+    ],
     ("gpuinfra.handover.refusals", "row.pattern"): [
         row.pattern for table in (AWS_REFUSALS, AZURE_REFUSALS, GCP_REFUSALS) for row in table.rows
     ],

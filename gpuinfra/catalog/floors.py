@@ -1,4 +1,4 @@
-"""Floors for the copy between host memory and a GPU (check B5) and for collectives (checks B2 and B3).
+"""Floors for copies of data (checks B5, B9, B10) and for collectives (checks B2 and B3).
 
 The copy is as fast as the slowest PCIe link between the processor and the GPU. The link on the processor's side differs
 between clouds for the same GPU, so a measurement from one cloud does not apply to other clouds. A collective inside a node
@@ -65,4 +65,48 @@ B200_BOARD = collective(
 )  # fmt: skip
 B300_BOARD = collective(
     "B2", 750, gib=16, healthy=845.7, source=f"{_ML}: 845.67 GB/s on eight B200, same NVLink generation", read=_ML_READ
+)
+
+
+_NHC = "Azure/azurehpc-health-checks at 0e0a1ac"
+_NHC_READ = date(2026, 11, 29)
+
+
+def gpu_copy(at_least: float, *, healthy: float, source: str) -> Floor:
+    """Return the floor of the copy from each GPU to each other one: nvbandwidth, device_to_device_memcpy_read_ce, 512 MiB, one pair at a time."""
+    return Floor(
+        check="B9", what="read of 512 MiB from another GPU", at_least=at_least, unit="GB/s", source=source, read=_NHC_READ, healthy=healthy
+    )  # fmt: skip
+
+
+def gpu_memory(at_least: float, *, healthy: float, source: str) -> Floor:
+    """Return the floor of the copy within the memory of a GPU: nvbandwidth, device_local_copy, 2 GiB, in copied bytes."""
+    return Floor(
+        check="B10", what="copy of 2 GiB within a GPU", at_least=at_least, unit="GB/s", source=source, read=_NHC_READ, healthy=healthy
+    )  # fmt: skip
+
+
+A100_COPY = gpu_copy(
+    235,
+    healthy=270.8,
+    source=f"{_NHC}:conf/nd96asr_v4.conf: check_gpu_bw 235; {_ML}: 270.8 to 276 GB/s for a write on eight A100 (p2pBandwidthLatencyTest)",
+)
+H100_COPY = gpu_copy(
+    335,
+    healthy=370.3,
+    source=f"{_NHC}:conf/nd96isr_h100_v5.conf and nd96isr_h200_v5.conf: check_gpu_bw 335; 370.3 to 373.0 GB/s on an ND96isr_H100_v5 "
+    "(notes on these checks: nvbandwidth 0.4, driver 570.133.20), 395 GB/s on eight other H100 (nvbandwidth 0.10, driver 595.71.05)",
+)
+"""H100 and H200 have the same NVLinks and NVSwitches."""
+B200_COPY = gpu_copy(
+    700,
+    healthy=764.2,
+    source="764.2 to 766.3 GB/s between seven B300 (nvbandwidth 0.10, driver 610.57.04, 2026-08-31), same NVLink generation; "
+    "768 GB/s on average between four GB200 (nvbandwidth, sum of 12 pairs)",
+)
+H100_MEMORY = gpu_memory(
+    1300,
+    healthy=1518.9,
+    source="1518.9 to 1519.6 GB/s on the eight H100 of a p5.48xlarge (Hugging Face: The Smol Training Playbook, "
+    "nvbandwidth -t device_local_copy -b 2048)",
 )

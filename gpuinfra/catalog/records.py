@@ -157,7 +157,7 @@ class Floor:
     """The minimum result of a healthy machine for one measurement."""
 
     check: str
-    """ID of the check that uses the value: `B2`, `B3`, `B5`."""
+    """ID of the check that uses the value: `B2`, `B3`, `B5`, `B9`, `B10`, `N5`."""
     what: str
     at_least: float
     unit: str
@@ -168,7 +168,7 @@ class Floor:
     gib: float | None = None
     """For B2 and B3: the size of the test. Another size has another rate."""
     healthy: float | None = None
-    """The published figure of a healthy machine with this collective and size. None if the cloud publishes only a threshold."""
+    """The published figure of a healthy machine with the same tool, and for a collective of the same size. None if the cloud publishes only a threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

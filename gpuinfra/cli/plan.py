@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import PreflightRows
     from gpuinfra.cost.file import PriceFile
     from gpuinfra.report.plan_diff import PlanDiff
+    from gpuinfra.report.plan_json import PlanReport
+    from gpuinfra.spec.load import LoadedStack
 
 _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
@@ -74,7 +76,7 @@ def command(
     The exit code is 1 if a finding, or a row of --live, is an error.
     """
     from gpuinfra.cost.file import load
-    from gpuinfra.report.plan_json import plan_report
+    from gpuinfra.report.plan_json import plan_report, report_of
     from gpuinfra.spec.load import find_stack
 
     # A plugin of pydantic observes validations. The search for plugins reads the metadata of every installed package.
@@ -90,7 +92,9 @@ def command(
     if against is not None:
         return _diff(find_stack(stack), against, on, own, None if day else now(), as_json, markdown)
     result = plan_report(find_stack(stack), on, own, None if day else now())
-    asked = _live(result.path) if live and result.plan else None
+    asked = None
+    if live:
+        result, asked = _live(result, lambda stack: report_of(stack, on, own, None if day else now()))
     if as_json:
         click.echo(json.dumps({**result.as_dict(), **({"live": asked.as_dict()} if asked else {})}, indent=2))
     else:
@@ -198,13 +202,34 @@ def compared(
         return replace(diff, reason=str(problem))
 
 
-def _live(path: Path) -> PreflightRows:
-    """Check in the account and the state backend whether the plan of a stack file can be deployed."""
-    from gpuinfra.clouds.preflight import PreflightRows
+def _live(report: PlanReport, again: Callable[[LoadedStack], PlanReport]) -> tuple[PlanReport, PreflightRows | None]:
+    """Check in the account and the state backend whether the plan of a stack file can be deployed.
+
+    If the only errors are machine types that the catalog lists elsewhere, the cloud is asked for them. What it offers is a warning.
+    """
+    from gpuinfra.clouds.preflight import PreflightRows, RowState
     from gpuinfra.doctor.run import live_rows
+    from gpuinfra.rules.places import offers_are_used, zone_offers_machine
     from gpuinfra.spec.load import read_stack
 
-    return PreflightRows(rows=tuple(live_rows(read_stack(path))))
+    errors = [one for one in report.findings if one.level is Level.ERROR]
+    elsewhere = {one.rule for one in errors} == {zone_offers_machine.__name__}
+    if errors and not elsewhere:
+        return report, None
+    stack = read_stack(report.path)
+    if not elsewhere:
+        return report, PreflightRows(rows=tuple(live_rows(stack)))
+    machines = tuple(dict.fromkeys((*stack.spec.where.offers, *(pool.machine for pool in stack.spec.pools))))
+    where = stack.spec.where.model_copy(update={"offers": machines})
+    stack = replace(stack, spec=stack.spec.model_copy(update={"where": where}))
+    rows = PreflightRows(rows=tuple(live_rows(stack)))
+    if not all(row.state is RowState.OK for row in rows.rows if row.topic == "machine"):
+        return report, rows
+    hint = "the account offers it; set where.offers before you deploy the stack"
+    told = [replace(one, level=Level.WARN, hint=hint) for one in errors]
+    offered = again(stack)
+    kept = [one for one in offered.findings if one.rule != offers_are_used.__name__]
+    return replace(offered, findings=(*told, *kept)), rows
 
 
 def colored(finding: Finding) -> str:

@@ -18,6 +18,8 @@ STACK_TAG = "gpuinfra:stack"
 """Tag with the token of the stack (`naming.stack_token`). It tells the resources of two stacks with the same cluster name apart."""
 NAME_TAG = "Name"
 """Tag with the logical name."""
+SEARCH = "gpuinfra up --resume: find what a killed run created"
+"""Purpose of the requests of the lookups, for `gpuinfra permissions`."""
 
 _INPUT = re.compile(r"\{(\w+)\}")
 

@@ -114,6 +114,9 @@ def _undecided(blocking: tuple[CheckResult, ...]) -> bool:
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:
-    steps = _list((journal or {}).get("steps"))
-    states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
-    return "failed" not in states and bool(states & UNFINISHED)
+    """Return whether the node still works on its steps. It repeats a failed step until its journal calls the failure final."""
+    steps = [step for step in _list((journal or {}).get("steps")) if isinstance(step, dict)]
+    failed = [step for step in steps if step.get("status") == "failed"]
+    if failed:
+        return all(step.get("final") is False for step in failed)
+    return any(step.get("status") in UNFINISHED for step in steps)

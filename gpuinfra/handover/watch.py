@@ -16,6 +16,7 @@ from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
+from gpuinfra.handover.uniform import firmware_notes
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -78,6 +79,8 @@ def watch(
         if not verdict.expected:
             return _end(gatherer, verdict, WaitEnd.NOT_DUE, spent, problems, wait)
         if _enough(verdict, wait):
+            for note in firmware_notes((node.label, node.pool, node.checks) for node in verdict.nodes):
+                log(note)
             return _end(gatherer, verdict, WaitEnd.READY, spent, problems, wait)
         if wait.mode == "none":
             return _end(gatherer, verdict, WaitEnd.ONCE, spent, problems, wait)

@@ -173,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
     add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
+    add("pcie", _printed("pcie", "counters"), "list the error counters of PCIe devices; print one JSON object")
     files = add(
         "files",
         _printed("files", "files", "expectation"),

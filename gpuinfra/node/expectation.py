@@ -64,6 +64,9 @@ class _Always(TypedDict):
     open_module: bool
     software: dict[str, ExpectedSoftware]
     root_free_gib: float
+    vcpus: int
+    memory_gib: float
+    """Nominal memory of the machine type."""
     file_systems: list[str]
     """Mounts of the Lustre file systems."""
     steps: list[str]
@@ -107,6 +110,9 @@ class Uses(TypedDict, total=False):
     fabric_test: bool
     burn_in: int
     gvnics: int
+    local_disks: int
+    local_disk_model: str
+    """Regular expression that matches the model of the local disks."""
     floors: list[ExpectedFloor]
 
 
@@ -164,6 +170,10 @@ class Machine:
     fabric_provider = Field[str](str, "")
     gvnics = Field[int](int)
     root_free_gib = Field[float](float)
+    vcpus = Field[int](int)
+    memory_gib = Field[float](float)
+    local_disks = Field[int](int)
+    local_disk_model = Field[str](str)
     file_systems = Field["list[Any]"](list)
     lnet_efa = Field[int](int)
     homes = Field["list[Any]"](list, [])

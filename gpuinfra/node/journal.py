@@ -18,6 +18,9 @@ from typing import Any, Dict, List, Optional
 SCHEMA = "gpuinfra.state/1"
 PENDING, RUNNING, REBOOT, DONE, FAILED = "pending", "running", "reboot", "done", "failed"
 LEFTOVER_GRACE_S = 10.0
+MAX_FAILURES = 3
+"""Failed runs of a step in a row after which the failure is final for the handover. systemd repeats a failed run after one minute, so that faults
+of a few minutes pass, and a fault that stays does not cost the whole deadline."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -100,6 +103,8 @@ class StepJournal:
                     "seconds": 0.0,
                     "attempts": 0,
                     "reboots": 0,
+                    "failures": 0,
+                    "final": False,
                     "boot_id": None,
                     "changed": False,
                     "reason": None,

@@ -42,6 +42,7 @@ def ports(folder: Path = SYS) -> dict[str, Any]:
         for port in sorted(numbers.iterdir())[:4] if numbers.is_dir() else []:
             one: dict[str, Any] = {"device": device.name, "port": port.name}
             one.update((name, _text(port / file)) for name, file in _TEXTS.items())
+            one["firmware"] = _text(device / "fw_ver")
             values = ((file.rpartition("/")[2], _text(port / file)) for file in _COUNTERS)
             one["errors"] = {name: value for name, value in values if value not in (None, "0")}
             found.append(one)

@@ -77,8 +77,21 @@ METRICS_QUERY = "/etc/gpuinfra/metrics.curl"
 METRIC = "DCGM_FI_DEV_GPU_TEMP{"
 METRICS = ("curl", "-s", "--noproxy", "*", "--max-time", "10")
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+GPU_COPIES = ("-j", "-t", "device_to_device_memcpy_read_ce")
+GPU_MEMORY = ("-j", "-b", "2048", "-t", "device_local_copy")
+"""2 GiB, because the published figures are for this size."""
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|gve |lost carrier|Out of memory|Hardware Error|AER: |PCIe Bus Error"
+
+
+def nvbandwidth(options: tuple[str, ...]) -> Probe:
+    """Return a call of nvbandwidth. DCGM's package for the driver's CUDA version contains it."""
+    first, *others = [
+        (path, *options)
+        for path in (*(DCGM_PLUGINS + "/%s/nvbandwidth" % cuda for cuda in ("cuda13", "cuda12")), "nvbandwidth")
+    ]
+    return Probe(first, timeout_s=600, loads=True, otherwise=tuple(others))
+
 
 FUSE = "fuse"
 BUCKETS = ("fuse.gcsfuse", FUSE)
@@ -93,6 +106,10 @@ NOTICES = "/run/gpuinfra/notices.json"
 PROBES: dict[str, Probe] = {
     "lspci": Probe(("lspci", "-Dnn", "-d", "10de:")),
     "uname": Probe(("uname", "-r")),
+    "memory": Probe(("free", "-b")),
+    "cpus": Probe(("nproc", "--all")),
+    "disk-models": Probe(("lsblk", "-dno", "MODEL")),
+    "pcie": Probe((NODE_PART, "pcie")),
     "kernel-headers": Probe(
         ("find", "-L", "/lib/modules", "-mindepth", "2", "-maxdepth", "2", "-name", "build", "-type", "d")
     ),
@@ -175,12 +192,8 @@ PROBES: dict[str, Probe] = {
     "nccl-network": Probe((NODE_PART, "nccl", "--gib", "0.0625", "--rounds", "1"), timeout_s=300, loads=True),
     "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
     "fabric-result": Probe(("cat", FABRIC_RESULT)),
-    # DCGM's package for the driver's CUDA version contains nvbandwidth.
-    "nvbandwidth": Probe(
-        (DCGM_PLUGINS + "/cuda13/nvbandwidth", *HOST_COPIES),
-        timeout_s=600,
-        loads=True,
-        otherwise=((DCGM_PLUGINS + "/cuda12/nvbandwidth", *HOST_COPIES), ("nvbandwidth", *HOST_COPIES)),
-    ),
+    "nvbandwidth": nvbandwidth(HOST_COPIES),
+    "gpu-copies": nvbandwidth(GPU_COPIES),
+    "gpu-memory": nvbandwidth(GPU_MEMORY),
     "cloud-init": Probe(("cloud-init", "status", "--format=json")),
 }

@@ -46,7 +46,11 @@ def secrets(args: argparse.Namespace, names: Path = NAMES, folder: Path = FOLDER
                 % (receiver, error)
             ) from None
         draft = folder / (str(receiver) + ".new")
-        handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
+        try:
+            draft.unlink()  # a killed run left it, with any mode
+        except FileNotFoundError:
+            pass
+        handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(value)
         os.chown(str(draft), owner.st_uid, owner.st_gid)

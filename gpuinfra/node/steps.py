@@ -109,16 +109,24 @@ class Runner:
                     f"full log: {self.log.log_path}; fix the cause, then run: "
                     "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service"
                 )
+                # The evidence of the first failure tells that the node repeats the step. This is news.
+                if self.journal.steps[step.id]["final"] and self.journal.steps[step.id]["failures"] > 1:
+                    self._repeat_checks()
                 return EXIT_REFUSED if attempt.code == EXIT_REFUSED and self._by_systemd else FAILED
         total = f"{len(self.steps)} steps done"
         if worked == 0:
             self.log.write(f"{total}, nothing to do")
         else:
             self.log.write(f"{total}: {worked} ran, {changed or 'none'} made changes")
-        if resumed and self._by_systemd:
+        if resumed:
+            self._repeat_checks()
+        return DONE
+
+    def _repeat_checks(self) -> None:
+        """Start the checks again, if systemd started this run."""
+        if self._by_systemd:
             command = ["systemctl", "--no-block", "restart", "gpuinfra-verify.service"]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
-        return DONE
 
     def dry_run(self) -> int:
         """Report what each step would change, without modifying the journal."""
@@ -179,6 +187,7 @@ class Runner:
         reboots = entry.get("reboots", 0) + 1 if attempt.status == j.REBOOT else 0
         if reboots > MAX_REBOOTS:
             attempt.code, attempt.reason = 1, f"it requests reboot number {reboots} in a row: {attempt.reason}"
+        failures = int(entry.get("failures") or 0) + 1 if attempt.status == j.FAILED else 0
         attempt.changed = attempt.changed or (["earlier"] if changed else [])
         if attempt.status == j.DONE:
             # Write the recorded values and the status in one operation.
@@ -189,6 +198,8 @@ class Runner:
             seconds=round(time.monotonic() - started, 1),
             changed=changed,
             reboots=reboots,
+            failures=failures,
+            final=attempt.code == EXIT_REFUSED or failures >= j.MAX_FAILURES,
             reason=attempt.reason if attempt.status != j.DONE else None,
         )
         if attempt.status == j.DONE:

@@ -32,6 +32,8 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         "open_module": lock.flavour == "open",
         "software": _software(lock),
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
+        "vcpus": machine.vcpus,
+        "memory_gib": machine.memory_gib,
         "file_systems": list(facts.lustre),
         "required": [],
         "skips": {},
@@ -68,6 +70,8 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         "fabric_test": facts.fabric_test,
         "burn_in": facts.burn_in if facts.burn_in > 1 else 0,
         "gvnics": facts.gvnics,
+        "local_disks": machine.local_disks,
+        "local_disk_model": facts.software.local_disk_model if machine.local_disks else "",
         "floors": [_floor(floor) for floor in machine.floors],
     }
     pool.update(cast("Expectation", {name: value for name, value in uses.items() if value}))

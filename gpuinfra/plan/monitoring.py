@@ -88,12 +88,14 @@ def monitored(pools: Iterable[PoolPlan]) -> list[AlertPool]:
 
 
 def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolPlan]) -> tuple[FilePlan, ...]:
-    """Return the configuration of Prometheus and Alertmanager. It does not contain the nodes, which Prometheus finds by their tags."""
+    """Return the configuration of Prometheus and Alertmanager. It does not contain the nodes, which Prometheus finds by their tags.
+
+    `spec` is the declaration of the control node, and `pools` are the other pools.
+    """
     served = monitored(pools)
+    space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
     discovery = profile_of(spec.cloud).discovery(spec.where.region, spec.name, [pool.name for pool in served], PORT)
-    retention = (
-        f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(metrics_gib(spec, declared) / 1.5)}GB\n"
-    )
+    retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
     files = {
         f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery)),
         f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served)),

@@ -7,6 +7,7 @@ Plan, rules, cost, and components call the profile instead of branching on the c
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from gpuinfra.base.errors import UsageError
 from gpuinfra.base.registry import cloud_as
 from gpuinfra.catalog.records import MachineType, ServicePrice, TransferPrice
 from gpuinfra.spec.kinds import DeclaredCloud, Offer
+from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.shown import shown
 
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
@@ -83,6 +86,9 @@ class CloudProfile(Offer, Protocol):
     arm64_names: str
     """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
+    """Regions about which the catalog contains facts."""
+    region_form: str
+    """Regular expression that matches the names of all regions, also of those that are not in the catalog."""
     scheduled_actions: str = ""
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
     service_prices: tuple[ServicePrice, ...] = ()
@@ -125,6 +131,28 @@ class CloudProfile(Offer, Protocol):
     def discovery(self, region: str, cluster: str, pools: Sequence[str], port: int) -> Discovery:
         """Return how Prometheus finds the running nodes of these pools. Only for clouds with a `monitoring_machine`."""
         raise UsageError(f"gpuinfra creates no control node on {self.title}")
+
+    def is_region(self, region: str) -> bool:
+        """Return whether a text is the name of a region, or has the form of one. The catalog can lack the region."""
+        return region in self.regions or re.fullmatch(self.region_form, region) is not None
+
+    def region_findings(self, path: str, region: str) -> Iterator[Finding]:
+        """Yield the finding about a region that is not in the catalog: a warning if the name is that of a region, otherwise an error."""
+        from gpuinfra.base.findings import error, warn
+
+        if region in self.regions:
+            return
+        near = nearest(region, list(self.regions))
+        guess = f"did you mean {near}?" if near else ""
+        if self.is_region(region):
+            what = (
+                f"is {region}, which is not in the catalog: its zones, its prices, the machine types that it offers, and whether the "
+                "images and services of the plan exist there are unknown"
+            )
+            yield warn(path, what, f"{guess} `gpuinfra plan STACK --live` asks {self.title}".strip())
+        else:
+            hint = guess or f"allowed: {listed(list(self.regions), 40)}"
+            yield error(path, f"is {shown(region)}, which is not a valid {self.title} region", hint)
 
     def zone_number(self, zone: str) -> int:
         """Return the number of a zone in its region. Names and addresses are derived from this number."""

@@ -59,7 +59,7 @@ def _one_or_many(field: dict[str, Any]) -> None:
 
 
 def _only(cloud: str) -> list[dict[str, Any]]:
-    """Return the conditions that allow only the regions, kinds of capacity, and machine types of a cloud."""
+    """Return the conditions that allow only the kinds of capacity and the machine types of a cloud, and the names of its regions."""
     profile = profile_of(cloud)
     kinds = sorted(kind.value for kind in profile.capacity_kinds)
     entry = {"properties": {"kind": {"enum": kinds}}}
@@ -68,7 +68,8 @@ def _only(cloud: str) -> list[dict[str, Any]]:
         "required": ["where"],
     }
     capacity = {"capacity": {"anyOf": [{"type": "array", "items": entry}, {"type": "object", **entry}]}}
-    place = {"where": {"properties": {"region": {"enum": sorted(profile.regions)}}}}
+    form = f"^(?:{'|'.join(sorted(profile.regions))}|{profile.region_form})$"
+    place = {"where": {"properties": {"region": {"pattern": form}}}}
     machine = {"machine": {"enum": sorted(profile.machines)}}
     return [
         {"if": here, "then": {"properties": {**place, "pools": {"items": {"properties": capacity}}}}},

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuinfra.base.safe_text import one_line, printable
 from gpuinfra.base.words import titled
+from gpuinfra.handover.uniform import firmware_notes
 from gpuinfra.node.cause import Action
 from gpuinfra.node.outcome import CheckResult
 from gpuinfra.report import tables
@@ -119,9 +120,13 @@ def text(nodes: Sequence[Judged], evidence: FoundEvidence) -> Iterator[str]:
         yield ""
         yield _line(f"{titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
         yield f"  -> {_line(one.hint)}"
-    if evidence.problems:
+    notes = [
+        *evidence.problems,
+        *firmware_notes((_name(one), _text(one.evidence.document.get("pool")), one.checks) for one in nodes),
+    ]
+    if notes:
         yield ""
-        yield from (f"note: {_line(problem)}" for problem in evidence.problems)
+        yield from (f"note: {_line(note)}" for note in notes)
     yield ""
     verified = sum(node.verified for node in nodes)
     yield f"{verified} of {len(nodes) + len(evidence.absent)} nodes verified{_to_do(nodes, len(evidence.absent))}. {evidence.about}"

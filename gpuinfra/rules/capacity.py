@@ -166,10 +166,10 @@ def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def purchase_fixes_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The zone of a reservation or block is declared, because its machines are in one zone. The plan does not choose a zone for it."""
     cloud = profile_of(spec.cloud)
-    if spec.where.region not in cloud.regions or not cloud.region_of_zone(
+    if not cloud.is_region(spec.where.region) or not cloud.region_of_zone(
         cloud.first_zone(spec.where.region), spec.where.region
     ):
-        return  # an Azure region, in which the scale set is in all zones, or an unknown region
+        return  # an Azure region, in which the scale set is in all zones, or a wrong name
     for path, pool, entry in entries_of(spec):
         if isinstance(entry, (Reserved, Block)) and not (pool.zone or spec.where.zone or getattr(entry, "zone", None)):
             what = f"is required, because {path} is {entry.kind} capacity, which is in one zone"

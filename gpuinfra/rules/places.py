@@ -21,22 +21,14 @@ from gpuinfra.spec.shown import shown
 
 
 def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The region exists in the cloud."""
-    known = list(profile_of(spec.cloud).regions)
-    if spec.where.region not in known:
-        near = nearest(spec.where.region, known)
-        hint = f"did you mean {near}?" if near else f"allowed: {listed(known, 40)}"
-        yield error(
-            "where.region",
-            f"is {shown(spec.where.region)}, which is not a valid {profile_of(spec.cloud).title} region",
-            hint,
-        )
+    """The region exists in the cloud. If the catalog does not contain it, its zones, prices, machine types and images are unknown."""
+    yield from profile_of(spec.cloud).region_findings("where.region", spec.where.region)
 
 
 def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Each zone is in the declared region."""
     cloud = profile_of(spec.cloud)
-    if spec.where.region not in cloud.regions:
+    if not cloud.is_region(spec.where.region):
         return
     places = [("where.zone", spec.where.zone)]
     places += [(f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools)]
@@ -151,23 +143,37 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The catalog lists the machine type in the pool's zone."""
+    """The catalog lists the machine type in the pool's zone, or `where.offers` contains it. In a region that is not in the catalog, machine
+    types are unknown."""
     region = spec.where.region
     for path, pool, machine in pools_of(spec):
-        if not machine.zones or region not in profile_of(spec.cloud).regions:
+        if not machine.zones or region not in profile_of(spec.cloud).regions or machine.name in spec.where.offers:
             continue
         zones = machine.zones.get(region, ())
-        if region not in machine.zones:
-            seen = listed(sorted(machine.zones))
-            what = f"is {machine.name}, which the catalog does not list in {region}; listed regions: {seen}"
-            yield warn(
-                f"{path}.machine", what, "check that the region offers the machine type, or use a different region"
-            )
-            continue
         zone = pool.zone or spec.where.zone
-        if zone and zones and zone not in zones:
-            what = f"is {machine.name}, which the catalog does not list in {zone}; listed zones: {listed(list(zones))}"
-            yield warn(f"{path}.machine", what, "check that the zone offers the machine type, or use a different zone")
+        if region not in machine.zones:
+            what, other = f"in {region}; listed regions: {listed(sorted(machine.zones))}", "region"
+        elif zone and zones and zone not in zones:
+            what, other = f"in {zone}; listed zones: {listed(list(zones))}", "zone"
+        else:
+            continue
+        hint = f"use a different {other}; or, if `gpuinfra plan STACK --live` finds it there, set where.offers to [{machine.name}]"
+        yield error(f"{path}.machine", f"is {machine.name}, which the catalog does not list {what}", hint)
+
+
+def offers_are_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each machine type in `where.offers` is one of the stack, and the catalog does not list it in the zone of its pools."""
+    machines, region = machines_of(spec), spec.where.region
+    used = {pool.machine for pool in spec.pools} | {one.machine for pool in spec.pools for one in pool.fallback}
+    zones = {spec.where.zone, *(pool.zone for pool in spec.pools)} - {None}
+    if not {pool.machine for pool in spec.pools} <= set(machines):
+        return  # The machine type has its own finding.
+    for i, name in enumerate(spec.where.offers):
+        record = machines.get(name)
+        if name not in used:
+            yield error(f"where.offers[{i}]", f"is {shown(name)}, which no pool uses", "remove it")
+        elif record and region in record.zones and zones <= set(record.zones[region]):
+            yield warn(f"where.offers[{i}]", f"is {name}, which the catalog lists in {region}", "remove it")
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

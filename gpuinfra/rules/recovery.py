@@ -15,7 +15,7 @@ from gpuinfra.plan.profile import profile_of
 from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.recovery_model import RecoveryTarget
 from gpuinfra.plan.storage import created, existing_of
-from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
 from gpuinfra.spec.rule import rules_in
@@ -28,7 +28,7 @@ LABEL = 63
 def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
     """Return the recovery targets and the cloud's replication, or None if a different rule rejects the declaration."""
     cloud = profile_of(spec.cloud)
-    if spec.recovery is None or cloud.replication is None or spec.where.region not in cloud.regions:
+    if spec.recovery is None or cloud.replication is None or not cloud.is_region(spec.where.region):
         return None
     return spec.recovery, cloud.replication
 
@@ -61,18 +61,18 @@ def recovery_region_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding
     recovery, replication = declared
     cloud, first = profile_of(spec.cloud), spec.where.region
     same = [one for one in cloud.regions if one != first and replication.geography(one) == replication.geography(first)]
-    if recovery.region not in cloud.regions:
-        near = nearest(recovery.region, same)
-        hint = f"did you mean {near}?" if near else f"allowed: {listed(same, 40)}"
-        yield error("recovery.region", f"is {shown(recovery.region)}, which is not a valid {cloud.title} region", hint)
+    if not cloud.is_region(recovery.region):
+        yield from cloud.region_findings("recovery.region", recovery.region)
     elif recovery.region == first:
         yield error("recovery.region", f"is {first}, which is where.region", "use a different region")
-    elif recovery.region not in same:
+    elif replication.geography(recovery.region) != replication.geography(first):
         what = (
             f"is {recovery.region} in {replication.geography(recovery.region)}, but where.region {first} is in "
             f"{replication.geography(first)}, and data cannot be replicated between them"
         )
         yield error("recovery.region", what, f"allowed: {listed(same, 40)}")
+    else:
+        yield from cloud.region_findings("recovery.region", recovery.region)
 
 
 def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -142,7 +142,7 @@ def _found(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def _in_chosen_zones(spec: ClusterSpec) -> ClusterSpec:
     """Return the declaration with the zones that the plan chooses, so that they pass the same rules as declared zones."""
     cloud = profile_of(spec.cloud)
-    if spec.where.zone or not spec.pools or spec.where.region not in cloud.regions:
+    if spec.where.zone or not spec.pools or not cloud.is_region(spec.where.region):
         return spec
     zoning = zoning_of(spec)
     if cloud.region_of_zone(zoning.default, spec.where.region) is None:

@@ -60,7 +60,7 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     given, declared = stack.config.get(key) if key else None, stack.spec.where.region
     if key is None or given is None or given == declared:
         return
-    known = cloud.regions
+    known = (*cloud.regions, *(one for one in (given, declared) if isinstance(one, str) and cloud.is_region(one)))
     what = f"but where.region is {shown(declared)}"
     if declared in known:
         hint = f"set it to {declared}, or change where.region" if given in known else f"did you mean {declared}?"

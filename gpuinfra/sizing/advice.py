@@ -154,7 +154,7 @@ def _refusal(request: SizingRequest, today: date, prices: PriceFile | None) -> U
             "`gpuinfra catalog` lists them"
         )
     if request.region and not any(
-        request.region in profile_of(cloud).regions for cloud in request.clouds or tuple(CLOUDS)
+        profile_of(cloud).is_region(request.region) for cloud in request.clouds or tuple(CLOUDS)
     ):
         near = nearest(request.region, [region for cloud in CLOUDS for region in profile_of(cloud).regions])
         hint = f"did you mean {near}?" if near else "use a region of `gpuinfra catalog`"

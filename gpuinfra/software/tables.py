@@ -77,11 +77,13 @@ CUDA = {
         Cuda(version="12.9", package="cuda-toolkit-12-9", min_driver=525, nccl="2.27.5-1+cuda12.9"),
         Cuda(version="13.0", package="cuda-toolkit-13-0", min_driver=580, nccl="2.28.9-1+cuda13.0"),
         Cuda(version="13.1", package="cuda-toolkit-13-1", min_driver=580, nccl="2.28.9-1+cuda13.0"),
-        Cuda(version="13.2", package="cuda-toolkit-13-2", min_driver=580, nccl="2.28.9-1+cuda13.0"),
+        Cuda(version="13.2", package="cuda-toolkit-13-2", min_driver=580, nccl="2.30.4-1+cuda13.2"),
     )
 }  # fmt: skip
 """https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and
-GoogleCloudPlatform/compute-gpu-installation, retrieved 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9."""
+GoogleCloudPlatform/compute-gpu-installation, retrieved 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9.
+NVIDIA's repository has no package of NCCL for CUDA 13.0 that is newer than 2.28.9 (`apt-cache policy` on four DGX machines, public notes, retrieved
+2026-11-29). PyTorch 2.12 and later bring a newer NCCL, which their programs use; that of the node serves the checks and MPI programs."""
 
 NCCL_PACKAGES = (
     "2.27.5-1+cuda12.9", "2.28.9-1+cuda12.9", "2.29.7-1+cuda12.9", "2.30.4-1+cuda12.9", "2.30.7-1+cuda12.9",
@@ -103,16 +105,18 @@ class Wheel:
 
     cuda: str
     min_driver: int
+    nccl: str = ""
+    """Version of NCCL that the wheel of PyTorch requires and brings (its requirement on nvidia-nccl-cu12 or -cu13). Empty if it was not read."""
 
 
 TORCH = {
-    "2.15.0": Wheel(cuda="13.2.2", min_driver=580),
-    "2.14.1": Wheel(cuda="13.0.3", min_driver=580),
-    "2.13.0": Wheel(cuda="13.0.3", min_driver=580),
-    "2.12.1": Wheel(cuda="13.0.2", min_driver=580),
-    "2.11.0": Wheel(cuda="13.0.2", min_driver=580),
-    "2.10.0": Wheel(cuda="12.8.90", min_driver=525),
-    "2.9.1": Wheel(cuda="12.8.90", min_driver=525),
+    "2.15.0": Wheel(cuda="13.2.2", min_driver=580, nccl="2.30.7"),
+    "2.14.1": Wheel(cuda="13.0.3", min_driver=580, nccl="2.30.7"),
+    "2.13.0": Wheel(cuda="13.0.3", min_driver=580, nccl="2.29.7"),
+    "2.12.1": Wheel(cuda="13.0.2", min_driver=580, nccl="2.29.7"),
+    "2.11.0": Wheel(cuda="13.0.2", min_driver=580, nccl="2.28.9"),
+    "2.10.0": Wheel(cuda="12.8.90", min_driver=525, nccl="2.27.5"),
+    "2.9.1": Wheel(cuda="12.8.90", min_driver=525, nccl="2.27.5"),
     "2.8.0": Wheel(cuda="12.8.90", min_driver=525),
     "2.7.1": Wheel(cuda="12.6.77", min_driver=525),
     "2.6.0": Wheel(cuda="12.4.127", min_driver=525),

@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.spec.base import Line, SpecModel
+from gpuinfra.spec.machines import TypeName
 
 if TYPE_CHECKING:
     from gpuinfra.spec.places import AwsRegion, AwsZone, AzureRegion, AzureZone, GcpRegion, GcpZone
@@ -23,11 +24,19 @@ class Aws(SpecModel):
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Availability Zone ID, such as `use1-az4`, because zone letters differ between accounts.
     If omitted, the plan selects a zone that offers every machine type."""
+    offers: tuple[TypeName, ...] = Field(default=(), max_length=16, examples=[["p5.48xlarge"]])
+    """Machine types that the region and its zones offer although the catalog does not list them there. Without an entry, such a
+    machine type is an error."""
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, *, region: AwsRegion, zone: AwsZone | None = None, cloud: Literal["aws"] = "aws"
+            self,
+            *,
+            region: AwsRegion,
+            zone: AwsZone | None = None,
+            offers: tuple[str, ...] = (),
+            cloud: Literal["aws"] = "aws",
         ) -> None: ...
 
 
@@ -40,11 +49,19 @@ class Azure(SpecModel):
     """Short name of the Azure region, such as `southcentralus`."""
     zone: Line | None = Field(default=None, examples=["1"])
     """Availability zone `1`, `2`, or `3`. If omitted, resources are regional and Azure chooses the zone."""
+    offers: tuple[TypeName, ...] = Field(default=(), max_length=16, examples=[["Standard_ND96isr_H100_v5"]])
+    """Machine types that the region and its zones offer although the catalog does not list them there. Without an entry, such a
+    machine type is an error."""
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, *, region: AzureRegion, zone: AzureZone | None = None, cloud: Literal["azure"] = "azure"
+            self,
+            *,
+            region: AzureRegion,
+            zone: AzureZone | None = None,
+            offers: tuple[str, ...] = (),
+            cloud: Literal["azure"] = "azure",
         ) -> None: ...
 
 
@@ -59,6 +76,9 @@ class Gcp(SpecModel):
     """Google Cloud region, such as `us-central1`."""
     zone: Line | None = Field(default=None, examples=["us-central1-a"])
     """Google Cloud zone, such as `us-central1-a`. If omitted, the plan selects a zone that offers every machine type."""
+    offers: tuple[TypeName, ...] = Field(default=(), max_length=16, examples=[["a4-highgpu-8g"]])
+    """Machine types that the region and its zones offer although the catalog does not list them there. Without an entry, such a
+    machine type is an error."""
 
     if TYPE_CHECKING:
 
@@ -67,6 +87,7 @@ class Gcp(SpecModel):
             *,
             region: GcpRegion,
             zone: GcpZone | None = None,
+            offers: tuple[str, ...] = (),
             project: str | None = None,
             cloud: Literal["gcp"] = "gcp",
         ) -> None: ...
@@ -93,6 +114,14 @@ else:
                     default=None,
                     description=f"Zone of {name.title()} in which the cluster runs.",
                     examples=["region-1a"],
+                ),
+            ),
+            offers=(
+                tuple[TypeName, ...],
+                Field(
+                    default=(),
+                    description="Machine types that the region offers although the catalog does not list them there.",
+                    examples=[["machine-1"]],
                 ),
             ),
         )

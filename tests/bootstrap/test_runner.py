@@ -357,3 +357,24 @@ def test_under_systemd_only_a_refusal_ends_the_retries(node: Node) -> None:
     assert node.run()[0] == 65
     node.step("10-no", 'die "the mirror does not answer"\n')
     assert node.run()[0] == 1
+
+
+def test_a_failure_is_final_after_three_runs(node: Node) -> None:
+    """The journal counts failed runs in a row. After the third one, the failure is final, and the checks report it once."""
+    tools = node.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text('#!/bin/sh\necho "$*" >>"$WORLD/../systemctl"\n', encoding="utf-8")
+    (tools / "systemctl").chmod(0o755)
+    node.environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "INVOCATION_ID": "1"}
+    node.step("10-no", 'die "the mirror does not answer"\n')
+    seen = []
+    for _ in range(3):
+        assert node.run()[0] == 1
+        entry = node.state["steps"][0]
+        seen.append((entry["failures"], entry["final"], (node.root / "systemctl").exists()))
+    assert seen == [(1, False, False), (2, False, False), (3, True, True)]
+    assert (node.root / "systemctl").read_text(encoding="utf-8") == "--no-block restart gpuinfra-verify.service\n"
+    node.step("10-no", "proved it\n")
+    assert node.run()[0] == 0
+    entry = node.state["steps"][0]
+    assert (entry["failures"], entry["final"]) == (0, False)

@@ -5,18 +5,29 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
+import boto3
 import pytest
 
 from gpuinfra.base.naming import stack_token
 from gpuinfra.base.registry import CLOUDS
+from gpuinfra.clouds.aws import pending as aws
+from gpuinfra.clouds.aws.pending import PendingAccount
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.azure.pending import PendingSubscription
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.pending import LISTED, PendingProject
 from gpuinfra.clouds.pending import NotFoundByTag, StackIdentity
 from gpuinfra.engine.pending import PendingCreate, pending_creates
 from gpuinfra.search.interrupted import found_resources, identity_of
+from gpuinfra_rehearsal.cloud.aws import operator as judge
+from gpuinfra_rehearsal.cloud.core.operator import Operator
+from gpuinfra_rehearsal.cloud.gcp import calls
+from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
+from tests.permissions.needed import permissions_of
 
 TOKEN = "0a1b2c3d"
 STACK = StackIdentity(tokens=frozenset({TOKEN}), ids=frozenset({"train-node-role-1", "vpc-1"}))
@@ -137,14 +148,117 @@ def test_a_transfer_job_is_found_by_its_buckets() -> None:
     assert project({"transferJobs": {"transferJobs": jobs}}).ids(job) == ("transferJobs/2",)
 
 
-def test_a_budget_on_google_cloud_is_a_finding() -> None:
-    """Budgets have no labels, so a budget with the same name is not imported without the operator."""
-    budget = creation("gcp:billing/budget:Budget", billingAccount="B", displayName="train per month")
-    with pytest.raises(NotFoundByTag, match="budgets have no labels"):
-        project(
-            {"/budgets": {"budgets": [{"name": "billingAccounts/B/budgets/1", "displayName": "train per month"}]}}
-        ).ids(budget)
-    assert len(LISTED) == 4
+@pytest.mark.parametrize("token", [TOKEN, "", "ffffffff"], ids=["own", "none", "other"])
+def test_a_budget_on_google_cloud_is_proven_by_its_name(token: str) -> None:
+    """Budgets have no labels. A budget whose name contains the token of the stack is found; another one with the same name is a finding."""
+    name = f"train per month ({token})"
+    budget = creation("gcp:billing/budget:Budget", billingAccount="B", displayName=name)
+    lookup = project({"/budgets": {"budgets": [{"name": "billingAccounts/B/budgets/1", "displayName": name}]}})
+    if token == TOKEN:
+        assert lookup.ids(budget) == ("billingAccounts/B/budgets/1",)
+        return
+    with pytest.raises(NotFoundByTag, match="nothing in its name proves"):
+        lookup.ids(budget)
+
+
+ANSWERS: dict[str, Any] = {
+    "GetCallerIdentity": {"Account": "000000000000"},
+    "DescribeTags": {"Tags": []},
+    "DescribeRouteTables": {"RouteTables": []},
+    "DescribeFileSystems": {"FileSystems": []},
+    "DescribeMountTargets": {"MountTargets": []},
+    "DescribeDataRepositoryAssociations": {"Associations": []},
+    "ListKeys": {"Keys": [{"KeyId": "k"}]},
+    "ListResourceTags": {
+        "Tags": [{"TagKey": "Name", "TagValue": "x"}, {"TagKey": "gpuinfra:stack", "TagValue": TOKEN}]
+    },
+    "DescribeKey": {"KeyMetadata": {"KeyState": "Enabled"}},
+}
+SERVICES = {"efs": "elasticfilesystem"}
+"""Service of botocore -> prefix of its actions in IAM, if they differ (service authorization reference)."""
+
+
+def account(stack: StackIdentity, sent: list[str]) -> PendingAccount:
+    """Lookups in an account that answers with `ANSWERS`, and the actions of their requests."""
+
+    def answer(model: Any, **_: Any) -> tuple[Any, Any]:
+        service = model.service_model.service_name
+        sent.append(f"{SERVICES.get(service, service)}:{model.name}")
+        return SimpleNamespace(status_code=200), ANSWERS[model.name]
+
+    session = boto3.Session("id", "secret", region_name="us-east-1")
+    session.events.register("before-call", answer)
+    return PendingAccount(session, stack, "us-east-1")
+
+
+@pytest.mark.parametrize(
+    "stack", [f"{cloud}-{name}" for cloud in CLOUDS for name in ("existing-network", "recovery")] + ["aws-cluster"]
+)
+def test_each_creation_of_a_shipped_stack_is_proven(stack: str) -> None:
+    """A kill during any creation of a shipped stack leads to no finding: its name, its parent or its tags prove that it belongs to the stack."""
+    recording, plan = recording_of(stack), plan_of(stack)
+    made = [one for one in recording.custom if not one.type.startswith("gpuinfra:")]
+    token = stack_token("organization", "gpuinfra", stack, plan.name)
+    identity = StackIdentity(tokens=frozenset({token}), ids=frozenset(one.id for one in made))
+    findings: list[str] = []
+    for one in made:
+        generated = {
+            key: f"{one.name}-0a1b2c3" for key in ("name", "bucket", "vmScaleSetName") if key not in one.inputs
+        }
+        create = PendingCreate(
+            urn=one.urn, type=one.type, inputs={**generated, **one.inputs, "__defaults": [*generated]}, state={}
+        )
+        try:
+            if one.type.startswith("azure-native:"):
+                PendingSubscription(lambda: "S", identity).ids(create)
+            elif one.type.startswith("gcp:"):
+                PendingProject(lambda url: None, identity).ids(create)
+            elif one.type not in aws.LOOKUPS:
+                account(identity, []).ids(create)
+        except NotFoundByTag as problem:
+            findings.append(str(problem))
+    assert findings == []
+
+
+@pytest.mark.parametrize("kind", sorted(aws.LOOKUPS))
+def test_the_requests_of_a_lookup_are_in_the_policies(kind: str) -> None:
+    """Each request that the search on AWS makes for a type is among the permissions for a plan with this type, and no other."""
+    sent: list[str] = []
+    inputs = {"subnetId": "subnet-1", "routeTableId": "rtb-1", "fileSystemId": "fs-1", "creationToken": "t"}
+    lookup = account(STACK, sent)
+    lookup.ids(creation(kind, tags={"Name": "x"}, destinationCidrBlock="0.0.0.0/0", **inputs))
+    assert set(sent) == {action for actions in aws.requests([kind]).values() for action in actions}
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("aws"))
+def test_the_printed_policies_allow_the_search(stack: str) -> None:
+    """An operator with exactly the printed policies can find what a killed run created, in each Region of the plan."""
+    plan = plan_of(stack)
+    documents = permissions_of(plan).documents
+    actions = {action for one in aws.requests({one.type for one in resources(plan)}).values() for action in one}
+    assert actions
+    for region in {plan.region, *([plan.recovery.region] if plan.recovery else [])}:
+        for action in sorted(actions):
+            key = f"arn:aws:kms:{region}:000000000000:key/1"
+            place = key if action.startswith("kms:") and action != "kms:ListKeys" else "*"
+            Operator(documents).check(judge, judge.http(action, place, region))
+
+
+@pytest.mark.parametrize("stack", ["gcp-a3mega", "gcp-recovery"])
+def test_the_printed_roles_allow_the_lists(stack: str) -> None:
+    """Each list that the search on Google Cloud requests for a type of the plan has its permission in the printed roles."""
+    plan = plan_of(stack)
+    allowed = {need.action for need in permissions_of(plan).needs}
+    asked: list[str] = []
+    for one in recording_of(stack).custom:
+        if one.type in LISTED:
+            project({}, asked).ids(PendingCreate(urn=one.urn, type=one.type, inputs=one.inputs, state={}))
+    assert asked
+    permissions = {
+        calls.permission(f"GET {urlsplit(url).netloc.partition('.')[0]}{urlsplit(url).path}") for url in asked
+    }
+    # The permissions of Storage Transfer Service have another name than its collection (page of the roles of the service).
+    assert {one.replace("transferJobs", "jobs") for one in permissions} <= allowed
 
 
 def test_a_path_on_azure_contains_the_resource_group() -> None:

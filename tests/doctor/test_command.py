@@ -15,6 +15,7 @@ from gpuinfra.clouds import preflight as rows
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.preflight import PreflightQuestion, PreflightRow, RowState, Unanswered, ok
 from gpuinfra.doctor import cloud, machine, state
+from gpuinfra.spec.load import LoadedStack
 from tests.doctor import aws as account
 
 ROOT = Path(__file__).parents[2]
@@ -197,3 +198,32 @@ def test_the_backend_and_the_cloud_are_asked_at_the_same_time(
     out = capsys.readouterr().out
     for words in ("error    state ", "backend: not logged in", "fix: pulumi login", "AWS: account"):
         assert words in out
+
+
+@pytest.mark.parametrize("offered", [True, False], ids=["offered", "not offered"])
+def test_a_machine_type_that_the_account_offers_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, offered: bool
+) -> None:
+    """`plan --live` asks the cloud for a machine type that the catalog lists elsewhere, and names the field that declares it."""
+    stack = tmp_path / "Pulumi.lab.yaml"
+    text = (ROOT / "stacks" / "Pulumi.aws-p4d.yaml").read_text()
+    assert "use1-az6" in text or "use1-az4" in text
+    stack.write_text(text.replace("use1-az6", "use1-az3").replace("use1-az4", "use1-az3"))
+    asked: list[str] = []
+
+    def live_rows(declared: LoadedStack) -> list[PreflightRow]:
+        asked.extend(declared.spec.where.offers)
+        what = ("machine", "p4d.24xlarge in use1-az3")
+        return [ok(*what, "offered")] if offered else [rows.problem(*what, "not offered", "a zone", "choose one")]
+
+    monkeypatch.setattr(cloud, "live_rows", live_rows)
+    assert main(["plan", str(stack)]) == 1
+    assert (
+        "error: pools[0].machine is p4d.24xlarge, which the catalog does not list in use1-az3"
+        in capsys.readouterr().err
+    )
+    assert main(["plan", str(stack), "--live"]) == (0 if offered else 1)
+    shown = capsys.readouterr()
+    assert asked == ["p4d.24xlarge"]
+    assert ("warn: pools[0].machine" in shown.err and "set where.offers" in shown.err) is offered
+    assert ("error: pools[0].machine" in shown.err) is not offered

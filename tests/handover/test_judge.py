@@ -213,12 +213,19 @@ def test_evidence_from_before_the_launch() -> None:
 
 
 def test_failing_node_in_the_middle_of_its_steps_is_not_settled() -> None:
-    """While the journal lists unfinished steps, failed checks are not final; a failed step makes them final."""
-    for status, settled in (("reboot", False), ("running", False), ("failed", True), ("done", True)):
+    """While the journal lists unfinished steps, or a failed step that the node repeats, failed checks are not final; a step that it gave up makes
+    them final, also in a journal of an earlier version."""
+    repeated, final = {"status": "failed", "final": False}, {"status": "failed", "final": True}
+    unfinished = [{"status": "reboot"}, {"status": "running"}, repeated]
+    for step, settled in (
+        *((one, False) for one in unfinished),
+        *((one, True) for one in ({"status": "done"}, {"status": "failed"}, final)),
+    ):
         fleet = Fleet()
         fleet.launch(1)
-        fleet.report(1, gpus=0, document={"state": {"steps": [{"id": "30-driver", "status": status}]}})
-        assert poll(fleet, pool(1)).nodes[0].settled is settled, status
+        steps = [{"id": "30-driver", **step}, {"id": "40-cuda", "status": "done"}]
+        fleet.report(1, gpus=0, document={"state": {"steps": steps}})
+        assert poll(fleet, pool(1)).nodes[0].settled is settled, step
 
 
 def test_required_check_that_did_not_run_fails() -> None:

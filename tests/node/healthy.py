@@ -54,6 +54,10 @@ P4D: Any = {
     "arch": "ampere",
     "software": {"driver": {"pin": DRIVER, "range": [">=580.95", "<581"]}},
     "root_free_gib": 50,
+    "vcpus": 96,
+    "memory_gib": 1152,
+    "local_disks": 8,
+    "local_disk_model": "Amazon EC2 NVMe Instance Storage",
     "file_systems": ["/scratch"],
     "containers": ["docker"],
     "floors": [{"check": "B5", "at_least": 10}],
@@ -72,6 +76,8 @@ H100 = {
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
     "fabric_devices": 32,
+    "vcpus": 192,
+    "memory_gib": 2048,
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
@@ -214,11 +220,26 @@ HEAT = {
 }  # fmt: skip
 
 
+PCIE = {
+    "schema": "gpuinfra.pcie/1",
+    "counted": 20,
+    "devices": [{"device": "0000:20:1d.0", "class": "0x030200", "correctable": 2, "nonfatal": 0, "fatal": 0}],
+}
+"""A few corrected errors are normal."""
+
+
 def links(machine: dict[str, Any]) -> dict[str, Any]:
     """The result of `node.pyz links` on a healthy machine."""
     efa = machine["fabric_provider"] == "efa"
+    rate = 95.5 if efa else round(0.982 * machine["fabric_device_gbps"], 1)
     devices = [
-        {"device": f"device-{index}", "gbps": 95.5 if efa else 392.5, "memory": "host", "problem": None, "counters": {}}
+        {
+            "device": f"device-{index}",
+            "gbps": rate,
+            "memory": "host",
+            "problem": None,
+            "counters": {},
+        }
         for index in range(machine["fabric_devices"])
     ]
     return {"schema": "gpuinfra.links/1", "tool": "fi_pingpong" if efa else "ib_write_bw", "devices": devices}
@@ -352,8 +373,16 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, json.dumps(nccl_network(device_state, expectation)) + "\n")
         if words == [NODE_PART, "heat"]:
             return record(words, json.dumps(HEAT) + "\n")
+        if words == [NODE_PART, "pcie"]:
+            return record(words, json.dumps(PCIE) + "\n")
+        if words[0] == "lsblk":
+            disks = [device_state["hardware"]["nvme_model"]] * device_state["hardware"]["nvme"]
+            return record(words, "\n".join([*disks, "Amazon Elastic Block Store", ""]))
         if words == [NODE_PART, "links"]:
-            return record(words, json.dumps(links(expectation)) + "\n")
+            result = links(expectation)
+            if "rdma-slow" in device_state["faults"]:
+                result["devices"][3]["gbps"] /= 4
+            return record(words, json.dumps(result) + "\n")
         if words == ["cat", FABRIC_RESULT]:
             return record(words, json.dumps(fabric_result()) + "\n")
         if words == ["cat", NOTICES]:

@@ -118,7 +118,9 @@ CASES: dict[str, Case] = {
     "efa-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 1}),
     "h100-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 2}),
     "h100-sys-class-infiniband-1": Case(
-        {"N6": "fail", "N9": "read", "N7": "skip", "N2": "pass", "N10": "pass"}, AZURE, {"fabric_devices": 3}
+        {"N6": "fail", "N9": "read", "N7": "skip", "N2": "pass", "N10": "pass", "N11": "skip", "N12": "pass"},
+        AZURE,
+        {"fabric_devices": 3},
     ),
     "gb10-dcgm-json-1": Case({"B1": "warn"}, expected={"gpus": 1}, code=226),
     "gb10-dcgm-json-2": Case({"B6": "fail"}, expected={"gpus": 1, "burn_in": 2}, code=226),
@@ -126,6 +128,11 @@ CASES: dict[str, Case] = {
     "dcgm-json-1": Case({"B6": "error"}, expected={"gpus": 1, "burn_in": 3}),
     "h100-nvbandwidth-1": Case({"B5": "pass"}),
     "h100-nvbandwidth-2": Case({"B5": "pass"}, machine("aws", "p5.4xlarge")),
+    "h100-gpu-copies-1": Case({"B9": "pass"}, machine("azure", "Standard_ND96isr_H100_v5")),
+    "h100-gpu-copies-2": Case({"B9": "fail"}, machine("azure", "Standard_ND96isr_H100_v5")),
+    "h100-gpu-copies-3": Case({"B9": "pass"}, machine("azure", "Standard_ND96isr_H100_v5")),
+    "b300-gpu-copies-1": Case({"B9": "pass"}, B300, {"gpus": 7}),
+    "h100-gpu-memory-1": Case({"B10": "pass"}, machine("aws", "p5.48xlarge")),
     "h100-pair-1": Case({"B3": "fail"}, machine("aws", "p5.48xlarge")),
     "a100-nvbandwidth-1": Case({"B5": "error"}, code=1),
     "vm-showhold-1": Case({"D4": "pass"}),
@@ -175,8 +182,12 @@ CASES: dict[str, Case] = {
             ],
         },
     ),
-    "gce-ports-1": Case({"N2": "skip", "N6": "pass", "N7": "pass", "N9": "skip", "N10": "pass"}, A3_ULTRA),
-    "gce-ports-2": Case({"N2": "skip", "N6": "pass", "N7": "fail", "N9": "skip", "N10": "pass"}, A3_ULTRA),
+    "gce-ports-1": Case(
+        {"N2": "skip", "N6": "pass", "N7": "pass", "N9": "skip", "N10": "pass", "N11": "skip", "N12": "pass"}, A3_ULTRA
+    ),
+    "gce-ports-2": Case(
+        {"N2": "skip", "N6": "pass", "N7": "fail", "N9": "skip", "N10": "pass", "N11": "skip", "N12": "pass"}, A3_ULTRA
+    ),
     "dgx-enroot-1": Case({"C5": "fail"}, code=1, stderr=True),
 }
 """Output -> what each check that reads this command finds."""

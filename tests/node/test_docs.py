@@ -33,7 +33,8 @@ def table() -> str:
 
 
 def _row(check: Check, counts: tuple[int, int]) -> str:
-    proves = " ".join((check.__doc__ or "").split())
+    # The other paragraphs are in `gpuinfra explain`.
+    proves = " ".join((check.__doc__ or "").partition("\n\n")[0].split())
     severity = f"{check.severity.value}, can warn" if check.may_warn else check.severity.value
     action = "look" if check.severity in (Severity.WARN, Severity.INFO) else check.action.value
     return f"| {' | '.join(map(str, (check.id, f'`{check.name}`', severity, pools(check), action, proves, '+'.join(map(str, counts)))))} |"

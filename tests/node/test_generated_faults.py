@@ -429,6 +429,38 @@ def silent_fault(rng: random.Random, one: Node) -> str:
     return f"{probe}: {replacement[:60]}"
 
 
+def slow_part(rng: random.Random, one: Node) -> str:
+    """One GPU, pair of GPUs or RDMA device is slow, or a CPU, memory module, disk or port is missing, without an error of any command."""
+    required, ways = one["expectation"]["required"], []
+    share = rng.uniform(0.05, 0.75)
+    for check, probe, part in (
+        ("B9", "gpu-copies", r'"\d+\.\d+"'),
+        ("B10", "gpu-memory", r'"\d+\.\d+"'),
+        ("N5", "links", r'(?<="gbps": )[\d.]+'),
+    ):
+        if check in required:
+            ways.append(
+                (probe, part, lambda found: re.sub(r"[\d.]+", lambda rate: f"{float(rate[0]) * share:.2f}", found[0]))
+            )
+    ways.append(
+        ("memory", r"(?<=Mem:).*", lambda found: f" {int(found[0].split()[0]) * rng.uniform(0.1, 0.9):.0f} 1 1 1 1 1")
+    )
+    ways.append(("cpus", r"\d+", lambda found: str(rng.randrange(int(found[0])))))
+    if "P9" in required:
+        ways.append(("disk-models", r".*\n", lambda found: ""))
+    if "N11" in required:
+        ways.append(("ports", "4: ACTIVE", lambda found: rng.choice(("1: DOWN", "2: INIT", "3: ARMED"))))
+    replays = rng.randrange(1001, 10**6)
+    ways.append(("nvidia-smi-xml", "<replay_counter>0<", lambda found: f"<replay_counter>{replays}<"))
+    kind, errors = rng.choice((("fatal", 1), ("nonfatal", 7), ("correctable", 12000)))
+    ways.append(("pcie", rf'"{kind}": \d+', lambda found: f'"{kind}": {errors}'))
+    probe, pattern, change = rng.choice(ways)
+    text = one["probes"][probe]["stdout"]
+    hit = rng.choice(list(re.finditer(pattern, text)))
+    one["probes"][probe]["stdout"] = text[: hit.start()] + change(hit) + text[hit.end() :]
+    return f"{probe}: {change(hit)[:60]}"
+
+
 def hidden_gpus(rng: random.Random, one: Node) -> str:
     """DCGM has no result for some GPUs, or no memory for its test, and reports a setting or a pass."""
     if "B1" not in one["expectation"]["required"]:
@@ -450,7 +482,7 @@ def hidden_gpus(rng: random.Random, one: Node) -> str:
 
 KINDS: tuple[Callable[[random.Random, Node], str], ...] = (
     bad_cell, error_token, lost_line, doubled_line, broken_state, bad_exit, no_answer, xml_fault, link_fault, kernel_fault,
-    version_fault, host_fault, journal_fault, fabric_fault, software_fault, speed_fault, silent_fault, hidden_gpus,
+    version_fault, host_fault, journal_fault, fabric_fault, software_fault, speed_fault, silent_fault, slow_part, hidden_gpus,
 )  # fmt: skip
 
 

@@ -450,7 +450,7 @@ def row_52(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 def row_53(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     """Expected values of a healthy ND A100 v4."""
     floors = {entry["check"]: entry["at_least"] for entry in _pool(plan).expectation["floors"]}  # type: ignore[attr-defined]
-    assert floors == {"B5": 21, "B2": 216, "B3": 172, "N5": 180}
+    assert floors == {"B5": 21, "B2": 216, "B3": 172, "B9": 235, "N5": 180}
     assert _pool(plan).expectation.get("nvlinks_per_gpu") == 12
 
 
@@ -458,7 +458,7 @@ def row_53(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 def row_54(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     """Expected values of a healthy ND H100 v5."""
     floors = {entry["check"]: entry["at_least"] for entry in _pool(plan).expectation["floors"]}  # type: ignore[attr-defined]
-    assert (floors["B5"], floors["B2"], floors["N5"]) == (48, 440, 380)
+    assert (floors["B5"], floors["B2"], floors["N5"]) == (48, 440, 360)
     assert _pool(plan).expectation.get("nvlinks_per_gpu") == 18
 
 

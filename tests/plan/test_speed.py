@@ -18,17 +18,17 @@ from tests.node.healthy import JOURNAL, machine, probes, state
 from tests.plan.pools import CAPACITY, REGIONS, TODAY, declared, machines, planned
 
 CLOUDS = ("aws", "azure", "gcp")
-SPEEDS = {"N5", "B2", "B3", "B5"}
+SPEEDS = {"N5", "B2", "B3", "B5", "B9", "B10"}
 """Checks that measure a rate."""
 UNMEASURED = {"Standard_NCC40ads_H100_v5"}
 """A confidential VM encrypts each copy between host and GPU, and no public figure of its rate is known."""
 GPU_MACHINES = [(cloud, name) for cloud in CLOUDS for name in machines(cloud) if profile_of(cloud).machines[name].gpu]
 BROUGHT_BY = {
-    "nvbandwidth": "75-dcgm", "dcgm": "75-dcgm", "dcgm-medium": "75-dcgm", "dcgm-long": "75-dcgm",
+    "nvbandwidth": "75-dcgm", "gpu-copies": "75-dcgm", "gpu-memory": "75-dcgm", "dcgm": "75-dcgm", "dcgm-medium": "75-dcgm", "dcgm-long": "75-dcgm",
     "dcgm-extra-long": "75-dcgm", "heat": "75-dcgm", "fabric-manager": "35-fabric-manager",
     "fabric-manager-version": "35-fabric-manager", "nvlsm": "33-nvlink-subnet-manager", "efa": "50-efa", "cdi": "70-container-toolkit",
     "lnet": "60-lustre", "lustre-module": "60-lustre", "metadata-guard": "72-metadata", "nccl": "45-nccl", "nccl-network": "45-nccl", "pair": "45-nccl",
-    "enroot": "71-enroot", "enroot-namespaces": "71-enroot", "fabric-libraries": "50-", "metrics": "77-dcgm-exporter", "links": "",
+    "enroot": "71-enroot", "enroot-namespaces": "71-enroot", "fabric-libraries": "50-", "metrics": "77-dcgm-exporter", "links": "50-",
 }  # fmt: skip
 """Probe -> start of the step that installs its tool; empty if no step does. Other probes use the driver's tools, files of the
 kernel, or tools of every image. `docker` and `containerd` are not here: C1 and C3 pass on a node without a runtime."""
@@ -61,6 +61,56 @@ def test_steps_install_the_tools_of_required_checks(cloud: str, name: str) -> No
             assert step is None or one in skips or (step and any(each.startswith(step) for each in steps)), (
                 f"{one} reads {probe}, and no step installs its tool"
             )
+
+
+def _nvbandwidth(copies: int, gib: float, gb_s: float) -> float:
+    """Seconds of a test case: three samples of 16 copies of each buffer (NVIDIA/nvbandwidth: README, defaults of -i and of the samples), 0.1 s to
+    allocate and fill two buffers, and 5 s to start on eight GPUs."""
+    return 5 + copies * (0.1 + 48 * gib * 1.0737 / gb_s)
+
+
+def seconds_of(expectation: Any) -> dict[str, float]:
+    """Probe -> seconds on an idle node with healthy devices, from the documentation of each tool and the slowest accepted rate."""
+    least = {floor["check"]: floor["at_least"] for floor in expectation["floors"]}
+    gpus, memory = expectation["gpus"], 700.0
+    size = next((floor["gib"] for floor in expectation["floors"] if floor["check"] == "B2"), 1.0)
+    return {
+        # "-r 1: a few seconds" (DCGM user guide, diagnostics).
+        "dcgm": 20.0,
+        # Initialization of NCCL on eight GPUs: 5 to 10 s (NCCL_DEBUG time stamps of public logs); 5 warm-up and 20 measured rounds of 2 x 7/8 of the size.
+        "nccl": 15 + 25 * 1.75 * size * 1.0737 / least.get("B2", 100.0),
+        "nccl-network": 15.0,
+        "nvbandwidth": _nvbandwidth(2 * gpus, 0.5, least.get("B5", 11.0)),
+        "gpu-copies": _nvbandwidth(gpus * (gpus - 1), 0.5, least.get("B9", 235.0)),
+        "gpu-memory": _nvbandwidth(gpus, 2.0, memory),
+        # 5,000 writes of 8 MiB (perftest: default of -n), 1 s until the server listens, 2 s for the setup of a queue pair and of CUDA.
+        "links": expectation["fabric_devices"] * (3 + 5000 * 0.0671 / least.get("N5", 180.0)),
+        # DCGM's exporter collects every 30 s.
+        "metrics": 30.0,
+        # Each of nvidia-smi's calls takes about 1 s on eight GPUs with persistence mode, and the full report 3 s.
+        "nvidia-smi-xml": 3.0,
+    }
+
+
+OTHER_S = 1.0
+"""Commands that only read."""
+GATE_S = 240
+
+
+@pytest.mark.parametrize(
+    ("cloud", "name"),
+    [(cloud, name) for cloud, name in GPU_MACHINES if profile_of(cloud).machines[name].gpus == 8],
+    ids=lambda value: value,
+)
+def test_the_default_checks_take_at_most_four_minutes(cloud: str, name: str) -> None:
+    """On an idle node with eight GPUs, the documented times of the tools of all required checks add up to four minutes at most.
+    The fabric test with another node is a service of its own."""
+    expectation: Any = planned(cloud, name, "default").expectation
+    known = seconds_of(expectation)
+    probes = {probe for one in expectation["required"] for probe in ALL[one].probes}
+    loading = {probe for probe in probes if PROBES[probe].loads}
+    assert loading <= set(known), "a measurement without a documented time"
+    assert sum(known.get(probe, OTHER_S) for probe in probes) <= GATE_S
 
 
 def test_every_probe_of_an_installed_tool_is_known() -> None:

@@ -597,7 +597,20 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"where.zone": None, "pools.0.zone": "use1-az6"}),
         ("aws", {"pools": [], "layers": ["foundation", "site"]}),
     ],
-    "zone_offers_machine": [("aws", {}), ("azure", {}), ("gcp", {}), ("aws", {"pools.0.machine": "g5.48xlarge"})],
+    "zone_offers_machine": [
+        ("aws", {}),
+        ("azure", {}),
+        ("gcp", {}),
+        ("aws", {"pools.0.machine": "g5.48xlarge"}),
+        ("aws", {"where.zone": "use1-az3", "where.offers": ["p4d.24xlarge"]}),
+        ("aws", {"where": {"cloud": "aws", "region": "ap-southeast-6"}}),
+        ("gcp", {"where": {"cloud": "gcp", "region": "us-west8"}}),
+    ],
+    "offers_are_used": [
+        ("aws", {}),
+        ("aws", {"where.zone": "use1-az3", "where.offers": ["p4d.24xlarge"]}),
+        ("azure", {"where.region": "westus", "where.offers": ["Standard_ND96isr_H100_v5"]}),
+    ],
     "quota_covers_pool": [
         ("aws", {"pools.0.machine": "p4x", "pools.0.quota_vcpus": 0}),
         ("aws", {}),
@@ -1652,7 +1665,15 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home", "service_level": "premium"}]}),
     ],
     "openzfs_is_offered_in_region": [
-        ("aws", {"where.region": "eu-south-1", "where.zone": "eus1-az1", "storage": _homes("openzfs")}),
+        (
+            "aws",
+            {
+                "where.region": "eu-south-1",
+                "where.zone": "eus1-az1",
+                "where.offers": ["p4d.24xlarge"],
+                "storage": _homes("openzfs"),
+            },
+        ),
     ],
     "netapp_size_is_billed": [
         ("azure", {"storage": _homes("netapp", capacity_gib=50)}),
@@ -1726,6 +1747,14 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"where.region": "us-esat-1"}),
         ("azure", {"where.region": "us-east-1"}),
         ("gcp", {"where.region": "eastus"}),
+        ("aws", {"where": {"cloud": "aws", "region": "ap-southeast-6"}}),
+        ("aws", {"where": {"cloud": "aws", "region": "cn-north-1", "zone": "cnn1-az2"}}),
+        ("azure", {"where.region": "chilecentral"}),
+        ("gcp", {"where": {"cloud": "gcp", "region": "us-west8", "zone": "us-west8-c"}}),
+    ],
+    "offers_are_used": [
+        ("aws", {"where.offers": ["p5.48xlarge"]}),
+        ("aws", {"where.offers": ["p4d.24xlarge"]}),
     ],
     "zone_is_in_region": [
         ("aws", {"where.zone": "use2-az1"}),
@@ -2213,6 +2242,7 @@ REJECTED: dict[str, list[Case]] = {
             {
                 "software.driver": "595",
                 "pools.0.machine": "a3-ultragpu-8g",
+                "where.offers": ["a3-ultragpu-8g"],
                 "pools.0.capacity": [{"kind": "spot", "count": 1}],
             },
         ),
@@ -2220,8 +2250,22 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software": {"driver": "550.163.01", "framework": {"torch": "2.11.0"}}}),
         ("aws", {"software": {"cuda": "12.4"}}),
         ("aws", {"software": {"nccl": "2.19.3"}}),
-        ("aws", {"pools.0.machine": "p6-b200.48xlarge", "software.framework": {"torch": "2.7.1"}}),
-        ("aws", {"pools.0.machine": "p6-b300.48xlarge", "software.driver": "580.65.06"}),
+        (
+            "aws",
+            {
+                "pools.0.machine": "p6-b200.48xlarge",
+                "where.offers": ["p6-b200.48xlarge"],
+                "software.framework": {"torch": "2.7.1"},
+            },
+        ),
+        (
+            "aws",
+            {
+                "pools.0.machine": "p6-b300.48xlarge",
+                "where.offers": ["p6-b300.48xlarge"],
+                "software.driver": "580.65.06",
+            },
+        ),
         ("aws", {"software.framework": {"torch": "9.9.9"}}),
         ("aws", {"software.kernel": "4.18.0-425.3.1", "storage": lustre()}),
         ("azure", {"software.kernel": "6.2.0-1001-azure", "storage": lustre(capacity_gib=8192)}),
@@ -2319,14 +2363,24 @@ REJECTED: dict[str, list[Case]] = {
     "p4_pools_are_alone": [("aws", {"pools.1": pool("b", "p4de.24xlarge")})],
     "subnet_has_enough_addresses": [("aws", {f"{_C}.0.count": 508, "network.cidr": "10.0.0.0/20"})],
     "homes_are_in_availability_zones": [
-        ("aws", {"where.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
-        ("aws", {"pools.0.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
-        ("aws", {"where.zone": "use1-atl2-az1", "storage": [*lustre(), {"kind": "home"}]}),
-        ("aws", {"where.zone": "use1-atl2-az1", "storage": _homes("openzfs")}),
+        ("aws", {"where.zone": "use1-atl2-az1", "where.offers": ["p4d.24xlarge"], "storage": [{"kind": "home"}]}),
+        ("aws", {"pools.0.zone": "use1-atl2-az1", "where.offers": ["p4d.24xlarge"], "storage": [{"kind": "home"}]}),
+        (
+            "aws",
+            {"where.zone": "use1-atl2-az1", "where.offers": ["p4d.24xlarge"], "storage": [*lustre(), {"kind": "home"}]},
+        ),
+        ("aws", {"where.zone": "use1-atl2-az1", "where.offers": ["p4d.24xlarge"], "storage": _homes("openzfs")}),
     ],
     "one_local_zone": [
-        ("aws", {"where.zone": "use1-atl2-az1", "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a")}),
-        ("aws", {"where.zone": "use1-atl2-az1"}),
+        (
+            "aws",
+            {
+                "where.zone": "use1-atl2-az1",
+                "where.offers": ["p4d.24xlarge"],
+                "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a"),
+            },
+        ),
+        ("aws", {"where.zone": "use1-atl2-az1", "where.offers": ["p4d.24xlarge"]}),
     ],
     "existing_network_covers_zones": [
         ("aws", {"network.existing": {"id": "vpc-01234567", "subnets": {"use1-az6": "subnet-01234567"}}}),

@@ -59,7 +59,7 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
     """A rule is on the page, or in this list because it checks a requirement of gpuinfra."""
     named = {name for listed in _rows().values() for _, _, kept in listed for name in re.findall(r"`(\w+)`", kept)}
     own = {
-        "region_is_known", "declared_zone_is_used", "names_are_unique", "mount_is_not_a_system_path", "cluster_layer_has_pools", "layer_is_created_or_used", "storage_needs_site", "storage_kind_is_supported",
+        "region_is_known", "offers_are_used", "declared_zone_is_used", "names_are_unique", "mount_is_not_a_system_path", "cluster_layer_has_pools", "layer_is_created_or_used", "storage_needs_site", "storage_kind_is_supported",
         "site_storage_is_repeated", "reservation_covers_pool", "purchase_fixes_zone", "text_contains_no_key", "resource_logs_have_a_workspace", "reservation_is_used_once", "placement_group_name_is_valid", "identifier_is_not_an_example", "fallback_replaces_reservations", "audit_trail_is_enabled", "weakened_protection_is_reported", "operators_are_members", "floor_is_reachable",
         "tags_are_allowed", "name_is_not_reserved", "local_zone_is_named", "lustre_data_is_exported", "spot_price_limit_is_unset", "reservation_id_is_valid", "overflow_depends_on_on_demand", "one_local_zone", "homes_are_in_availability_zones",
         "existing_network_covers_zones", "node_subnet_is_large_enough", "project_id_is_valid", "machine_has_gpudirect",

@@ -111,7 +111,9 @@ def test_limits_are_those_of_the_model() -> None:
     assert "limits   0 to 100,000" in explain("pools.capacity.count")
     assert "limits   more than 0, at most 1,000,000,000" in explain("budget.limit_usd_per_month")
     assert "limits   an absolute path such as /scratch; at most 128 characters" in explain("storage.mount")
-    patterns = set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', FILE.read_text()))
+    document = json.loads(FILE.read_text())
+    del document["$defs"]["ClusterSpec"]["allOf"]  # the names of regions, of which a rule tells what is wrong
+    patterns = set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(document)))
     assert {json.loads(pattern) for pattern in patterns} <= set(FORMATS)
     assert all(not re.search(r"[\\^$]", words) for words in FORMATS.values())
 

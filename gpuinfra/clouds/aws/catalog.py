@@ -12,7 +12,19 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import A100_BOARD, B200_BOARD, B300_BOARD, H100_BOARD, H200_BOARD, collective, over_link
+from gpuinfra.catalog.floors import (
+    A100_BOARD,
+    A100_COPY,
+    B200_BOARD,
+    B200_COPY,
+    B300_BOARD,
+    H100_BOARD,
+    H100_COPY,
+    H100_MEMORY,
+    H200_BOARD,
+    collective,
+    over_link,
+)  # fmt: skip
 from gpuinfra.catalog.notation import numa_halves
 from gpuinfra.catalog.records import (
     CapacityKind,
@@ -89,6 +101,7 @@ P4D = MachineType(
     floors=(
         over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
         A100_BOARD,
+        A100_COPY,
         collective("B3", 70, gib=2, healthy=78.3, source=f"{_AWSOME}:micro-benchmarks/nccl-tests/README.md: 78.3 GB/s between two p4de", read=_READ),
     ),
     source=KARP,
@@ -130,6 +143,7 @@ P5_4XL = MachineType(
         over_link(
             4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml, machine of the same generation (AMD EPYC 7R13)", read=_FLOORS_READ
         ),
+        H100_MEMORY,
     ),
     source=KARP,
     notes=("Does not support GPUDirect RDMA, according to the P5 page.",),
@@ -166,6 +180,8 @@ P5 = MachineType(
     floors=(
         over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
         H100_BOARD,
+        H100_COPY,
+        H100_MEMORY,
         collective("B3", 400, gib=2, healthy=443.7, source=f"{_AWSOME}:micro-benchmarks/nccl-tests/README.md: 443.7 GB/s between two p5", read=_READ),
     ),
     source=KARP,
@@ -184,6 +200,7 @@ P5E = replace(
     ),
     floors=(
         H200_BOARD,
+        H100_COPY,
         _H200_PAIR,
         next(floor for floor in P5.floors if floor.check == "B5"),
     ),
@@ -210,6 +227,7 @@ P5EN = replace(
     ),
     floors=(
         H200_BOARD,
+        H100_COPY,
         _H200_PAIR,
         over_link(5, source=f"{_DUMPS}/p5en/topology.xml: Xeon 8488C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
@@ -232,6 +250,7 @@ P6_B200 = replace(
     quotas=dict(_P_QUOTA),
     floors=(
         B200_BOARD,
+        B200_COPY,
         collective("B3", 346, gib=16, healthy=377, source=f"{_AWSOME}:architectures/aws-pcs/tests/compute-test.md: 377 GB/s between four nodes, of which two have less traffic between them", read=_B3_READ),
         over_link(5, source=f"{_DUMPS}/p6-b200/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
     ),
@@ -253,6 +272,7 @@ P6_B300 = replace(
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     floors=(
         B300_BOARD,
+        B200_COPY,
         collective(
             "B3",
             600,

@@ -7,11 +7,11 @@ resource is read by other inputs than its ID are marked with *read by its inputs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import EnvironmentMissing
-from gpuinfra.clouds.pending import NAME_TAG, STACK_TAG, StackIdentity, from_inputs
+from gpuinfra.clouds.pending import NAME_TAG, SEARCH, STACK_TAG, StackIdentity, from_inputs
 from gpuinfra.engine.pending import PendingCreate
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 REPEATABLE = frozenset(
     {
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",  # The VPC creates it; the provider only changes its rules.
+        "aws:s3/bucketObjectv2:BucketObjectv2",  # An upload of the same content; the provider deletes all versions of a key.
         "aws:sns/topicSubscription:TopicSubscription",  # Subscribe returns an existing subscription (API reference of SNS).
     }
 )
@@ -45,8 +46,6 @@ SHAPES = {
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "{bucket}",
     "aws:s3/bucketLogging:BucketLogging": "{bucket}",
     "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration": "{bucket}",
-    # Read by its inputs.
-    "aws:s3/bucketObjectv2:BucketObjectv2": "{bucket}/{key}",
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": "{bucket}",
     "aws:s3/bucketPolicy:BucketPolicy": "{bucket}",
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": "{bucket}",
@@ -219,6 +218,24 @@ LOOKUPS: Mapping[str, Callable[[PendingAccount, PendingCreate], Iterator[str]]] 
     "aws:kms/key:Key": PendingAccount.key,
 }
 """Types whose ID the cloud generates, or that have no name."""
+
+_ACTIONS: Mapping[Callable[[PendingAccount, PendingCreate], Iterator[str]], tuple[str, ...]] = {
+    PendingAccount.tagged_in_ec2: ("ec2:DescribeTags",),
+    PendingAccount.route: (),
+    PendingAccount.association: ("ec2:DescribeRouteTables",),
+    PendingAccount.home: ("elasticfilesystem:DescribeFileSystems",),
+    PendingAccount.mount_target: ("elasticfilesystem:DescribeMountTargets",),
+    PendingAccount.file_system: ("fsx:DescribeFileSystems",),
+    PendingAccount.link: ("fsx:DescribeDataRepositoryAssociations",),
+    PendingAccount.key: ("kms:ListKeys", "kms:ListResourceTags", "kms:DescribeKey"),
+}
+
+
+def requests(types: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the requests of the search for resources of these types, by purpose."""
+    actions = (action for type_ in types if type_ in LOOKUPS for action in _ACTIONS[LOOKUPS[type_]])
+    found = tuple(sorted(set(actions)))
+    return {SEARCH: found} if found else {}
 
 
 def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingAccount:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, evidence_prefix, unique_name
-from gpuinfra.clouds.aws import instances
+from gpuinfra.clouds.aws import instances, pending
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, RECORD, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
+from gpuinfra.clouds.pending import SEARCH
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.region.active import OWN_KEYS
 from gpuinfra.plan.model import Plan
@@ -170,7 +171,8 @@ def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     unset |= set() if any(one.restore_from for one in plan.file_systems) else {"backupId"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
         unset.add("objectLockEnabled")
-    return uses_of(planned, ACTIONS, asked(plan), frozenset(unset))
+    requests = {**asked(plan), **pending.requests({one.type for one in planned})}
+    return uses_of(planned, ACTIONS, requests, frozenset(unset))
 
 
 def _escalation(plan: Plan) -> str:
@@ -406,7 +408,7 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
 def _regions(plan: Plan, planned: _Planned, types: set[str]) -> list[str]:
     """Return the Regions of the resources of these types and of gpuinfra's own requests. The Region of the plan is first."""
     found = {one.region or plan.region for one in planned if one.type.removeprefix("aws:") in types}
-    if plan.recovery and types & IN_BOTH:
+    if plan.recovery and types & {*IN_BOTH, SEARCH}:
         found |= {plan.region, plan.recovery.region}
     return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
 
@@ -419,7 +421,7 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
         return [f"{where}:security-group/*" for where in wheres]
     if service == "ec2" and (not call.startswith("Describe") or call in _DESCRIBED_BY_ID):
         return [f"{where}:*" for where in wheres]
-    if service == "kms" and call not in ("CreateKey", "ListAliases"):
+    if service == "kms" and call not in ("CreateKey", "ListAliases", "ListKeys"):
         return [f"{where}:key/*" for where in wheres]
     if action == "fsx:CreateFileSystemFromBackup":
         return [f"{where}:{kind}/*" for where in wheres for kind in ("backup", "file-system")]

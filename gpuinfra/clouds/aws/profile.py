@@ -77,6 +77,7 @@ class AwsProfile(CloudProfile):
     arm64_names = r"[a-z]+\d+g[a-z]*\."
     """EC2 user guide, "Instance type naming conventions": the option g is AWS Graviton processors; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(places.PREFIXES)
+    region_form: str = "|".join(places.UNLISTED)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     scheduled_actions = "EC2 Auto Scaling"
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
@@ -146,7 +147,7 @@ class AwsProfile(CloudProfile):
         return places.zone_number(zone)
 
     def first_zone(self, region: str) -> str:
-        return f"{places.PREFIXES.get(region, region)}-az1"
+        return f"{places.zone_prefix(region) if self.is_region(region) else region}-az1"
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
         return places.region_of(zone)

@@ -47,7 +47,23 @@ PREFIXES = {
 }
 """Maps a Region to the prefix of its zone IDs. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, retrieved 2026-08."""
 
-_REGIONS = {prefix: region for region, prefix in PREFIXES.items()}
+UNLISTED = (
+    "ap-east-2", "ap-southeast-6", "me-west-1", "sa-west-1", "cn-north-1", "cn-northwest-1", "eusc-de-east-1", "us-iso-east-1", "us-iso-west-1",
+    "us-isob-east-1", "us-isob-west-1", "eu-isoe-west-1", "us-isof-east-1", "us-isof-south-1",
+)  # fmt: skip
+"""Regions of botocore 1.43 that are not in `PREFIXES`. The prices, the machine types and the images of these Regions are not known."""
+
+
+def zone_prefix(region: str) -> str:
+    """Return the prefix of the zone IDs of a Region: `use1` of `us-east-1`. All prefixes in `PREFIXES` have this form; for other Regions, it is inferred."""
+    first, *middle, number = region.split("-")
+    words = (re.findall("gov|iso[bef]?|north|south|east|west|central", word) or [word] for word in middle)
+    return first + "".join(part[0] for word in words for part in word) + number
+
+
+_REGIONS = {zone_prefix(region): region for region in UNLISTED} | {
+    prefix: region for region, prefix in PREFIXES.items()
+}
 LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}
 """Maps a Region to its Local Zones with GPU machine types. An account must opt in to Local Zones."""
 
@@ -79,10 +95,20 @@ def zone_number(zone: str) -> int:
 
 
 def partition(region: str) -> str:
-    """`aws`, `aws-us-gov` or `aws-cn`."""
-    if region.startswith("us-gov-"):
-        return "aws-us-gov"
-    return "aws-cn" if region.startswith("cn-") else "aws"
+    """`aws`, `aws-us-gov`, `aws-cn` or another partition of botocore."""
+    return next((name for prefix, name in _PARTITIONS.items() if region.startswith(prefix)), "aws")
+
+
+_PARTITIONS = {
+    "us-gov-": "aws-us-gov",
+    "cn-": "aws-cn",
+    "eusc-": "aws-eusc",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "eu-isoe-": "aws-iso-e",
+    "us-isof-": "aws-iso-f",
+}
+"""Maps the beginning of the names of Regions to the partition (botocore 1.43: `partitions.json`)."""
 
 
 def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import A100_BOARD, H100_BOARD, H200_BOARD, collective
+from gpuinfra.catalog.floors import A100_BOARD, A100_COPY, H100_BOARD, H100_COPY, H100_MEMORY, H200_BOARD, collective
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, NumaNode, Source
 from gpuinfra.clouds.azure.prices import PRICES
@@ -62,11 +62,15 @@ def _floors(
     if one_node:
         rows.append(collective("B2", one_node, gib=gib, healthy=None, source=source, read=_NHC_READ))
     if hca:
-        what = "RDMA write with GPU memory, one adapter"
+        what = "RDMA write of 8 MiB with GPU memory, one adapter, in one node"
         rows.append(Floor(check="N5", what=what, at_least=hca, unit="Gb/s", source=source, read=_NHC_READ))
     return tuple(rows)
 
 
+_NDR_WRITE = Floor(
+    check="N5", what="RDMA write of 8 MiB with GPU memory, one adapter, in one node", at_least=360, unit="Gb/s", healthy=392.8, read=date(2026, 11, 29),
+    source=_NHC + "nd96isr_h200_v5.conf (380 for H100); 392.8 to 393.0 Gb/s on an ND96isr_H100_v5 (notes on these checks, ib_write_bw)",
+)  # fmt: skip
 _A100_PAIR = collective(
     "B3", 172, gib=8, healthy=187, source="Azure/aks-rdma-infiniband:tests/expected-output.md: 187 GB/s between two ND A100 v4", read=_READ
 )  # fmt: skip
@@ -93,7 +97,7 @@ ND_A100_40 = MachineType(
     numa_source=_TOPOLOGY + "ndv4-topo.xml, retrieved 2026-11-27",
     capacity=_EITHER,
     quotas=_quota("Standard NDASv4_A100 Family"),
-    floors=(*_floors("nd96asr_v4.conf", copy=21, hca=180), A100_BOARD, _A100_PAIR),
+    floors=(*_floors("nd96asr_v4.conf", copy=21, hca=180), A100_BOARD, A100_COPY, _A100_PAIR),
     source=_source("ndasra100v4-series"),
     notes=("No Trusted Launch.",),
 )
@@ -106,7 +110,7 @@ ND_A100_80 = replace(
     local_disk_gb=6872,
     zones=zones_by_region("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
     quotas=_quota("standard NDAMSv4_A100Family"),
-    floors=(*_floors("nd96amsr_a100_v4.conf", copy=21, hca=180), A100_BOARD, _A100_PAIR),
+    floors=(*_floors("nd96amsr_a100_v4.conf", copy=21, hca=180), A100_BOARD, A100_COPY, _A100_PAIR),
     source=_source("ndma100v4-series"),
 )  # fmt: skip
 
@@ -134,8 +138,11 @@ ND_H100 = MachineType(
     ),
     quotas=_quota("standardNDSH100v5Family"),
     floors=(
-        *_floors("nd96isr_h100_v5.conf", copy=48, hca=380),
+        *_floors("nd96isr_h100_v5.conf", copy=48),
+        _NDR_WRITE,
         H100_BOARD,
+        H100_COPY,
+        H100_MEMORY,
         collective("B3", 400, gib=16, healthy=450, source=_FIELD_GUIDE + ": about 450 GB/s expected, below 400 warn, below 300 replace", read=_READ),
     ),
     source=_source("ndh100v5-series"),
@@ -152,7 +159,7 @@ ND_H200 = replace(
         "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
     ),
     quotas=_quota("standardNDISRH200V5Family"),
-    floors=(*_floors("nd96isr_h200_v5.conf", copy=48, hca=360), H200_BOARD, _H200_PAIR),
+    floors=(*_floors("nd96isr_h200_v5.conf", copy=48), _NDR_WRITE, H200_BOARD, H100_COPY, _H200_PAIR),
     source=_source("nd-h200-v5-series"),
     notes=("Has an Ethernet RDMA device mlx5_an0 in addition to mlx5_ib0..7.",),
 )  # fmt: skip

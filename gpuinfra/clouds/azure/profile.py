@@ -70,6 +70,7 @@ class AzureProfile(CloudProfile):
     arm64_names = r"Standard_[A-Z]+\d+(-\d+)?[a-z]*p[a-z]*_v\d"
     """Azure, "Virtual machine sizes naming conventions": the additive feature p is an ARM CPU; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
+    region_form: str = places.REGION_FORM
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE

@@ -45,6 +45,12 @@ UNPAIRED = (
 
 REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
 
+_DIRECTION = "(?:north|south|east|west|central){1,2}"
+REGION_FORM = (
+    rf"{_DIRECTION}(?:us|europe|asia|india)\d?|(?!{_DIRECTION})[a-z]{{2,}}?{_DIRECTION}\d?|us(?:gov|dod)[a-z]+"
+)
+"""Form of the names of regions: a direction and a part of the world, or a country and a direction, such as `southeastus3` and `chilecentral`."""
+
 WITHOUT_ZONES = frozenset(
     (
         "westus", "northcentralus", "westcentralus", "canadaeast", "ukwest", "francesouth", "germanynorth", "norwaywest", "swedensouth",

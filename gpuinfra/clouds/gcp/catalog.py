@@ -12,7 +12,16 @@ from datetime import date
 from functools import partial
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import B200_BOARD, H200_BOARD, RING_BOARD, collective, over_link
+from gpuinfra.catalog.floors import (
+    B200_BOARD,
+    B200_COPY,
+    H100_COPY,
+    H100_MEMORY,
+    H200_BOARD,
+    RING_BOARD,
+    collective,
+    over_link,
+)
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import ALL_GATHER, CapacityKind, Fabric, MachineType, NicLimits, NicShape, Source
 from gpuinfra.clouds.gcp.prices import PRICES
@@ -108,6 +117,8 @@ A3_HIGH = MachineType(
         collective("B3", 60, gib=0.5, healthy=70.9, name=ALL_GATHER, source=f"GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md: 70.9 GB/s; threshold of {_CHS}", read=_READ),
         # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/internals/decisions/network-plugin.md).
         RING_BOARD,
+        H100_COPY,
+        H100_MEMORY,
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -142,7 +153,7 @@ A3_MEGA = replace(
     quotas=_quota("NVIDIA_H100_MEGA"),
     floors=(
         collective("B3", 150, gib=8, healthy=188.7, name=ALL_GATHER, source=f"GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md: 188.7 GB/s; threshold of {_CHS}", read=_READ),
-        *(floor for floor in A3_HIGH.floors if floor.check in {"B2", "B5"}),
+        *(floor for floor in A3_HIGH.floors if floor.check in {"B2", "B5", "B9", "B10"}),
     ),
     source=_source("one page states 1,800 Gbps, another 1,600 for the eight data interfaces without nic0"),
     notes=("Uses nine networks of the project quota.",),
@@ -178,6 +189,7 @@ A3_ULTRA = MachineType(
     floors=(
         _ULTRA_PAIR,
         H200_BOARD,
+        H100_COPY,
         _PCIE_5_HOST,
     ),
     source=_source(),
@@ -198,6 +210,7 @@ A4 = replace(
     floors=(
         _ULTRA_PAIR,
         B200_BOARD,
+        B200_COPY,
         _PCIE_5_HOST,
     ),
 )

@@ -7,13 +7,13 @@ Google has no API that finds resources of all types by label, so a label is comp
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.adopt import ENDPOINTS, connect
-from gpuinfra.clouds.pending import STACK_TAG, NotFoundByTag, StackIdentity, from_inputs
+from gpuinfra.clouds.pending import SEARCH, STACK_TAG, NotFoundByTag, StackIdentity, from_inputs
 from gpuinfra.engine.pending import PendingCreate
 
 REPEATABLE = frozenset(
@@ -102,6 +102,20 @@ LISTED = {
     ),
 }
 """Types whose ID the service generates: the service, the list, and its field."""
+_LISTS = {
+    BUDGET: "billing.budgets.list",
+    "gcp:monitoring/alertPolicy:AlertPolicy": "monitoring.alertPolicies.list",
+    "gcp:monitoring/notificationChannel:NotificationChannel": "monitoring.notificationChannels.list",
+    "gcp:storage/transferJob:TransferJob": "storagetransfer.jobs.list",
+}
+"""Permission of each list. Reading a resource with labels requires the permission with which the provider reads it.
+Source: the pages of the methods, retrieved 2026-11-29."""
+
+
+def requests(types: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the requests of the search for resources of these types, by purpose."""
+    found = tuple(sorted({_LISTS[type_] for type_ in types if type_ in _LISTS}))
+    return {SEARCH: found} if found else {}
 
 
 class PendingProject:
@@ -162,9 +176,11 @@ class PendingProject:
             )
         if one.get("displayName") != create.text("displayName"):
             return False
-        if create.type == BUDGET:
+        if create.type == BUDGET:  # Budgets have no labels. Their display name contains the token of the stack.
+            if self._stack.owns(create, str(one["displayName"])):
+                return True
             raise NotFoundByTag(
-                f"the budget {one['name']} ({one['displayName']}) exists, and budgets have no labels that prove that a killed run of this stack created it; "
+                f"the budget {one['name']} ({one['displayName']}) exists, and nothing in its name proves that a killed run of this stack created it; "
                 f"delete it, or import it with `pulumi refresh --import-pending-creates {create.urn} --import-pending-creates {one['name']}`"
             )
         labels = one.get("userLabels") or {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.base.naming import evidence_prefix
+from gpuinfra.clouds.gcp import pending
 from gpuinfra.clouds.gcp.instances import PROJECT_ACCESS, buckets, data_networks, node_health
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
@@ -149,6 +150,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **(NAMES if plan.recovery.names else {})}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
+    requests |= pending.requests({one.type for one in resources(plan)})
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
         uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, MOVE_NAMES}))

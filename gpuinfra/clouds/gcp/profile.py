@@ -69,6 +69,7 @@ class GcpProfile(CloudProfile):
     arm64_names = r"(c4a|n4a|t2a)-"
     """Compute Engine, "Arm VMs on Compute Engine"; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
+    region_form: str = places.REGION_FORM
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE

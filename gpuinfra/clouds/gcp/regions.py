@@ -18,6 +18,9 @@ REGIONS = frozenset(
 )  # fmt: skip
 """https://cloud.google.com/compute/docs/regions-zones, retrieved 2026-11"""
 
+REGION_FORM = r"(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-(?:north|south)?(?:north|south|east|west|central)\d{1,2}"
+"""Form of the names of regions, such as `us-west8` and `asia-southeast3`."""
+
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
 RESERVED_ADDRESSES = 4
@@ -27,7 +30,7 @@ RESERVED_ADDRESSES = 4
 def region_of(zone: str) -> str | None:
     """Return the region of a zone, or `None` if the name matches no region."""
     region, dash, letter = zone.rpartition("-")
-    return region if dash and region in REGIONS and re.fullmatch("[a-z]", letter) else None
+    return region if dash and re.fullmatch(REGION_FORM, region) and re.fullmatch("[a-z]", letter) else None
 
 
 LUSTRE_TIERS = {

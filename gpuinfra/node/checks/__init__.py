@@ -10,6 +10,7 @@ from ..outcome import Phase
 from . import (
     burn_in,
     containers,
+    copies,
     driver,
     fabric,
     fabric_test,
@@ -28,7 +29,7 @@ from .base import KINDS, Check
 
 _MODULES = (
     platform, driver, gpus, gpu_health, fabric, kernel_log, network, ports,
-    links, containers, storage, software, speed, burn_in, fabric_test,
+    links, containers, storage, software, speed, copies, burn_in, fabric_test,
 )  # fmt: skip
 """The modules in report order, which is the order of the letters of the IDs within a phase."""
 _NAMES = [module.__name__ for module in _MODULES]

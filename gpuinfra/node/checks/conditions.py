@@ -122,6 +122,16 @@ def fabric_of(*providers: str) -> Condition:
     return condition
 
 
+def gpu_memory_is_comparable(pool: Expectation) -> bool:
+    """with several GPUs, or whose machine type has a minimum for the measurement"""
+    return pool["gpus"] > 1 or has_floor("B10")(pool)
+
+
+def local_disks(pool: Expectation) -> bool:
+    """with local disks of a known number"""
+    return pool.get("local_disks", 0) > 0
+
+
 def burn_in(level: int) -> Condition:
     """Return a condition that is true if the declaration requests this level of burn-in or a higher one."""
 

@@ -173,8 +173,9 @@ class ModuleKept(Check):
 
 
 class DriverAfterReboot(Check):
-    """The driver that passed in an earlier boot is also loaded in this boot. A driver that was installed during this boot has not
-    been verified after a reboot yet, so it results in a warning."""
+    """The driver that passed in an earlier boot is also loaded in this boot.
+
+    A driver that was installed during this boot has not been verified after a reboot yet, so it results in a warning."""
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK

@@ -186,8 +186,9 @@ class NvlinkActive(Check):
 
 
 class NvlinkErrors(Check):
-    """No NVLink reports errors. NVLink 5 counters that are never zero are informational only. Errors and unknown counters result in a warning; a link that
-    recovers again and again, or that failed to recover, fails."""
+    """No NVLink reports errors. NVLink 5 counters that are never zero are informational only.
+
+    Errors and unknown counters result in a warning; a link that recovers again and again, or that failed to recover, fails."""
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN

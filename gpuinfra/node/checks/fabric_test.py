@@ -43,6 +43,7 @@ class Waits(str, enum.Enum):
 
 class FabricTest(Check):
     """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed.
+
     The nodes select the partners in rounds, so that a slow node differs from a slow path."""
 
     id, name = "B8", "fabric_test"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..answer import Answers
@@ -333,7 +334,9 @@ class PendingRepairs(Check):
 
 
 class GpuFirmware(Check):
-    """All GPUs of the node have the same VBIOS and the same firmware. Different ones are a replaced part or an interrupted update."""
+    """All GPUs of the node have the same VBIOS and the same firmware.
+
+    Different ones are a replaced part or an interrupted update."""
 
     id, name = "G17", "gpu_firmware"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -348,4 +351,43 @@ class GpuFirmware(Check):
 
     def judge(self, found: dict[str, list[str]], machine: Machine) -> CheckOutcome:
         wrong = ["%s: %s" % (name, listed(values)) for name, values in found.items() if len(values) > 1]
-        return judged(len(wrong), 0, wrong, "fields")
+        # The handover compares the versions of all nodes of a pool (`gpuinfra.handover.uniform`).
+        return judged(
+            ["%s %s" % (name, value) for name, values in found.items() for value in values], "one version", wrong
+        )
+
+
+MAX_REPLAYS = 1000
+"""PCIe replays of a GPU since the driver was loaded above which its link is faulty. gpuinfra's own value: the highest number on the recorded healthy
+machines is 174 (eight H100, tests/recordings), and each replay was corrected."""
+
+
+class PcieReplays(Check):
+    """No GPU repeats many transfers over PCIe, and its counter of repetitions did not overflow."""
+
+    id, name = "G18", "pcie_replays"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
+    probes = ("nvidia-smi-xml",)
+    hint = "compare G3 and B5 with the other GPUs; reboot, and replace the node if the number rises again"
+    source = "nvidia-smi -q -x: pci/replay_counter and pci/replay_rollover_counter (man nvidia-smi); NVIDIA/DCGM: health watch of PCIe"
+
+    def parse(self, answers: Answers, machine: Machine) -> "list[tuple[str, str, str]]":
+        return [
+            (gpu.label, gpu.find("pci/replay_counter"), gpu.find("pci/replay_rollover_counter"))
+            for gpu in _described(answers, machine)
+        ]
+
+    def judge(self, found: "list[tuple[str, str, str]]", machine: Machine) -> CheckOutcome:
+        wrong, worst = [], 0
+        for label, replays, overflows in found:
+            for name, text, most in (("replays", replays, MAX_REPLAYS), ("overflows", overflows, 0)):
+                if absent(text):
+                    continue
+                if not re.match(r"^\d{1,20}$", text):
+                    raise Unreadable("%s reports %s PCIe %s" % (label, shortened(text, 40), name))
+                worst = max(worst, int(text) if name == "replays" else 0)
+                if int(text) > most:
+                    wrong.append("%s: %s PCIe %s" % (label, text, name))
+        return judged(worst, MAX_REPLAYS, wrong, "replays at most")

@@ -183,8 +183,9 @@ class MigLayout(Check):
 
 
 class NoProcesses(Check):
-    """No GPU memory is in use at handover. Processes on the GPUs result in a warning. Memory that no process holds is a failure, because no
-    job can use it until the GPU is reset."""
+    """No GPU memory is in use at handover.
+
+    Processes on the GPUs result in a warning. Memory that no process holds is a failure, because no job can use it until the GPU is reset."""
 
     id, name = "G14", "no_processes"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN

@@ -11,7 +11,7 @@ from ..cause import Action, Cause
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, BENIGN_SXIDS, TO_DO, Bucket, nvlink5, sxid_action, xid_of
-from .base import Check, listed, strongest
+from .base import Check, is_number, listed, result_of, strongest
 from .conditions import every_node, gpus, nvswitch
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:,|:|$)(.*)$")
@@ -230,8 +230,9 @@ linear. The number of corrected PCIe errors is gpuinfra's own value: single ones
 
 
 class HostErrors(Check):
-    """In this boot, the kernel logged no uncorrected error of CPU, memory or PCIe, and no GPU was lost without an Xid. Corrected errors, and processes
-    that were killed because memory was full, result in a warning."""
+    """In this boot, the kernel logged no uncorrected error of CPU, memory or PCIe, and no GPU was lost without an Xid.
+
+    Corrected errors, and processes that were killed because memory was full, result in a warning."""
 
     id, name = "X3", "host_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -262,3 +263,47 @@ class HostErrors(Check):
             cause = strongest(Cause.requiring(action) for action in required)
             return with_limits(failed(len(seen), 0, shown, "kinds", cause=cause), found[1])
         return with_limits(warned(len(seen), 0, shown, "kinds") if seen else passed(0, 0, "kinds"), found[1])
+
+
+_MOST = {"fatal": 0, "nonfatal": 100, "correctable": 10**4}
+"""Errors of a device since boot that drain a node: gpuinfra's own values. The link corrects the correctable ones, and devices report single nonfatal
+ones while the kernel searches for devices."""
+_FEW = 100
+"""Number of corrected errors below which there is no warning, as in check X3."""
+
+
+class PcieErrors(Check):
+    """No network interface, GPU, disk or bridge counts PCIe errors (AER).
+
+    A few are a warning. The kernel log can lose such errors; the counters do not."""
+
+    id, name = "X4", "pcie_errors"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    when = (gpus,)
+    action = Action.REBOOT
+    may_warn = True
+    probes = ("pcie",)
+    hint = "find the device with lspci -s; reboot, and replace the node if its counters rise again"
+    source = "torvalds/linux: Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats, drivers/pci/pcie/aer.c"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
+        devices = result_of(answers, "pcie", "gpuinfra.pcie/1", "the list of PCIe errors", "devices")["devices"]
+        for device in devices:
+            if not isinstance(device, dict) or not isinstance(device.get("device"), str):
+                raise Unreadable("the list of PCIe errors contains an invalid entry")
+            if any(not is_number(device.get(kind, 0)) for kind in _MOST):
+                raise Unreadable("%s has an invalid error counter" % shortened(device["device"], 40))
+        return devices
+
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
+        shown = [
+            "%s: %d %s" % (shortened(one["device"], 40), one[kind], kind)
+            for one in found
+            for kind in _MOST
+            if one.get(kind)
+        ]
+        many = [one for one in found if any(one.get(kind, 0) > most for kind, most in _MOST.items())]
+        if many:
+            return failed(len(many), 0, listed(shown), "devices")
+        few = [one for one in found if one.get("nonfatal") or one.get("correctable", 0) >= _FEW]
+        return warned(len(few), 0, listed(shown), "devices") if few else passed(0, 0, "devices")

@@ -10,6 +10,7 @@ from ..cause import Action
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, shortened
 from .base import Check, is_number, judged, result_of
+from .conditions import fabric_of
 from .speed import known_floor
 
 SHARE = 0.8
@@ -17,11 +18,13 @@ SHARE = 0.8
 
 
 class LinkSpeed(Check):
-    """Each fabric device reaches the machine's floor in a loopback test. If no floor is known, no device is much slower
-    than the other devices."""
+    """Each fabric device reaches the machine's floor in a loopback test.
+
+    If no floor is known, no device is much slower than the other devices."""
 
     id, name = "N5", "link_speed"
     phase, severity = Phase.SPEED, Severity.DRAIN
+    when = (fabric_of("infiniband"),)
     action = Action.REBOOT
     probes = ("links",)
     hint = "compare lspci -vv (LnkSta) and the counters of that device with the other devices; reboot, measure again, then redeploy the node"

@@ -110,6 +110,55 @@ class RdmaDevices(Check):
         return _judge_ports(found, machine, "devices")
 
 
+class EfaPorts(Check):
+    """The port of every EFA device is active. libfabric also lists devices whose port is not."""
+
+    id, name = "N11", "efa_ports"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    when = (fabric_of("efa"),)
+    action = Action.REBOOT
+    probes = ("ports",)
+    hint = "read dmesg for efa lines and reboot once; if a port stays down, replace the node"
+    source = "torvalds/linux: drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port: a working device reports ACTIVE; its link layer is Unspecified"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
+        return [port for port in rdma_ports(answers) if port["layer"] not in ("InfiniBand", "Ethernet")]
+
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
+        if machine.fabric_provider != "efa":
+            return skipped("the machine's fabric is not EFA")
+        wanted = machine.fabric_devices
+        wrong = ["%s is %s" % (shortened(port["device"], 40), shortened(port["state"] or "unknown", 40))
+                 for port in found if port["state"] != "4: ACTIVE"]  # fmt: skip
+        good = len(found) - len(wrong)
+        if not wrong and len(found) < wanted:
+            wrong.append("%d of %d ports are present" % (len(found), wanted))
+        return judged(good, wanted, wrong, "ports")
+
+
+class NicFirmware(Check):
+    """All RDMA adapters of the fabric have the same firmware."""
+
+    id, name = "N12", "nic_firmware"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    when = (fabric_of("infiniband", "gib"),)
+    probes = ("ports",)
+    hint = "report the difference to the cloud's support: adapters with different firmware can differ in speed and behavior"
+    source = "torvalds/linux: Documentation/ABI/stable/sysfs-class-infiniband (fw_ver); the same on all adapters of each recorded machine (tests/recordings)"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[Any]:
+        layer = "InfiniBand" if machine.fabric_provider == "infiniband" else "Ethernet"
+        return [port.get("firmware") for port in rdma_ports(answers) if port["layer"] == layer]
+
+    def judge(self, found: list[Any], machine: Machine) -> CheckOutcome:
+        if machine.fabric_provider not in ("infiniband", "gib"):
+            return skipped("the machine's fabric has no adapters with firmware versions")
+        if not found or not all(one is None or isinstance(one, str) for one in found):
+            raise Unreadable("the list of RDMA ports contains no firmware versions")
+        versions = sorted({shortened(one or "not reported", 40) for one in found})
+        return judged(versions, "one version", [listed(versions)] if len(versions) > 1 else [])
+
+
 class GoogleInterfaces(Check):
     """Every gVNIC in the machine type is on the PCI bus. TCPX and TCPXO send over four or eight gVNICs."""
 

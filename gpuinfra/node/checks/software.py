@@ -166,7 +166,7 @@ _OF_FILE = ("sha256", "owner", "group", "mode", "problem")
 
 
 class ControlPrograms(Check):
-    """Prometheus and Alertmanager run, so that a fault of another node becomes an alert."""
+    """Prometheus and Alertmanager run."""
 
     id, name = "M2", "control_programs"
     phase, severity = Phase.CORRECTNESS, Severity.WARN

@@ -5,7 +5,6 @@ The floors come from the machine's record (`floors`), which gives the source of 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any, Mapping
@@ -14,7 +13,7 @@ from ..answer import Answers
 from ..cause import Action
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
-from .base import Check, is_number, judged, listed, result_of
+from .base import Check, is_number, listed, result_of
 from .conditions import exporter, fabric, gpus, has_floor, mig
 
 PLUGINS = {
@@ -226,54 +225,3 @@ _EXPLAINS = re.compile(
 
 def _reasons(lines: list[str]) -> list[str]:
     return [line for line in lines if _EXPLAINS.search(line)][:6]
-
-
-class HostCopy(Check):
-    """Each GPU copies data to and from host memory at the machine's rate."""
-
-    id, name = "B5", "host_copy"
-    phase, severity = Phase.SPEED, Severity.DRAIN
-    when = (has_floor("B5"),)
-    skips = ((mig, "the test sees only one instance of a GPU with MIG"),)
-    action = Action.REBOOT
-    probes = ("nvbandwidth",)
-    hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again; if the copies stay slow, replace the node"
-    source = (
-        "NVIDIA/DCGM: nvvs/plugin_src/nvbandwidth (installed with the diagnostics of DCGM 4.4.1 and later); "
-        "`gpuinfra catalog MACHINE` shows the source of each floor"
-    )
-
-    def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:
-        try:
-            # Notices can precede the document.
-            text = answers.text("nvbandwidth")
-            cases = json.loads(text[max(text.find("{"), 0) :])["nvbandwidth"]["testcases"]
-            figures = {}
-            for case in cases:
-                if case["status"] != "Passed":
-                    raise Unreadable(
-                        "nvbandwidth: %s is %s" % (shortened(str(case["name"]), 60), shortened(str(case["status"]), 40))
-                    )
-                figures[str(case["name"])] = [
-                    float(cell) for row in case["bandwidth_matrix"] for cell in row if cell != "N/A"
-                ]
-        except (ValueError, RecursionError, KeyError, TypeError):
-            raise Unreadable("nvbandwidth printed no readable result") from None
-        return figures
-
-    def judge(self, found: dict[str, list[float]], machine: Machine) -> CheckOutcome:
-        least = floor(machine, "B5")
-        slow = []
-        for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce"):
-            rates = found.get(name, [])
-            if len(rates) != machine.gpus:
-                return failed(
-                    len(rates), machine.gpus, "%s measured %d of %d GPUs" % (name, len(rates), machine.gpus), "GPUs"
-                )
-            slow += [
-                "GPU %d: %s %.1f GB/s" % (gpu, name.split("_memcpy")[0], rate)
-                for gpu, rate in enumerate(rates)
-                if not least <= rate < math.inf
-            ]
-        lowest = round(min(min(rates) for rates in found.values()), 1)
-        return judged(lowest, least, slow, "GB/s")

@@ -12,7 +12,7 @@ from gpuinfra.region.clone.model import MODES, CloneRequest
 from gpuinfra.region.clone.network import network_of
 from gpuinfra.region.clone.pair import facts_of
 from gpuinfra.region.clone.storage import with_bucket
-from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -41,12 +41,8 @@ def request_findings(spec: ClusterSpec, request: CloneRequest) -> Iterator[Findi
     if name == spec.cloud and here != there:
         what = f"is {shown(region)} in the {there} partition, but the stack is in {here}: accounts, images, keys and peering do not cross partitions"
         yield error("--region", what, f"use a region of {here}")
-    elif region not in cloud.regions:
-        near = nearest(region, list(cloud.regions))
-        what = f"is {shown(region)}, which is not a valid {cloud.title} region"
-        yield error(
-            "--region", what, f"did you mean {near}?" if near else f"allowed: {listed(list(cloud.regions), 60)}"
-        )
+    elif not cloud.is_region(region):
+        yield from cloud.region_findings("--region", region)
     elif name == spec.cloud and region == spec.where.region:
         yield error("--region", f"is {region}, which is the region of the stack", "specify a different region")
     elif request.zone is not None and cloud.region_of_zone(request.zone, region) != region:

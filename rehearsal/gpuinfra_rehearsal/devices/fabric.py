@@ -279,7 +279,8 @@ def files(state: DeviceState) -> dict[str, str]:
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
         found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))
         if efa_ready(state):
-            found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
+            down = name == efa_names(state)[0] and "efa-port-down" in device_faults.active(state)
+            found["/sys/class/infiniband/%s/ports/1/state" % name] = "1: DOWN\n" if down else "4: ACTIVE\n"
             found["/sys/class/infiniband/%s/ports/1/link_layer" % name] = "Unspecified\n"
             found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
             found["/sys/class/infiniband/%s/device/vendor" % name] = "0x1d0f\n"

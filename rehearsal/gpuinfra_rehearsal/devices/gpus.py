@@ -47,7 +47,7 @@ def gpus(state: DeviceState) -> list[tuple[int, Gpu]]:
             UUID="GPU-00000000-0000-4000-8%03x-%012x" % (index, tail % 16**12), SERIAL="0%08d%04d" % (tail % 10**8, index),
             PDI="0x%016x" % (tail % 16**12 * 16 + index), BOARD="0x%s%s" % (bus.lower(), device[:2].lower()), MODULE=str(index + 1),
             DRIVER=driver.get("loaded") or "", COUNT=str(state["hardware"]["gpus"]), PERSISTENCE="Enabled" if state.get("persistenced") else "Disabled",
-            MIG="Disabled", MIG_PENDING="Disabled", RECOVERY="None", INFOROM="valid", ECC="Enabled", ECC_PENDING="Enabled", ZERO="0",
+            MIG="Disabled", MIG_PENDING="Disabled", RECOVERY="None", INFOROM="valid", ECC="Enabled", ECC_PENDING="Enabled", ZERO="0", REPLAYS="0",
             ECC_V_SRAM="0", ECC_V_DRAM="0", ECC_V_TOTAL="0", ECC_A_SRAM="0", ECC_A_TOTAL="0", ROW_UNC="0", ROW_PENDING="No", ROW_FAILURE="No",
             GEN_MAX=record["GEN"], GEN_DEVICE=record["GEN"], WIDTH_MAX="16", LIMIT_DEFAULT=record["LIMIT"], USED="0",
             TEMP=str(27 + index % 4), TEMP_MEMORY=str(26 + index % 4), REASONS="0x0000000000000001", BIT_1="Active", BIT_8="Not Active",

@@ -29,6 +29,8 @@ class Hardware(TypedDict):
     fabric_devices: NotRequired[int]
     fabric_gbps: NotRequired[int]
     nvswitches: NotRequired[int]
+    vcpus: NotRequired[int]
+    memory_gib: NotRequired[float]
 
 
 class Driver(TypedDict):

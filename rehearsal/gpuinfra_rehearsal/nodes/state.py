@@ -128,7 +128,7 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
     if machine is None:
         return {
             "gpus": 0, "gpu": None, "efa": 0, "fabric": None, "fabric_devices": 0, "fabric_gbps": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0,
-            "nvme_model": "",
+            "nvme_model": "", "vcpus": 0, "memory_gib": 0,
         }  # fmt: skip
     fabric = machine.fabric
     return {
@@ -142,6 +142,8 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
         "nvme": machine.local_disks or int(machine.local_disk_gb > 0),
         "nvme_gb": machine.local_disk_gb // (machine.local_disks or 1),
         "nvme_model": DISK_MODELS.get(cloud) or _disk_model(cloud),
+        "vcpus": machine.vcpus,
+        "memory_gib": machine.memory_gib,
     }
 
 

@@ -168,7 +168,7 @@ class Budget(pulumi.ComponentResource):
             billing_account=pulumi.Output.all(scope.billing_account, scope.project).apply(
                 lambda known: _account(*known)
             ),
-            display_name=f"{scope.cluster} per month",
+            display_name=f"{scope.cluster} per month ({scope.token})",
             budget_filter=gcp.billing.BudgetBudgetFilterArgs(
                 projects=[pulumi.Output.concat("projects/", scope.number)],
                 labels={"gpuinfra-cluster": scope.cluster},

@@ -1,0 +1,91 @@
+"""The plan of the control node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuinfra.plan.make import build_plan
+from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.spec import parse_spec
+from tests.rules.cases import MONITORING, TODAY, declaration, user
+
+
+def planned(**changes: Any) -> Plan:
+    """The plan of the usual cluster on AWS with a control node; `__` in a name stands for a dot."""
+    fields = {name.replace("__", "."): value for name, value in changes.items()}
+    return build_plan(parse_spec(declaration(("aws", {"monitoring": MONITORING, **fields}))), TODAY)
+
+
+def control(plan: Plan) -> PoolPlan:
+    """The pool of the control node."""
+    return next(pool for pool in plan.pools if plan.monitoring and pool.name == plan.monitoring.pool)
+
+
+def content(pool: PoolPlan, name: str) -> Any:
+    """The content of a file of the control node."""
+    (file,) = [one for one in pool.files if one.path == f"/etc/gpuinfra-monitoring/{name}"]
+    return json.loads(file.content)
+
+
+def test_the_control_node_has_nothing_of_the_declared_pools() -> None:
+    """Users, packages, steps, variables and file systems of the declaration are only on the declared pools."""
+    plan = planned(
+        access__users=[user("alice", 2001)],
+        software__packages=["htop"],
+        software__environment={"HF_HOME": "/scratch/hf"},
+        storage=[{"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200}],
+    )
+    pool = control(plan)
+    assert [step.id for step in pool.steps] == ["10-prepare", "20-kernel", "90-holds", "92-files", "94-monitoring"]
+    assert pool.expectation["file_systems"] == []
+    assert all(file.path.startswith("/etc/gpuinfra-monitoring/") for file in pool.files)
+    (gpu,) = [one for one in plan.pools if one is not pool]
+    assert {"60-lustre", "64-users", "77-dcgm-exporter", "92-files", "95-packages"} <= {step.id for step in gpu.steps}
+
+
+def test_a_cluster_without_nodes_has_no_control_node() -> None:
+    """While no pool has nodes, the control node has none, so that an empty cluster is not billed for it."""
+    assert control(planned()).count == 1
+    assert control(planned(pools__0__capacity__0__count=0)).count == 0
+
+
+def test_the_disk_follows_from_gpus_and_retention() -> None:
+    """The disk holds the metrics of all GPUs for the retention, and Prometheus may use two thirds of this space."""
+    small, long = control(planned()), control(planned(pools__0__capacity__0__count=100, monitoring__retention_days=365))
+    assert small.disk.size_gib == 20 + 10
+    # 800 GPUs x 60 series x 2,880 samples x 2 bytes x 365 days, and half as much again.
+    assert long.disk.size_gib == 20 + 141
+    (environment,) = [file.content for file in long.files if file.path.endswith("/environment")]
+    assert environment == "RETENTION_TIME=365d\nRETENTION_SIZE=94GB\n"
+
+
+def test_prometheus_searches_only_pools_with_exporters() -> None:
+    """A pool without GPUs serves no GPU metrics, so its nodes are no targets and have no rules."""
+    login = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
+    pool = control(planned(pools__1=login))
+    (filters,) = [job["ec2_sd_configs"][0]["filters"] for job in content(pool, "prometheus.yml")["scrape_configs"] if "ec2_sd_configs" in job]  # fmt: skip
+    assert {one["name"]: one["values"] for one in filters} == {
+        "tag:gpuinfra:cluster": ["train"],
+        "tag:gpuinfra:pool": ["gpu"],
+        "instance-state-name": ["running"],
+    }
+    assert [group["name"] for group in content(pool, "rules.yml")["groups"]] == ["gpuinfra-train-gpu"]
+
+
+def test_a_receiver_gets_its_severity_and_higher() -> None:
+    """`at_least` selects severities, and no file contains more of a secret than its name."""
+    receivers = [{"kind": "webhook", "secret": f"/alerts/{least}", "at_least": least} for least in ("info", "warn", "page")]  # fmt: skip
+    pool = control(planned(monitoring__receivers=receivers))
+    routes = content(pool, "alertmanager.yml")["route"]["routes"]
+    assert [one["matchers"] for one in routes] == [
+        ['severity=~"info|warn|page"'],
+        ['severity=~"warn|page"'],
+        ['severity=~"page"'],
+    ]
+    assert all(one["continue"] for one in routes)
+    assert content(pool, "secrets.json") == {
+        "webhook-0": "/alerts/info",
+        "webhook-1": "/alerts/warn",
+        "webhook-2": "/alerts/page",
+    }
