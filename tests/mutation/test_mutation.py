@@ -136,6 +136,15 @@ def test_each_target_has_mutants_of_its_functions() -> None:
         assert not target.functions or {name.partition(":")[0] for name in names} <= set(target.functions)
 
 
+def test_the_tests_of_targets_and_of_the_record_exist() -> None:
+    """With a test that was removed or renamed, pytest ends at once, which looks like a mutant that was found."""
+    named = {test for target in TARGETS.values() for test in target.tests}
+    named |= {row["found_by"].partition("[")[0] for row in draw.recorded().values() if row.get("found_by")}
+    for path, _, function in (test.partition("::") for test in named):
+        assert (ROOT / path).exists(), path
+        assert not function or f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{function}"
+
+
 def test_a_mutant_that_is_not_loaded_is_an_error() -> None:
     """Tests that never import the module do not count as tests of it."""
     program = (

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +29,7 @@ from gpuinfra.handover.ports import (
     IdentityUndecided,
     ListedObject,
     PortUnavailable,
+    StoredProof,
     evidence_in,
 )
 from tests.servers import Answering, serve
@@ -317,3 +318,17 @@ def test_times_are_parsed_as_botocore_parses_them(text: str) -> None:
     factory = botocore_session().get_component("response_parser_factory")
     parse = factory.create_parser("rest-xml")._timestamp_parser
     assert parse(text) == parse_timestamp(text) == datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("code", "unavailable"), [("NoSuchKey", False), ("AccessDenied", True), ("SlowDown", True)])
+def test_a_proof_that_does_not_exist_anymore_is_none(code: str, unavailable: bool) -> None:
+    """Between the list and the read, a node can replace its proof. Any other error of S3 is no answer about the proof."""
+    client = boto3.client("s3", region_name="us-east-2", aws_access_key_id="testing", aws_secret_access_key="testing")
+    store = S3Evidence(client, "evidence", "evidence/train")
+    proof = StoredProof(
+        key="evidence/train/i-1/b/000001.proof.json", etag="e", modified=datetime(2026, 11, 21, tzinfo=UTC)
+    )
+    with Stubber(client) as stub:
+        stub.add_client_error("get_object", service_error_code=code)
+        with pytest.raises(PortUnavailable, match=code) if unavailable else nullcontext():
+            assert store.proof(proof) is None

@@ -206,6 +206,13 @@ def test_copies_are_recognized_by_the_lists(one: GcpFailover, google: Google, cu
     google.done()
 
 
+def test_a_copy_with_another_size_is_another_version() -> None:
+    """A failback also compares objects of different sizes, whose custom time a user can have set."""
+    source = {"size": "7", "timeCreated": CREATED}
+    assert gcp.copied_from(source, {"size": "7", "customTime": CREATED})
+    assert not gcp.copied_from(source, {"size": "8", "customTime": CREATED})
+
+
 def test_a_version_that_was_deleted_meanwhile_is_compared_again(one: GcpFailover, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """A version that cannot be read is not replicated, so that the next comparison decides."""
     monkeypatch.setattr(gcp, "THREADS", 1)
