@@ -177,7 +177,8 @@ def test_machine_that_the_region_does_not_offer_is_an_error() -> None:
 def test_offers_of_the_first_region_are_not_copied(tmp_path: Path) -> None:
     """What the first region offers says nothing about the second one."""
     where = {"cloud": "aws", "region": "us-east-1", "zone": "use1-az3", "offers": ["p4d.24xlarge"]}
-    result = cloned(written(tmp_path, aws(where=where)), "us-west-2")
+    pools = [{"name": "gpu", "machine": "p4d.24xlarge", "capacity": [{"kind": "spot", "count": 2}]}]
+    result = cloned(written(tmp_path, aws(where=where, pools=pools)), "us-west-2")
     assert "offers" not in declared(result)["where"]
 
 
@@ -378,7 +379,7 @@ def test_settings_that_the_other_cloud_does_not_use_are_removed(tmp_path: Path) 
     assert not {"backup_days", "version"} & set(there["storage"][0])
     sites = {
         **aws(network={"machines": ["a3-megagpu-8g"]}),
-        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-b"},
     }
     sites["pools"] = [{"name": "gpu", "machine": "a3-ultragpu-8g", "capacity": [{"kind": "spot", "count": 4}]}]
     there = declared(cloned(written(tmp_path, sites), "us-east-1", cloud="aws", machine={"*": "p5en.48xlarge"}))
