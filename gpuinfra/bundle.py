@@ -91,8 +91,8 @@ def build(pool: PoolPlan) -> Bundle:
             continue
         source = scripts / f"{step.id}.sh"
         if not source.is_file():
-            known = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
-            raise GpuinfraError(f"pool {pool.name} has the step {step.id!r}; allowed: {known}")
+            steps = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
+            raise GpuinfraError(f"pool {pool.name} has the step {step.id!r}; allowed: {steps}")
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
     for file in pool.files:
         files[f"files/{file.sha256}"] = file.content.encode()

@@ -120,9 +120,9 @@ class Calendar:
                 yield from self._of_flex(group, running, cloud)
         if self.spec.expires_at is not None:
             yield self._expiry(moment(self.spec.expires_at))
-        for one in self.notices:
-            state, by = DateState.DONE if self.now >= one.at else DateState.SOON, cloud.title
-            yield Event(at=one.at, group=one.node, what=one.what, state=state, by=by, command="")
+        for notice in self.notices:
+            state, by = DateState.DONE if self.now >= notice.at else DateState.SOON, cloud.title
+            yield Event(at=notice.at, group=notice.node, what=notice.what, state=state, by=by, command="")
         due = self.idle_pools()
         for pool in self.spec.pools:
             for use in self.use:

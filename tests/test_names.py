@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -48,3 +49,31 @@ def test_each_public_function_has_one_meaning() -> None:
             if isinstance(node, ast.FunctionDef) and node.name in public:
                 names[node.name].append(path.relative_to(ROOT).as_posix())
     assert {name: where for name, where in names.items() if len(where) > 1} == {}
+
+
+def variables(tree: ast.AST) -> Iterator[str]:
+    """Each name that an assignment, a loop or a `with` gives to a value, without those of comprehensions and the fields of classes."""
+    nodes = list(ast.walk(tree))
+    others = [node.target for node in nodes if isinstance(node, ast.comprehension)]
+    others += [
+        line.target
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.AnnAssign)
+    ]
+    inside = {id(name) for target in others for name in ast.walk(target)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in inside:
+            yield node.id
+
+
+def test_variables_say_what_they_are() -> None:
+    """No variable is called `one`, `found` or `known`: its name says what was found. Comprehensions can use `one` for an item."""
+    unnamed = {
+        path.relative_to(ROOT).as_posix(): sorted(vague)
+        for folder in ("gpuinfra", "rehearsal/gpuinfra_rehearsal")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (vague := {"one", "found", "known"} & set(variables(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert unnamed == {}

@@ -225,7 +225,7 @@ def _content(path: Path) -> bytes | None:
         return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(path: Path, other: Path) -> bool:
     """Exchange the names of two files in one step. Return whether the system and the file system can do this.
 
     `renameat2(2)` of Linux has the flag `RENAME_EXCHANGE` (2), `renamex_np(2)` of macOS the flag `RENAME_SWAP` (2).
@@ -233,7 +233,7 @@ def exchange(one: Path, other: Path) -> bool:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
+    names = os.fsencode(path), os.fsencode(other)
     if sys.platform == "darwin":
         return library.renamex_np(*names, 2) == 0
     at = -100  # AT_FDCWD

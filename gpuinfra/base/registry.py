@@ -41,6 +41,6 @@ def cloud_as(cloud: str, kind: type[C]) -> C:
     `gpuinfra.spec.kinds.DeclaredCloud`, `gpuinfra.plan.profile.PlannedCloud`, `gpuinfra.handover.connect.HandoverCloud` and
     `gpuinfra.clouds.cloud.Cloud`, which derives from all of them, are such classes. Lower packages thus use a cloud without importing it.
     """
-    found = importlib.import_module(f"{package_of(cloud)}.cloud").CLOUD
-    assert isinstance(found, kind)
-    return found
+    loaded = importlib.import_module(f"{package_of(cloud)}.cloud").CLOUD
+    assert isinstance(loaded, kind)
+    return loaded

@@ -22,18 +22,18 @@ def stack_name(path: Path) -> str:
 
 def known_stacks() -> dict[str, Path]:
     """Return the stack files, keyed by stack name. A stack in the project overrides a shipped stack with the same name."""
-    known: dict[str, Path] = {}
+    stacks: dict[str, Path] = {}
     for folder in _folders():
         for file in sorted(folder.glob("Pulumi.*.yaml")):
-            known.setdefault(stack_name(file), file)
-    return known
+            stacks.setdefault(stack_name(file), file)
+    return stacks
 
 
 def stack_argument(path: Path) -> str:
     """Return how commands name a stack file, which need not exist yet: its stack name if they find it by name, otherwise its path."""
     name, place = stack_name(path), path.resolve()
-    known = known_stacks().get(name)
-    there = known or next((one / place.name for one in _folders() if one.resolve() == place.parent), None)
+    name_of_stack = known_stacks().get(name)
+    there = name_of_stack or next((one / place.name for one in _folders() if one.resolve() == place.parent), None)
     by_name = place.name == f"Pulumi.{name}.yaml" and there is not None and there.resolve() == place
     return name if by_name else str(path)
 

@@ -62,10 +62,10 @@ PROFILES: dict[str, tuple[Profile, ...]] = {
 
 def problem(gpu: Gpu | None, layout: Sequence[str]) -> str:
     """Return the reason why a GPU does not support this layout, or an empty string if it does."""
-    known = PROFILES.get(gpu.key, ()) if gpu else ()
-    if not known:
+    profiles = PROFILES.get(gpu.key, ()) if gpu else ()
+    if not profiles:
         return f"gpuinfra does not support MIG on {gpu.key if gpu else 'a machine without GPUs'}; remove mig"
-    by_name = {profile.name: profile for profile in known}
+    by_name = {profile.name: profile for profile in profiles}
     for name, count in Counter(layout).items():
         if name not in by_name:
             return f"{gpu.key if gpu else ''} has no profile {name}; allowed: {', '.join(by_name)}"

@@ -7,11 +7,11 @@ from gpuinfra.catalog.records import NumaNode
 
 def zones_by_region(text: str, name: str = "{zone}") -> dict[str, tuple[str, ...]]:
     """Parse `us-central1:a,b eastus2` into region -> zones. A region without a list has no zones. `name` is the pattern of a zone's name."""
-    found: dict[str, tuple[str, ...]] = {}
+    zones_of_region: dict[str, tuple[str, ...]] = {}
     for part in text.split():
         region, _, zones = part.partition(":")
-        found[region] = tuple(name.format(region=region, zone=zone) for zone in zones.split(",") if zone)
-    return found
+        zones_of_region[region] = tuple(name.format(region=region, zone=zone) for zone in zones.split(",") if zone)
+    return zones_of_region
 
 
 def numa_halves(gpus: int, fabric: int) -> tuple[NumaNode, NumaNode]:

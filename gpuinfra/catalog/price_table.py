@@ -42,11 +42,11 @@ class PriceTable:
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        found["sources"] = {
-            name: {**one, "read": date.fromisoformat(one["read"])} for name, one in found["sources"].items()
+        content: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+        content["sources"] = {
+            name: {**one, "read": date.fromisoformat(one["read"])} for name, one in content["sources"].items()
         }
-        return found
+        return content
 
     @cached_property
     def reference(self) -> str:
@@ -65,11 +65,11 @@ class PriceTable:
 
     def machines(self, records: Iterable[MachineType]) -> dict[str, MachineType]:
         """Return the records by name, with their prices."""
-        found: dict[str, MachineType] = {}
+        priced: dict[str, MachineType] = {}
         for record in records:
             listed = tuple(self._machine(record.name))
-            found[record.name] = replace(record, prices=(*listed, *self._estimated(record, listed)))
-        return found
+            priced[record.name] = replace(record, prices=(*listed, *self._estimated(record, listed)))
+        return priced
 
     def services(self, regions: frozenset[str]) -> tuple[ServicePrice, ...]:
         """Return the prices of services in these regions. Listed prices precede estimates."""
@@ -99,19 +99,19 @@ class PriceTable:
         kind = CapacityKind.ON_DEMAND
         if not any(one.kind is kind for one in plain):
             kind = CapacityKind.SPOT
-        known = {one.region: one for one in plain if one.kind is kind and one.usd_low is None}
-        base = min((name for name in known if name in self.ratios), key=self._distance, default=None)
+        listed_in = {one.region: one for one in plain if one.kind is kind and one.usd_low is None}
+        base = min((name for name in listed_in if name in self.ratios), key=self._distance, default=None)
         if base is None:
             return
         for region in record.zones or (() if record.gpu else self.ratios):
-            if region not in known and region in self.ratios:
+            if region not in listed_in and region in self.ratios:
                 factor, how, source = self._from(base, region)
                 yield replace(
-                    known[base],
+                    listed_in[base],
                     region=region,
-                    usd_per_hour=round(known[base].usd_per_hour * factor, 4),
+                    usd_per_hour=round(listed_in[base].usd_per_hour * factor, 4),
                     certain=False,
-                    source=f"{known[base].source}; ratio: {source}",
+                    source=f"{listed_in[base].source}; ratio: {source}",
                     note=how,
                 )
 

@@ -52,10 +52,10 @@ class PublicPrices(Protocol):
 def number(value: object) -> float | None:
     """Return a price above 0, or None."""
     try:
-        found = float(str(value))
+        price = float(str(value))
     except ValueError:
         return None
-    return found if 0 < found < 1e7 else None
+    return price if 0 < price < 1e7 else None
 
 
 def day(text: object) -> date:

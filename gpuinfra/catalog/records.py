@@ -219,8 +219,8 @@ class MachineType:
 
     def price(self, kind: CapacityKind, region: str) -> Price | None:
         """Return the newest price of this kind for the region, or for all regions (`*`) if the region has none."""
-        known = [p for p in self.prices if p.kind is kind and not p.term and p.region in (region, "*")]
-        return max(known, key=lambda p: (p.region == region, p.read), default=None)
+        matching = [p for p in self.prices if p.kind is kind and not p.term and p.region in (region, "*")]
+        return max(matching, key=lambda p: (p.region == region, p.read), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

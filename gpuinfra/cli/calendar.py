@@ -369,9 +369,9 @@ def _drain(
         return
     up = stacks.to_deploy(active.name)
     for name, here in members.items():
-        for one in here:
-            if one.instance_id not in results:
-                state.drained[one.instance_id] = not_stopped(f"{ABSENT}; run `{up}`; removed at {ends[name]}")
+        for instance in here:
+            if instance.instance_id not in results:
+                state.drained[instance.instance_id] = not_stopped(f"{ABSENT}; run `{up}`; removed at {ends[name]}")
 
 
 def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted]:
@@ -381,7 +381,7 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
     from gpuinfra.spec.capacity import Block
 
     blocks = {entry.id: entry for pool in loaded.spec.pools for entry in pool.capacity if isinstance(entry, Block)}
-    found = []
+    wanted_groups = []
     for pool in plan.pools:
         for group in pool.groups:
             if group.kind == "block" and (entry := blocks.get(str(group.reservation_id))):
@@ -389,8 +389,17 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
                 assert starts is not None
                 assert ends is not None
                 length = days or max(1, round((ends - starts) / timedelta(days=1)))
-                found.append(Wanted(group=group.name, machine=pool.machine, nodes=group.max_count, reservation=entry.id, ends=ends, days=length))  # fmt: skip
-    return found
+                wanted_groups.append(
+                    Wanted(
+                        group=group.name,
+                        machine=pool.machine,
+                        nodes=group.max_count,
+                        reservation=entry.id,
+                        ends=ends,
+                        days=length,
+                    )
+                )
+    return wanted_groups
 
 
 def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
@@ -403,13 +412,13 @@ def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
     search = cloud_of(name).offerings(loaded.spec.where.region, loaded.settings)
     if search is None:
         raise UsageError(f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {name}; omit --offers")
-    for one in wanted(build_plan(loaded.spec, now.date(), now), loaded, days):
+    for group in wanted(build_plan(loaded.spec, now.date(), now), loaded, days):
         offers: list[Offering] = []
         try:
-            for offer in search(one, now):
+            for offer in search(group, now):
                 offers.append(offer)
         except Unanswered as problem:
-            state.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"
+            state.unread[f"offers for {group.group}"] = f"{problem.found}; {problem.fix}"
             if not offers:
                 continue
-        state.offers[one.group] = offers
+        state.offers[group.group] = offers

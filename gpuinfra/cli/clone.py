@@ -119,16 +119,16 @@ def command(
 
 def _pairs(option: str, values: tuple[str, ...]) -> list[tuple[str, str]]:
     """Parse `N` and `POOL=N`. The name of a value without a pool is `*`."""
-    found: dict[str, str] = {}
+    given: dict[str, str] = {}
     for value in values:
         name, equals, rest = value.partition("=")
         name, rest = (name, rest) if equals else ("*", name)
-        if name in found:
+        if name in given:
             raise UsageError(
                 f"{option} is specified twice for {'every pool' if name == '*' else name}; specify it once"
             )
-        found[name] = rest
-    return list(found.items())
+        given[name] = rest
+    return list(given.items())
 
 
 def _number(option: str, text: str) -> int:

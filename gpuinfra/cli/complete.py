@@ -29,10 +29,10 @@ def completes(values: Values) -> Complete:
     @functools.wraps(values)
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = list(dict.fromkeys(values(ctx, incomplete)))
+            candidates = list(dict.fromkeys(values(ctx, incomplete)))
         except Exception:
             return []
-        return [CompletionItem(one) for one in found if one.startswith(incomplete)]
+        return [CompletionItem(one) for one in candidates if one.startswith(incomplete)]
 
     return complete
 
@@ -213,8 +213,8 @@ def _inside(section: dict[str, Any], models: dict[str, Any], prefix: str) -> Ite
         inner = list(_models(field, models))
         path = f"{prefix}{name}{'[0]' if inner and _is_list(field) else ''}"
         yield f"{prefix}{name}"
-        for one in inner:
-            yield from _inside(one, models, f"{path}.")
+        for model in inner:
+            yield from _inside(model, models, f"{path}.")
 
 
 def _is_list(field: dict[str, Any]) -> bool:

@@ -44,10 +44,10 @@ def command(words: tuple[str, ...], recursive: bool, hosts_file: Path | None, di
         raise UsageError(f"either all sources or the destination must be on a node, but not both; run: {FORM}")
     with opened(stack, hosts_file, direct, stacks) as hosts:
         chosen: list[Host] = []
-        for at, found in enumerate(remote):
-            if found:
-                chosen.append(host_of(hosts, found[1]))
-                operands[at] = f"{chosen[-1].name}:{found[2]}"
+        for at, place in enumerate(remote):
+            if place:
+                chosen.append(host_of(hosts, place[1]))
+                operands[at] = f"{chosen[-1].name}:{place[2]}"
         with in_folder(hosts, chosen) as file:
             options = ["-F", str(file), *(["-r"] if recursive else [])]
             return 0 if subprocess.call([scp, *options, "--", *operands]) == 0 else 1

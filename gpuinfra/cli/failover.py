@@ -297,8 +297,8 @@ def _confirmed_unreachable(
         click.echo(f"    not stopped: {part}", err=True)
     if stated or not asks or not sys.stdin.isatty():
         return stated
-    for one in evidence:
-        click.echo(f"    {one.at} {one.service}: {one.error}", err=True)
+    for failure in evidence:
+        click.echo(f"    {failure.at} {failure.service}: {failure.error}", err=True)
     text = f"No service of {region} responds. Nodes there can still run and write. To continue without {region}, enter its name"
     return bool(click.prompt(text, err=True, default="", show_default=False) == region)
 

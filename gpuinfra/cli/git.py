@@ -32,13 +32,13 @@ def file_at(reference: str, path: Path) -> Iterator[Path]:
             "specify the name of a stack, the path of a file, or a Git reference in the repository of the stack file"
         )
     root = Path(top.stdout.removesuffix("\n"))
-    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
-    if found.returncode:
+    resolved = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
+    if resolved.returncode:
         raise UsageError(
             f"{reference} is not a stack, a file or a Git reference in {root}; `git branch --all` and `git tag` list references; "
             "in CI, fetch the base branch first"
         )
-    commit = found.stdout.strip()
+    commit = resolved.stdout.strip()
     name = place.relative_to(root).as_posix()
     if _git(root, "cat-file", "-e", f"{commit}:{name}").returncode:
         raise UsageError(

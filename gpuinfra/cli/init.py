@@ -242,8 +242,8 @@ def _choices(option: str, answers: StackAnswers) -> Choices:
 def _apply(question: WizardQuestion, answers: StackAnswers, text: str) -> None:
     """Add an answer to the declaration. Raises `SpecError` with the errors in the answer."""
     question.apply(answers, text)
-    if found := question.problems(answers):
-        raise SpecError(found)
+    if problems := question.problems(answers):
+        raise SpecError(problems)
 
 
 def _missing(option: str, answers: StackAnswers) -> UsageError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def publish(
-    found: FoundEvidence,
+    gathered: FoundEvidence,
     expected: Callable[[EvidenceDocument], Expectation],
     title: str,
     *,
@@ -34,11 +34,11 @@ def publish(
 
     earlier = read_folder(baseline) if baseline else None
     if save is not None:
-        _save(save, found)
-    nodes = judge_all(found, expected, earlier)
-    document: dict[str, Any] = {**write.document(nodes, found), **stacks.marks}
+        _save(save, gathered)
+    nodes = judge_all(gathered, expected, earlier)
+    document: dict[str, Any] = {**write.document(nodes, gathered), **stacks.marks}
     if junit:
-        write_file(junit, write.junit(nodes, found), "--junit")
+        write_file(junit, write.junit(nodes, gathered), "--junit")
     if html:
         from gpuinfra.report.verification_page import page
 
@@ -48,18 +48,18 @@ def publish(
     else:
         if stacks.notice:
             click.echo(stacks.notice)
-        for line in write.text(nodes, found):
+        for line in write.text(nodes, gathered):
             click.echo(line)
     return 0 if document["verified"] else 1
 
 
-def _save(folder: Path, found: FoundEvidence) -> None:
+def _save(folder: Path, gathered: FoundEvidence) -> None:
     """Write one file per node. A new file replaces the earlier file for the same node."""
     from gpuinfra.base.file_errors import naming
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
-    for document in found.newest:
+    for document in gathered.newest:
         name = "".join(c if c.isalnum() or c in "._-" else "_" for c in document.label)[:100]
         path = folder / f"{name}.json"
         with naming(path):

@@ -52,10 +52,10 @@ def host_of(hosts: Hosts, node: str) -> Host:
     for host in hosts.hosts:
         if node in (host.label, host.name, host.address):
             return host
-    known = list(dict.fromkeys([*(one.label or one.name for one in hosts.hosts), *(one.name for one in hosts.hosts)]))
-    near = get_close_matches(node, known, n=1)
+    names = list(dict.fromkeys([*(one.label or one.name for one in hosts.hosts), *(one.name for one in hosts.hosts)]))
+    near = get_close_matches(node, names, n=1)
     raise UsageError(
-        f"node {node!r} does not exist; {f'did you mean {near[0]}?' if near else f'allowed: {some(known)}'}"
+        f"node {node!r} does not exist; {f'did you mean {near[0]}?' if near else f'allowed: {some(names)}'}"
     )
 
 

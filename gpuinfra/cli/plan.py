@@ -163,12 +163,12 @@ def _other(path: Path, against: str) -> Iterator[Path]:
     from gpuinfra.spec.load import find_stack
 
     try:
-        known = find_stack(against)
+        other = find_stack(against)
     except UsageError:
-        with file_at(against, path) as found:
-            yield found
+        with file_at(against, path) as other:
+            yield other
         return
-    yield known
+    yield other
 
 
 def compared(

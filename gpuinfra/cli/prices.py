@@ -124,21 +124,21 @@ def _stack_problem(name: str) -> str:
 
 
 def _of_machine(cloud: str, record: Any, region: str | None) -> Iterator[dict[str, Any]]:
-    for one in sorted(record.prices, key=lambda one: (one.kind, one.term, one.region, one.read)):
-        if region is None or one.region in (region, "*"):
+    for row in sorted(record.prices, key=lambda one: (one.kind, one.term, one.region, one.read)):
+        if region is None or row.region in (region, "*"):
             yield {
                 "what": record.name,
                 "cloud": cloud,
-                "region": one.region,
-                "kind": one.kind.value,
-                "term": one.term,
-                "usd": one.usd_per_hour,
-                "usd_low": one.usd_low,
+                "region": row.region,
+                "kind": row.kind.value,
+                "term": row.term,
+                "usd": row.usd_per_hour,
+                "usd_low": row.usd_low,
                 "unit": "node-hour",
-                "read": one.read.isoformat(),
-                "source": one.source,
-                "certain": one.certain,
-                "note": one.note,
+                "read": row.read.isoformat(),
+                "source": row.source,
+                "certain": row.certain,
+                "note": row.note,
             }
 
 
@@ -162,20 +162,20 @@ def _of_stack(names: Sequence[str], own: Path | None) -> tuple[str, list[dict[st
     return loaded.name, [*rows, *(_row_of(plan, rate, "usage", rate.usd) for rate in cost.rates)]
 
 
-def _row_of(plan: Any, one: Any, kind: str, usd: float | None) -> dict[str, Any]:
+def _row_of(plan: Any, line: Any, kind: str, usd: float | None) -> dict[str, Any]:
     return {
-        "what": one.what,
+        "what": line.what,
         "cloud": plan.cloud,
         "region": plan.region,
         "kind": kind,
         "term": "",
         "usd": None if usd is None else round(usd, 6),
         "usd_low": None,
-        "unit": one.unit,
-        "read": one.read.isoformat() if one.read else None,
-        "source": one.source,
-        "certain": one.certain,
-        "note": one.note,
+        "unit": line.unit,
+        "read": line.read.isoformat() if line.read else None,
+        "source": line.source,
+        "certain": line.certain,
+        "note": line.note,
     }
 
 

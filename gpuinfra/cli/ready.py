@@ -203,12 +203,12 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 if one.spec.pools
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
-            found = [
+            from_cloud = [
                 *data(loaded, second, resources),
                 *deployed_role(loaded, second, partial(exported, project=project)),
             ]
-            found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
-            found += [
+            from_cloud += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
+            from_cloud += [
                 *of_cloud(plan.cloud, question),
                 *of_names(plan.cloud, question),
                 *of_checkpoints(plan.cloud, question),
@@ -222,7 +222,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 now,
             )
             shared.append(drill)
-            lines = [*second.merged(found, live), *coverage(loaded, second.files, _last_search), *not_read(second)]
+            lines = [*second.merged(from_cloud, live), *coverage(loaded, second.files, _last_search), *not_read(second)]
             lines += [drills.line(loaded, now, drill), recorded]
             fixes = {
                 "": restore,

@@ -181,9 +181,9 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
         except EnvironmentMissing as problem:
             unread.append(str(problem))
         try:
-            found, expected = found_of(resources)
-            nodes = judge_all(found, lambda one: expected[one.instance_id])
-            differences += of_nodes(nodes, found.absent, commands)
+            read, expected = found_of(resources)
+            nodes = judge_all(read, lambda one: expected[one.instance_id])
+            differences += of_nodes(nodes, read.absent, commands)
         except PortUnavailable as problem:
             unread.append(
                 f"the nodes of {short} cannot be read: {problem}; log in to the cloud, then run the command again"
@@ -237,11 +237,11 @@ def plan_of(name: str) -> Plan:
 def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:
     """Return the pool of a host, from the field of the host, the field of the file, `--pool`, or the only pool in the plan."""
     names = [one.name for one in plan.pools]
-    found = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
-    if not found:
+    name = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
+    if not name:
         raise UsageError(
             f"the pool of {host.title} is not known; {plan.name} has {', '.join(names)}; specify --pool, or set `pool` in the hosts file"
         )
-    if found not in names:
-        raise UsageError(f"{plan.name} has no pool {found!r}; its pools are {', '.join(names) or 'none'}")
-    return found
+    if name not in names:
+        raise UsageError(f"{plan.name} has no pool {name!r}; its pools are {', '.join(names) or 'none'}")
+    return name

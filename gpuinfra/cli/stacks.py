@@ -160,20 +160,20 @@ def exported(name: str, other: Sequence[str] = (), *, project: Path | None = Non
         text = f"`pulumi stack export` failed for {name}: {reason}; {_meant(short)}{', or '.join(fixes)}"
         raise NoStack(text) if NO_STACK in done.stderr else DeploymentError(text)
     try:
-        found = parsed(done.stdout)["deployment"].get("resources") or []
+        resources = parsed(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DeploymentError(
             f"`pulumi stack export` printed a document in an unknown format for {name}; update Pulumi"
         ) from None
-    return [one for one in found if isinstance(one, dict)]
+    return [one for one in resources if isinstance(one, dict)]
 
 
 def _meant(short: str) -> str:
     """Return a question if the name is close to the name of a stack file. A stack in the state does not need a stack file."""
     from gpuinfra.spec.messages import nearest
 
-    known = list(known_stacks())
-    near = None if short in known else nearest(short, known)
+    names = list(known_stacks())
+    near = None if short in names else nearest(short, names)
     return f"did you mean {near}? otherwise, " if near else ""
 
 

@@ -298,12 +298,12 @@ def _reports(declared: LoadedStack, original: str, limit: Limit, *, searches: bo
     """Return the report of each placement. Placements of several pools are listed one at a time."""
     from gpuinfra.search.placements import described, stack_for
 
-    found = [("declared", limit.report(declared))]
+    reports = [("declared", limit.report(declared))]
     for pool in declared.spec.pools if searches else ():
         for choice in range(len(pool.fallback)):
             there = stack_for(declared, original, {pool.name: choice})
-            found.append((f"{pool.name} on {described(declared.spec, pool.name, choice)}", limit.report(there)))
-    return found
+            reports.append((f"{pool.name} on {described(declared.spec, pool.name, choice)}", limit.report(there)))
+    return reports
 
 
 def _confirm() -> None:

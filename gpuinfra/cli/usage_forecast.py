@@ -22,22 +22,24 @@ def show(path: Path, machine: str | None, gpu: str | None, as_json: bool) -> int
     from gpuinfra.sizing.usage import forecast, read_usage
 
     first, hours = read_usage(path)
-    found = forecast(first, hours)
-    rows = committed(found, machine, gpu)
+    forecasted = forecast(first, hours)
+    rows = committed(forecasted, machine, gpu)
     if as_json:
-        click.echo(json.dumps(_as_dict(found, rows), indent=2))
+        click.echo(json.dumps(_as_dict(forecasted, rows), indent=2))
         return 0
     from gpuinfra.report.tables import Column, Table, text
 
-    day, total = found.per_day, found.total
-    click.echo(f"{len(hours)} days from {first}; forecast for {found.days} days from {found.start}")
+    day, total = forecasted.per_day, forecasted.total
+    click.echo(f"{len(hours)} days from {first}; forecast for {forecasted.days} days from {forecasted.start}")
     click.echo(
         f"GPU-hours a day: {day.low:,.0f} to {day.high:,.0f} (middle {day.middle:,.0f}); "
         f"in total {total.low:,.0f} to {total.high:,.0f} (middle {total.middle:,.0f})"
     )
-    wide = f", so it was widened {found.widened:.1f} times" if found.widened > 1 else ""
-    click.echo(f"80% interval; in a test on the last {found.tested_days} days, it held {found.held:.0%} of them{wide}")
-    click.echo(f"always running at the low end: {found.base_gpus:,.1f} GPUs")
+    wide = f", so it was widened {forecasted.widened:.1f} times" if forecasted.widened > 1 else ""
+    click.echo(
+        f"80% interval; in a test on the last {forecasted.tested_days} days, it held {forecasted.held:.0%} of them{wide}"
+    )
+    click.echo(f"always running at the low end: {forecasted.base_gpus:,.1f} GPUs")
     columns = [
         "machine",
         "region",
@@ -58,16 +60,20 @@ def show(path: Path, machine: str | None, gpu: str | None, as_json: bool) -> int
     return 0
 
 
-def _as_dict(found: UsageForecast, rows: tuple[CommittedUsage, ...]) -> dict[str, object]:
+def _as_dict(forecasted: UsageForecast, rows: tuple[CommittedUsage, ...]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        "start": found.start.isoformat(),
-        "days": found.days,
-        "gpu_hours_per_day": {"low": found.per_day.low, "middle": found.per_day.middle, "high": found.per_day.high},
-        "gpu_hours": {"low": found.total.low, "middle": found.total.middle, "high": found.total.high},
-        "base_gpus": found.base_gpus,
-        "tested_days": found.tested_days,
-        "held": found.held,
-        "widened": found.widened,
+        "start": forecasted.start.isoformat(),
+        "days": forecasted.days,
+        "gpu_hours_per_day": {
+            "low": forecasted.per_day.low,
+            "middle": forecasted.per_day.middle,
+            "high": forecasted.per_day.high,
+        },
+        "gpu_hours": {"low": forecasted.total.low, "middle": forecasted.total.middle, "high": forecasted.total.high},
+        "base_gpus": forecasted.base_gpus,
+        "tested_days": forecasted.tested_days,
+        "held": forecasted.held,
+        "widened": forecasted.widened,
         "commitments": [asdict(row) for row in rows],
     }

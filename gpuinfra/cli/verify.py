@@ -44,6 +44,6 @@ def command(stack: str | None, evidence: Path | None, expectation: Path | None, 
     if stack is None:
         raise UsageError("no evidence is specified; specify STACK or --evidence DIR")
     with active_stack(stack, stacks, logs_in=False) as active:
-        found, deployed = active.found()
+        read, deployed = active.found()
     expected = from_file(expectation) if expectation else None
-    return publish(found, lambda node: expected or deployed[node.instance_id], title, stacks=stacks, **output)
+    return publish(read, lambda node: expected or deployed[node.instance_id], title, stacks=stacks, **output)

@@ -49,19 +49,19 @@ def _saved() -> list[Mapping[str, Any]]:
     """Return the resources of the running stack as last saved, with their outputs."""
     name = "/".join(part for part in (pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack()) if part)
     try:
-        found = pulumi.runtime.invoke(OUTPUTS, {"stackName": name}).value
+        answer = pulumi.runtime.invoke(OUTPUTS, {"stackName": name}).value
     except Exception as problem:  # The engine reports each failure of a function as a plain exception.
         raise pulumi.RunError(f"the engine does not return the outputs of {name}: {problem}") from None
-    outputs = (found or {}).get("outputs") or {}
+    outputs = (answer or {}).get("outputs") or {}
     return [{"urn": urn, **resource} for urn, resource in outputs.items()]
 
 
 def _settings(cloud: str) -> dict[str, object]:
     """Return the provider settings of the running stack that select credentials and contain none, such as `aws:profile`."""
     preflight = cloud_of(cloud).preflight
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, is_credential in preflight.SETTINGS.items() if preflight else ():
         package, _, key = name.partition(":")
         if not is_credential and (value := pulumi.Config(package).get(key)):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings

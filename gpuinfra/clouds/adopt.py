@@ -56,17 +56,17 @@ def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = 
 
     `state` contains the URNs of the resources that are already in the stack's state.
     """
-    known = state or {}
+    ids = state or {}
     table: dict[str, str] = {}
     rows: dict[Key, dict[str, Any]] = {}
     for resource in retained:
         key = (resource.type, resource.name)
-        if key in known:
+        if key in ids:
             continue
         parent = ""
         for above in resource.parents:
-            if above in known:
-                table[_tag(above)] = known[above]
+            if above in ids:
+                table[_tag(above)] = ids[above]
             elif above not in rows:
                 rows[above] = _row(above, parent) | {"component": True}
             parent = _tag(above)

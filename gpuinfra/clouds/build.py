@@ -111,8 +111,8 @@ class ClusterBuilder(ABC, Generic[F, S]):
     def existing_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
         """Return the ID and subnets of an existing network from the program or the declaration, or None if this stack creates the network."""
         network = self.plan.network
-        if (found := self.passed_network(field)) or network is None or network.existing_id is None:
-            return found
+        if (passed := self.passed_network(field)) or network is None or network.existing_id is None:
+            return passed
         return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
 
 
@@ -134,21 +134,21 @@ def build(
         )
     below = Layer(name="foundation", stack=foundation_stack, refs=builder.foundation_refs)
     around = Layer(name="site", stack=site_stack, refs=builder.site_refs)
-    known = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
-    used = UsedResources(known)
+    references_given = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
+    used = UsedResources(references_given)
     cloud = builder(parent, plan, used)
     result = cloud.outputs()
     if "foundation" in plan.layers:
         foundation = cloud.foundation()
         result |= outputs(foundation)
     else:
-        foundation = references(below, known)
+        foundation = references(below, references_given)
         used.add(below)
     if "site" in plan.layers:
         site = cloud.site(foundation)
         result |= outputs(site)
     elif "cluster" in plan.layers:
-        site = references(around, known)
+        site = references(around, references_given)
         used.add(around)
     else:
         used.check(given)

@@ -42,7 +42,7 @@ class Layer:
 def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
     """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify.
     Values that the program passes in take precedence."""
-    found: dict[str, Any] = {}
+    from_layers: dict[str, Any] = {}
     stacks: dict[str, pulumi.StackReference] = {}
     for layer in layers:
         if layer.stack is None:
@@ -53,8 +53,8 @@ def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | 
         reference = stacks[layer.stack]
         for field in _shared(layer.refs, existing):
             if getattr(existing, field.name) is None and not field.metadata.get("program_only"):
-                found[field.name] = reference.get_output(field.name).apply(_read(field, layer.stack))
-    return replace(existing, **found)
+                from_layers[field.name] = reference.get_output(field.name).apply(_read(field, layer.stack))
+    return replace(existing, **from_layers)
 
 
 def references(layer: Layer, existing: ExistingBase) -> Any:

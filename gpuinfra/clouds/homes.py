@@ -40,14 +40,18 @@ def _for_nodes(cloud: str, pool: PoolPlan, homes: Sequence[Mapping[str, Any]]) -
     ]
 
 
-def _setting(cloud: str, pool: PoolPlan, one: Mapping[str, Any]) -> dict[str, str]:
+def _setting(cloud: str, pool: PoolPlan, mount_record: Mapping[str, Any]) -> dict[str, str]:
     declared = [home.partition(" ") for home in pool.versions.get("HOMES", "").split("; ") if home]
-    if not declared or not one.get("service") or any(one["mount"] == mount for mount, _, _ in declared):
+    if (
+        not declared
+        or not mount_record.get("service")
+        or any(mount_record["mount"] == mount for mount, _, _ in declared)
+    ):
         return {}
-    known = profile_of(cloud).software.homes.get(one["service"])
-    if known is None:
+    home_service = profile_of(cloud).software.homes.get(mount_record["service"])
+    if home_service is None:
         raise pulumi.RunError(
-            f"the site's home directories at {one['mount']} are on {one['service']}, which this version does not know; "
+            f"the site's home directories at {mount_record['mount']} are on {mount_record['service']}, which this version does not know; "
             "install the version of gpuinfra that created the site"
         )
-    return {} if known.setting == declared[0][2] else {"setting": known.setting}
+    return {} if home_service.setting == declared[0][2] else {"setting": home_service.setting}

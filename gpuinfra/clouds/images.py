@@ -48,8 +48,8 @@ def misfits(spec: ClusterSpec, is_ref: Callable[[str], object], what: str, hint:
         if not isinstance(image, CustomImage):
             continue
         if image.arch != machine.arch:
-            found = f"is {image.arch}, but {machine.name} is {machine.arch}"
-            yield error(f"{field}.arch", found, "use an image that has the same architecture as the machine type")
+            problem = f"is {image.arch}, but {machine.name} is {machine.arch}"
+            yield error(f"{field}.arch", problem, "use an image that has the same architecture as the machine type")
         if not is_ref(image.ref):
             yield error(f"{field}.ref", what, hint)
 

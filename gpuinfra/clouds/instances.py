@@ -117,9 +117,9 @@ def buckets(
             yield bucket(cloud, above, "records", "audit", AUDIT)
     for above in evidence(cloud, plan):
         yield bucket(cloud, above, "store", "evidence", EVIDENCE)
-    for one, above in file_systems:
-        if one.bucket == "auto":
-            yield bucket(cloud, above, "data", one.name, DATA)
-    for one in plan.file_systems:
-        if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
-            yield bucket(cloud, top(plan), one.name, one.name, DATA)
+    for file_system, above in file_systems:
+        if file_system.bucket == "auto":
+            yield bucket(cloud, above, "data", file_system.name, DATA)
+    for file_system in plan.file_systems:
+        if file_system.kind == "object" and file_system.bucket == "auto" and "site" in plan.layers:
+            yield bucket(cloud, top(plan), file_system.name, file_system.name, DATA)

@@ -108,13 +108,13 @@ def preflight_requests(plan: Plan, reads: Mapping[str, tuple[str, ...]]) -> dict
 
 def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
     """Return the read-only uses: reads of resources, and requests of the program that are not in `changes`."""
-    found = {
+    needed_by = {
         action: [
             (of, operation) for of, operation in needed if operation == "read" or (not operation and of not in changes)
         ]
         for action, needed in uses.items()
     }
-    return {action: needed for action, needed in found.items() if needed}
+    return {action: needed for action, needed in needed_by.items() if needed}
 
 
 def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:

@@ -213,12 +213,12 @@ def answers(questions: Iterable[PreflightQuestion], deadline_s: float = DEADLINE
     """Ask all questions at the same time and return their rows in the order of the questions. A late answer is a warning."""
     asked = list(questions)
     rows: list[PreflightRow] = []
-    for question, found in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
-        if found is None:
+    for question, rows_of_question in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
+        if rows_of_question is None:
             late = f"no response within {deadline_s:g} s"
             rows.append(Unanswered(late, "an answer", _AGAIN).row(question.topic, question.where))
         else:
-            rows.extend(found)
+            rows.extend(rows_of_question)
     return rows
 
 
@@ -271,22 +271,22 @@ def names_rows(where: str, owners: Mapping[str, Callable[[], Owner]], fix: str) 
     """
     if not owners:
         return
-    found = dict(zip(owners, together(list(owners.values())), strict=True))
-    if None in found.values():
+    owner_of = dict(zip(owners, together(list(owners.values())), strict=True))
+    if None in owner_of.values():
         raise failed("a request about a name", "no response in time")
-    taken, own = ([name for name, one in found.items() if one is owner] for owner in (Owner.OTHER, Owner.ACCOUNT))
+    taken, own = ([name for name, one in owner_of.items() if one is owner] for owner in (Owner.OTHER, Owner.ACCOUNT))
     if taken:
         what = f"{', '.join(taken)}: in use by a resource that is not part of this stack, or that this identity cannot read"
         yield problem("names", where, what, "names that are free", fix)
     elif own:
-        what = f"{len(own)} of {len(found)} exist already in this account: {', '.join(own)}"
+        what = f"{len(own)} of {len(owner_of)} exist already in this account: {', '.join(own)}"
         yield ok(
             "names",
             where,
             f"{what}; if the stack is not deployed, an earlier deployment retained them (`gpuinfra adopt`)",
         )
     else:
-        yield ok("names", where, f"all {len(found)} names are free")
+        yield ok("names", where, f"all {len(owner_of)} names are free")
 
 
 def bucket_rows(buckets: Iterable[str], owner: Callable[[str], Owner]) -> Iterator[PreflightRow]:

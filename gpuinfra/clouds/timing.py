@@ -133,15 +133,15 @@ FABRIC_TEST = Duration(
 
 def node_steps(pool: PoolPlan) -> tuple[ChainLink, ...]:
     """Return the steps on the nodes of a pool after their first boot, in order."""
-    found = [ChainLink(does="other bootstrap steps and checks", duration=STEPS)]
+    links = [ChainLink(does="other bootstrap steps and checks", duration=STEPS)]
     if not pool.image.prebuilt and any(step.id == "30-driver" for step in pool.steps):
-        found.insert(0, ChainLink(does="bootstrap step 30-driver", duration=DRIVER))
+        links.insert(0, ChainLink(does="bootstrap step 30-driver", duration=DRIVER))
     level = pool.expectation.get("burn_in", 1)
     if level in BURN_IN:
-        found.append(ChainLink(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
+        links.append(ChainLink(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
     if pool.fabric_test and pool.count > 1:
-        found.append(ChainLink(does="fabric test", duration=FABRIC_TEST))
-    return tuple(found)
+        links.append(ChainLink(does="fabric test", duration=FABRIC_TEST))
+    return tuple(links)
 
 
 def ready_time(plan: Plan, timing: Timing | None) -> ReadyTime | None:
@@ -224,16 +224,16 @@ def _parts(chain: Sequence[ChainLink]) -> Iterator[ChainPart]:
     The name of a file system shares most with the names of its own bucket. Other resources wait for the evidence store, and not for the other buckets.
     """
     after = ""
-    for one in reversed(chain):
-        after = max(one.names, key=lambda name: (_shared(name, after), "-evidence-" in name), default="")
-        known = one.duration.seconds
+    for link in reversed(chain):
+        after = max(link.names, key=lambda name: (_shared(name, after), "-evidence-" in name), default="")
+        duration_s = link.duration.seconds
         yield ChainPart(
-            step=one.does,
+            step=link.does,
             name=after,
-            type=one.type,
-            minutes=None if known is None else round(known / 60, 2),
-            at_least=one.duration.at_least,
-            source=one.duration.source,
+            type=link.type,
+            minutes=None if duration_s is None else round(duration_s / 60, 2),
+            at_least=link.duration.at_least,
+            source=link.duration.source,
         )
 
 

@@ -41,9 +41,9 @@ class PriceFile:
     file: str = ""
     """Path of the file, for findings."""
 
-    def unknown_machines(self, known: Iterable[str]) -> Iterator[Finding]:
+    def unknown_machines(self, machines: Iterable[str]) -> Iterator[Finding]:
         """Yield an error for each machine type that is not one of these. Its prices have no effect, for example because its name is misspelled."""
-        names = list(known)
+        names = list(machines)
         for name in self.machines:
             if name not in names:
                 near = nearest(name, names)
@@ -75,18 +75,18 @@ def _in(regions: dict[str, float], region: str) -> float | None:
 def load(path: Path) -> PriceFile:
     """Read a price file. Raises `SpecError` with all errors in the file."""
     document = read(path)
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def reject(where: str, message: str, hint: str) -> None:
-        found.append(replace(error(where, message, hint, rule="price_file"), file=document.file))
+        findings.append(replace(error(where, message, hint, rule="price_file"), file=document.file))
 
     value = document.value if isinstance(document.value, dict) else {}
-    known = ["read", "source", "machines", "services"]
+    fields = ["read", "source", "machines", "services"]
     for key in value:
-        if key not in known:
-            near = nearest(str(key), known)
+        if key not in fields:
+            near = nearest(str(key), fields)
             hint = f"did you mean {near}?" if near else "remove it"
-            reject(shown(key), f"is not a known field; allowed: {', '.join(known)}", hint)
+            reject(shown(key), f"is not a known field; allowed: {', '.join(fields)}", hint)
     try:
         read_on = date.fromisoformat(str(value.get("read")))
     except ValueError:
@@ -112,8 +112,8 @@ def load(path: Path) -> PriceFile:
         key: _regions(usd, f"services.{key}", "set the price in USD per unit", reject)
         for key, usd in _mapping(value.get("services"), "services", reject).items()
     }
-    if found:
-        raise SpecError(found)
+    if findings:
+        raise SpecError(findings)
     return PriceFile(
         read=read_on,
         source=str(value.get("source") or document.file),
@@ -134,15 +134,15 @@ def _mapping(value: object, where: str, reject) -> dict[str, object]:  # type: i
 
 def _regions(value: object, where: str, hint: str, reject) -> dict[str, float]:  # type: ignore[no-untyped-def]
     """Return the price of each region. A single number applies to every region."""
-    found: dict[str, float] = {}
+    usd_of: dict[str, float] = {}
     by_region = isinstance(value, dict) and bool(value)
     for region, usd in value.items() if isinstance(value, dict) and value else [(ANYWHERE, value)]:
         if _is_price(usd):
-            found[str(region)] = float(usd)  # type: ignore[arg-type]
+            usd_of[str(region)] = float(usd)  # type: ignore[arg-type]
         else:
             allowed = "a number above 0" if by_region else "a number above 0, or one such number for each region"
             reject(f"{where}.{region}" if by_region else where, f"is {shown(usd)}; allowed: {allowed}", hint)
-    return found
+    return usd_of
 
 
 def _is_price(value: object) -> bool:

@@ -118,10 +118,10 @@ class Cost:
     @property
     def in_words(self) -> str:
         """Return the hourly price as text for a sentence. If a price is unknown, the text gives a minimum."""
-        known = f"{self.usd_per_hour:,.2f} USD an hour"
+        words = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
             return "an unknown amount, because the price of its nodes is unknown"
-        return known if self.complete else f"at least {known}"
+        return words if self.complete else f"at least {words}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content for `--json` and the report."""

@@ -78,22 +78,22 @@ def _nodes(
     kind = CapacityKind(group.kind)
     if machine is None:
         own = prices.node(pool.machine, kind, region) if prices else None
-        found, note = (
+        listed_price, note = (
             own,
             "" if own else f"{pool.machine} is declared in the spec, but your price file does not contain its price",
         )
     else:
-        found, note = node_price(machine, kind, region, prices)
+        listed_price, note = node_price(machine, kind, region, prices)
     return CostLine(
         what=f"{pool.name}: {group.max_count} x {pool.machine}, {kind.value.replace('_', '-')}",
         quantity=group.max_count,
         unit="node-hour",
-        usd_per_unit_hour=found.usd_per_hour if found else None,
+        usd_per_unit_hour=listed_price.usd_per_hour if listed_price else None,
         kind=kind.value,
         pool=pool.name,
-        read=found.read if found else None,
-        source=found.source if found else "",
-        certain=found.certain if found else False,
+        read=listed_price.read if listed_price else None,
+        source=listed_price.source if listed_price else "",
+        certain=listed_price.certain if listed_price else False,
         note=note,
     )
 
@@ -114,15 +114,15 @@ def node_price(
     """Return the hourly price of a node and a note about it."""
     if prices and (own := prices.node(machine.name, kind, region)):
         return own, own.note
-    if found := machine.price(kind, region):
+    if listed_price := machine.price(kind, region):
         upfront = "billed upfront for the whole block" if kind is CapacityKind.BLOCK else ""
-        return found, upfront or found.note
-    if kind is CapacityKind.RESERVED and (found := machine.price(CapacityKind.ON_DEMAND, region)):
-        return found, "a reservation is billed at the on-demand price, used or not"
-    if kind is CapacityKind.FLEX and (found := machine.price(CapacityKind.ON_DEMAND, region)):
-        return replace(found, certain=False), "flex-start price unknown; this is the on-demand price"
-    if kind is CapacityKind.SPOT and (found := machine.price(CapacityKind.ON_DEMAND, region)):
-        return found, "spot price unknown; the on-demand price is the maximum"
+        return listed_price, upfront or listed_price.note
+    if kind is CapacityKind.RESERVED and (listed_price := machine.price(CapacityKind.ON_DEMAND, region)):
+        return listed_price, "a reservation is billed at the on-demand price, used or not"
+    if kind is CapacityKind.FLEX and (listed_price := machine.price(CapacityKind.ON_DEMAND, region)):
+        return replace(listed_price, certain=False), "flex-start price unknown; this is the on-demand price"
+    if kind is CapacityKind.SPOT and (listed_price := machine.price(CapacityKind.ON_DEMAND, region)):
+        return listed_price, "spot price unknown; the on-demand price is the maximum"
     return None, f"{kind.value.replace('_', '-')} price of {machine.name} in {region} unknown"
 
 
@@ -139,30 +139,30 @@ def _disks(
     pool: PoolPlan, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[CostLine]:
     count = sum(group.max_count for group in pool.groups)
-    found = _service(f"disk_gib_month:{pool.disk.kind}", plan, listed, prices)
+    service_price = _service(f"disk_gib_month:{pool.disk.kind}", plan, listed, prices)
     what = f"{pool.name}: {count} root disks of {pool.disk.size_gib} GiB"
-    yield _line(what, "disk", count * pool.disk.size_gib, "GiB-month", found, plan)
+    yield _line(what, "disk", count * pool.disk.size_gib, "GiB-month", service_price, plan)
 
 
 def _file_system(
     entry: FileSystemPlan, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[CostLine]:
     if entry.kind == "home" and entry.kind in profile_of(plan.cloud).storage_kinds:
-        found = _service(f"home_gib_month:{entry.deployment}", plan, listed, prices)
+        service_price = _service(f"home_gib_month:{entry.deployment}", plan, listed, prices)
         size = f"{entry.capacity_gib} GiB"
         what = f"{entry.mount}: home directories, {f'if they hold {size}' if entry.deployment == 'elastic' else size}"
-        yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
+        yield _line(what, "storage", entry.capacity_gib, "GiB-month", service_price, plan)
     if speed := entry.throughput_mb_s:
-        found = _service(f"home_mb_s_month:{entry.deployment}", plan, listed, prices)
+        service_price = _service(f"home_mb_s_month:{entry.deployment}", plan, listed, prices)
         what = f"{entry.mount}: throughput of the home directories, {speed} MB/s"
-        yield _line(what, "storage", speed, "MB/s-month", found, plan)
+        yield _line(what, "storage", speed, "MB/s-month", service_price, plan)
     if entry.kind != "lustre" or not entry.capacity_gib:
         return
     tier = entry.throughput_mb_s_per_tib
     key = f"lustre_gib_month:{tier}" if tier else "lustre_scratch_gib_month"
-    found = _service(key, plan, listed, prices)
+    service_price = _service(key, plan, listed, prices)
     what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s per TiB" if tier else "")
-    yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
+    yield _line(what, "storage", entry.capacity_gib, "GiB-month", service_price, plan)
 
 
 def _network(
@@ -172,8 +172,8 @@ def _network(
     if network is None or "site" not in plan.layers:
         return
 
-    def hourly(count: int, what: str, found: ServicePrice | None) -> CostLine:
-        return _line(f"{count:g} x {what}", "network", count, "hour", found, plan)
+    def hourly(count: int, what: str, service_price: ServicePrice | None) -> CostLine:
+        return _line(f"{count:g} x {what}", "network", count, "hour", service_price, plan)
 
     if network.existing_id is None and network.egress == "nat":
         gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
@@ -196,8 +196,8 @@ def _counted(
     """Yield a line for each kind of resource that is billed by the hour or month, regardless of its size."""
     for row, count in sorted(each.items(), key=lambda one: one[0].each):
         unit = (row.item or "").rpartition("_")[2]
-        found = _service(row.item or "", plan, listed, prices)
-        yield _line(f"{count} x {row.each}", "service", count, unit, found, plan)
+        service_price = _service(row.item or "", plan, listed, prices)
+        yield _line(f"{count} x {row.each}", "service", count, unit, service_price, plan)
 
 
 def _each(resources: Iterable[PlannedResource]) -> Counter[Counted]:
@@ -211,8 +211,8 @@ def _replication(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile
         return
     monthly, days = recovery.checkpoint_gb_per_month, replication.retained_days
     what = f"checkpoints replicated to {recovery.region}: {monthly:,.0f} GB a month"
-    found = _service("replication_gb", plan, (*listed, *_transfer(plan, recovery.region)), prices)
-    yield _line(what, "network", monthly, "GB-month", found, plan)
+    service_price = _service("replication_gb", plan, (*listed, *_transfer(plan, recovery.region)), prices)
+    yield _line(what, "network", monthly, "GB-month", service_price, plan)
     if replication.has_fee:
         fee = _service("replication_time_gb", plan, listed, prices)
         what = f"fee of {replication.service}: {monthly:,.0f} GB a month"
@@ -223,8 +223,8 @@ def _replication(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile
         what = f"checkpoints of the last {days} days in the bucket in {region}: {stored:,.0f} GB from day {days} on"
         if region == recovery.region and not replication.replicates_deletions:
             what += ", and more until you delete them there, because deletions are not replicated"
-        found = _service("object_gb_month", plan, listed, prices, region=region)
-        yield _line(what, "storage", stored, "GB-month", found, plan, region=region)
+        service_price = _service("object_gb_month", plan, listed, prices, region=region)
+        yield _line(what, "storage", stored, "GB-month", service_price, plan, region=region)
 
 
 def _image_copies(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
@@ -234,9 +234,9 @@ def _image_copies(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFil
             continue
         size = min(pool.disk.size_gib for pool in plan.pools if pool.image.ref == image.ref)
         region = plan.recovery.region if plan.recovery else plan.region
-        found = _service("snapshot_gb_month", plan, listed, prices, region=region)
+        service_price = _service("snapshot_gb_month", plan, listed, prices, region=region)
         what = f"copy of image {image.ref} in {region}: at most {size} GiB"
-        yield _line(what, "storage", size, "GB-month", found, plan, region=region)
+        yield _line(what, "storage", size, "GB-month", service_price, plan, region=region)
 
 
 def _transfer(plan: Plan, target: str) -> Iterator[ServicePrice]:
@@ -258,13 +258,13 @@ def _line(
     kind: str,
     quantity: float,
     unit: str,
-    found: ServicePrice | None,
+    service_price: ServicePrice | None,
     plan: Plan,
     *,
     region: str | None = None,
 ) -> CostLine:
     months = HOURS_PER_MONTH if unit.endswith("month") else 1
-    if found is None:
+    if service_price is None:
         note = f"price in {region or plan.region} unknown"
         return CostLine(
             what=what, quantity=quantity, unit=unit, usd_per_unit_hour=None, kind=kind, certain=False, note=note
@@ -273,10 +273,10 @@ def _line(
         what=what,
         quantity=quantity,
         unit=unit,
-        usd_per_unit_hour=found.usd / months,
+        usd_per_unit_hour=service_price.usd / months,
         kind=kind,
-        read=found.read,
-        source=found.source,
-        certain=found.certain,
-        note=found.note,
+        read=service_price.read,
+        source=service_price.source,
+        certain=service_price.certain,
+        note=service_price.note,
     )

@@ -20,17 +20,17 @@ def read_public(path: Path, today: date) -> PublicFile:
     """Read a price file of a cloud. `today` is used if the file has no date. Raises `SpecError` with one finding."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            found = _read(file, today)
+            file_of_prices = _read(file, today)
     except OSError as problem:
         raise _refused(path, f"cannot be read: {problem.strerror}", "specify the path of a price file") from None
     except UnicodeDecodeError:
         raise _refused(path, f"is not a text file; allowed: {_forms()}", "download the file again") from None
     except NotUsable as problem:
         raise _refused(path, *problem.args) from None
-    if not found.prices:
+    if not file_of_prices.prices:
         what = "contains no price in USD for a machine type in the catalog"
         raise _refused(path, what, "download the prices of instances that run Linux")
-    return found
+    return file_of_prices
 
 
 def text(files: Iterable[PublicFile], region: str | None = None) -> str:

@@ -33,19 +33,19 @@ def rates(plan: Plan, resources: Iterable[PlannedResource], find: Find) -> Itera
         if item not in causes:
             continue
         what = f"{what} ({causes[item]})" if causes[item] else what
-        found = find(item)
-        if found is None:
+        price = find(item)
+        if price is None:
             yield Rate(what=what, unit=unit, region=plan.region, usd=None, certain=False)
-        elif found.usd:
+        elif price.usd:
             yield Rate(
                 what=what,
                 unit=unit,
                 region=plan.region,
-                usd=found.usd,
-                read=found.read,
-                source=found.source,
-                certain=found.certain,
-                note=found.note,
+                usd=price.usd,
+                read=price.read,
+                source=price.source,
+                certain=price.certain,
+                note=price.note,
             )
 
 

@@ -144,9 +144,9 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
         refusal = error.row("identity", profile_of(name).title)
     if refusal:
         return dict.fromkeys(wanted, NewestImage(why=refusal.found, fix=refusal.fix))
-    found = together([functools.partial(_newest, cloud, one) for one in wanted.values()], PLAN_DEADLINE_S)
+    images = together([functools.partial(_newest, cloud, one) for one in wanted.values()], PLAN_DEADLINE_S)
     late = NewestImage(why=f"no response within {PLAN_DEADLINE_S:g} s", fix="run the command again")
-    return {family: one or late for family, one in zip(wanted, found, strict=True)}
+    return {family: one or late for family, one in zip(wanted, images, strict=True)}
 
 
 def _newest(cloud: Requests, family: ImageFamily) -> NewestImage:

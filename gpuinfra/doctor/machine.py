@@ -39,18 +39,18 @@ def questions(clouds: list[str], *, required: bool) -> Iterator[PreflightQuestio
 
 def python() -> Iterator[PreflightRow]:
     """Python is recent enough."""
-    found, where = platform.python_version(), "Python"
+    version, where = platform.python_version(), "Python"
     try:
         needed = importlib.metadata.metadata("gpuinfra")["Requires-Python"] or ""
     except importlib.metadata.PackageNotFoundError:
         yield warning(
-            "python", where, f"{found}, but gpuinfra is not installed", "an installed package", "pip install -e ."
+            "python", where, f"{version}, but gpuinfra is not installed", "an installed package", "pip install -e ."
         )
         return
-    if satisfies(found, needed):
-        yield ok("python", where, found)
+    if satisfies(version, needed):
+        yield ok("python", where, version)
     else:
-        yield problem("python", where, found, f"Python {needed}", "python3 tools/environment.py dev")
+        yield problem("python", where, version, f"Python {needed}", "python3 tools/environment.py dev")
 
 
 def engine() -> Iterator[PreflightRow]:
@@ -58,13 +58,13 @@ def engine() -> Iterator[PreflightRow]:
     notes: list[str] = []
     where = "Pulumi"
     try:
-        found = find_engine(notes.append, may_build=False)
+        engine_found = find_engine(notes.append, may_build=False)
     except EnvironmentMissing as error:
         said = "; ".join([str(error), *(note.removeprefix("engine: ") for note in notes)])
         needed = "an engine; the first rehearsal downloads or builds one, and a build takes several minutes"
         yield warning("engine", where, said, needed, BUILD)
         return
-    folders = dict.fromkeys((found.path.parent, found.host_dir))
+    folders = dict.fromkeys((engine_found.path.parent, engine_found.host_dir))
     for folder in folders:
         if names := keep.altered(folder):
             what = f"{', '.join(names)} in {folder} differs from the checksum of its build"
@@ -72,14 +72,14 @@ def engine() -> Iterator[PreflightRow]:
             return
     kept = [folder for folder in folders if (folder / keep.MARKER).is_file()]
     checked = "checksums correct" if len(kept) == len(folders) else "found in PATH, without a recorded checksum"
-    yield ok("engine", where, f"{found.version}, {checked}: {found.path}")
+    yield ok("engine", where, f"{engine_found.version}, {checked}: {engine_found.path}")
 
 
 def sdk(cloud: str, *, required: bool) -> Iterator[PreflightRow]:
     """The packages of a cloud and its provider plugin are installed in allowed versions."""
     wanted = requirements_of(cloud)
-    found = {name: installed_version(name) for name, _ in wanted}
-    absent = [name for name, version in found.items() if version is None]
+    versions = {name: installed_version(name) for name, _ in wanted}
+    absent = [name for name, version in versions.items() if version is None]
     if absent:
         what = f"{', '.join(absent)} not installed"
         if required:
@@ -87,12 +87,12 @@ def sdk(cloud: str, *, required: bool) -> Iterator[PreflightRow]:
         else:
             yield skipped("sdk", cloud, what, install_hint(cloud).removeprefix("run "))
         return
-    wrong = [f"{name} {found[name]}" for name, allowed in wanted if not satisfies(str(found[name]), allowed)]
+    wrong = [f"{name} {versions[name]}" for name, allowed in wanted if not satisfies(str(versions[name]), allowed)]
     if wrong:
         allowed = ", ".join(f"{name}{allowed}" for name, allowed in wanted)
         yield problem("sdk", cloud, f"{', '.join(wrong)} installed", allowed, install_hint(cloud).removeprefix("run "))
     else:
-        yield ok("sdk", cloud, ", ".join(f"{name} {version}" for name, version in sorted(found.items())))
+        yield ok("sdk", cloud, ", ".join(f"{name} {version}" for name, version in sorted(versions.items())))
     for name, _ in wanted:
         if name.startswith("pulumi-"):
             yield from plugin(name.replace("-", "_"))
@@ -129,14 +129,14 @@ def as_run_here(fix: str) -> str:
     A fix with several such commands first adds the folder of the engine to PATH.
     """
     try:
-        found = find_engine(may_build=False)
+        engine_found = find_engine(may_build=False)
     except EnvironmentMissing:
         folder = f"$({BUILD} --folder)"
         command = f'PATH="{folder}:$PATH" pulumi'
     else:
-        if found.source == "path":
+        if engine_found.source == "path":
             return fix
-        folder, command = str(found.path.parent), quote(str(found.path))
+        folder, command = str(engine_found.path.parent), quote(str(engine_found.path))
     if len(_PULUMI.findall(fix)) > 1:
         return f'run `export PATH="{folder}:$PATH"`, then {fix}'
     return _PULUMI.sub(lambda _: command, fix)
@@ -171,11 +171,9 @@ def size(cache: Path, folder: Path, stored: int) -> Iterator[PreflightRow]:
     """The cache and the `stored` bytes in a folder are not larger than the limit. Raises `UsageError` if the limit is not valid."""
     limit, cached = size_limit(), size_of(cache)
     if cached + stored > limit:
-        found = (
-            f"{in_words(cached)} in {cache} and {in_words(stored)} in {folder} exceed the limit of {in_words(limit)}"
-        )
+        text = f"{in_words(cached)} in {cache} and {in_words(stored)} in {folder} exceed the limit of {in_words(limit)}"
         fix = f"run `gpuinfra cache clean`, or `gpuinfra cache clean --rehearsals`, or set {LIMIT_VARIABLE} to a larger size"
-        yield warning("disk", "size", found, f"at most {in_words(limit)}", fix)
+        yield warning("disk", "size", text, f"at most {in_words(limit)}", fix)
 
 
 def satisfies(version: str, allowed: str) -> bool:
@@ -191,7 +189,7 @@ def satisfies(version: str, allowed: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])]
-    while found and found[-1] == 0:
-        found.pop()
-    return tuple(found)
+    parts = [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)

@@ -109,10 +109,10 @@ def _make(
 
 def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | None, str]:
     """Return the first `pulumi` on PATH and its version, if it is recent enough."""
-    found = shutil.which("pulumi")
-    if not found:
+    program = shutil.which("pulumi")
+    if not program:
         return None, ""
-    path = Path(found)
+    path = Path(program)
     version = keep.remembered_version(cache, path)
     if version is None:
         settings = {"PULUMI_SKIP_UPDATE_CHECK": "1"}

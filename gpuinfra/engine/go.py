@@ -101,18 +101,18 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
 
 def _installers() -> list[_Installer]:
     """Return the pip of this Python, then uv, because environments created by uv do not contain pip."""
-    found = []
+    installers = []
     if importlib.util.find_spec("pip"):
         words = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
         # pip repeats a connection once without waiting. It prints the reason only when it repeats, and only with this verbosity.
-        found.append(_Installer(name="pip", words=words, at_once=("--retries", "1"), settings={"PIP_QUIET": "0"}))
+        installers.append(_Installer(name="pip", words=words, at_once=("--retries", "1"), settings={"PIP_QUIET": "0"}))
     if uv := shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])):
         # Without `--python`, uv downloads an interpreter if it finds none on PATH.
         options = ("--python", sys.executable)
-        found.append(
+        installers.append(
             _Installer(name="uv", words=(uv, "--quiet", "pip"), options=options, settings={"UV_HTTP_RETRIES": "0"})
         )
-    return found
+    return installers
 
 
 def no_connection(output: str) -> bool:

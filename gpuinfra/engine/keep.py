@@ -177,8 +177,8 @@ def last_used(folder: Path) -> float:
 def remembered_version(cache: Path, path: Path) -> str | None:
     """Return the recorded output of `pulumi version` for exactly this file. Running the command takes a tenth of a second."""
     try:
-        known = parsed((cache / "known-engines.json").read_text())
-        answer = known[_identity(path)]
+        versions = parsed((cache / "known-engines.json").read_text())
+        answer = versions[_identity(path)]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return answer if isinstance(answer, str) else None
@@ -190,14 +190,14 @@ def remember_version(cache: Path, path: Path, version: str) -> None:
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
         try:
-            known = parsed(note.read_text())
+            versions = parsed(note.read_text())
         except (OSError, ValueError):
-            known = {}
-        if not isinstance(known, dict):
-            known = {}
+            versions = {}
+        if not isinstance(versions, dict):
+            versions = {}
         # Keep the last 16 entries. Entries of removed files are never used again.
-        known = dict([*known.items()][-15:]) | {_identity(path): version}
-        _replace(note, known)
+        versions = dict([*versions.items()][-15:]) | {_identity(path): version}
+        _replace(note, versions)
 
 
 def _identity(path: Path) -> str:

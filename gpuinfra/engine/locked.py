@@ -71,11 +71,11 @@ def check_unlocked(errors: str, stack: str) -> None:
 
 def _locks(errors: str) -> tuple[int, tuple[StateLock, ...]]:
     """Return the number of locks, and the locks that can be read."""
-    found = _LOCKED.search(errors)
-    if not found:
+    match = _LOCKED.search(errors)
+    if not match:
         return 0, ()
-    lines = _LOCK.finditer(errors, found.end())
-    return int(found[1]), tuple(StateLock(owner=one["owner"], pid=int(one["pid"]), since=one["since"]) for one in lines)
+    lines = _LOCK.finditer(errors, match.end())
+    return int(match[1]), tuple(StateLock(owner=one["owner"], pid=int(one["pid"]), since=one["since"]) for one in lines)
 
 
 def _owner_here() -> str:

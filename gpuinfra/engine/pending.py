@@ -95,28 +95,31 @@ def known_ids(deployment: Deployment, type_: str) -> frozenset[str]:
     )
 
 
-def resumed(deployment: Deployment, found: Sequence[FoundResource]) -> dict[str, Any]:
+def resumed(deployment: Deployment, created: Sequence[FoundResource]) -> dict[str, Any]:
     """Return the state with these resources, and without pending operations.
 
     If the state contains the resource already, then the interrupted creation was either repeated, and what it made is deleted by the next
     deployment, or it replaced the resource, and the old one is deleted.
     """
     resources = [dict(one) for one in deployment.get("resources") or ()]
-    for one in found:
+    for resource in created:
         new = {
-            **one.create.state,
-            "id": one.id,
-            "outputs": {**{key: value for key, value in one.create.inputs.items() if key != _GENERATED}, "id": one.id},
+            **resource.create.state,
+            "id": resource.id,
+            "outputs": {
+                **{key: value for key, value in resource.create.inputs.items() if key != _GENERATED},
+                "id": resource.id,
+            },
             "refreshBeforeUpdate": True,
         }
         place = next(
-            (i for i, r in enumerate(resources) if r.get("urn") == one.create.urn and not r.get("delete")), None
+            (i for i, r in enumerate(resources) if r.get("urn") == resource.create.urn and not r.get("delete")), None
         )
         if place is None:
             resources.append(new)
         elif resources[place].get("pendingReplacement"):
             resources[place] = new
-        elif _given(resources[place].get("inputs")) == _given(one.create.inputs):
+        elif _given(resources[place].get("inputs")) == _given(resource.create.inputs):
             resources.append({**new, "delete": True})
         else:
             old, resources[place] = resources[place], new

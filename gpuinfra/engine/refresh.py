@@ -78,8 +78,8 @@ def preview_refresh(engine: Engine, stack: str, project: Path) -> tuple[CloudCha
 def changes_in(document: Mapping[str, Any]) -> tuple[CloudChange, ...]:
     """Return the differences in the document that `pulumi refresh --preview-only --json` prints."""
     steps = [step for step in document.get("steps") or [] if step.get("op") in ("update", "delete")]
-    found = [_change(step, step["oldState"], step.get("newState") or {}) for step in steps]
-    return tuple(sorted(found, key=lambda one: (one.name, one.type)))
+    changes = [_change(step, step["oldState"], step.get("newState") or {}) for step in steps]
+    return tuple(sorted(changes, key=lambda one: (one.name, one.type)))
 
 
 def _change(step: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any]) -> CloudChange:

@@ -141,11 +141,11 @@ def _archive(path: Path, address: str, expected: str, progress: Progress) -> Pat
                 problem = _reason(error)
                 continue
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found == expected:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest == expected:
             return path
         path.unlink()
-        problem = f"its SHA-256 is {found}, but the checksum file of the release has {expected}"
+        problem = f"its SHA-256 is {digest}, but the checksum file of the release has {expected}"
     raise NotAvailable(f"{address}: {problem}")
 
 

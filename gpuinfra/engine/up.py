@@ -111,13 +111,13 @@ def up(
 
 def make_stack(engine: Engine, stack: str, project: Path, secrets: str | None = None) -> None:
     """Create the stack if it does not exist. Raises `DeploymentError` if its state cannot be read. The arguments are as in `up`."""
-    found = quick(engine, project, "stack", "export", "--stack", stack)
-    if found.returncode and NO_STACK in found.stderr:
+    answer = quick(engine, project, "stack", "export", "--stack", stack)
+    if answer.returncode and NO_STACK in answer.stderr:
         provider = [f"--secrets-provider={secrets}"] if secrets else []
-        found = quick(engine, project, "stack", "init", stack, "--no-select", *provider)
-    if found.returncode:
+        answer = quick(engine, project, "stack", "init", stack, "--no-select", *provider)
+    if answer.returncode:
         raise DeploymentError(
-            f"the state of {stack} cannot be read: {one_line(found.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
+            f"the state of {stack} cannot be read: {one_line(answer.stderr.strip() or 'no error message')}; log in to the state backend (`pulumi login`)"
         )
 
 
@@ -181,10 +181,10 @@ def check_last(engine: Engine, stack: str, project: Path, agent: str) -> None:
     try:
         updates = parsed(done.stdout) if done.returncode == 0 else []
         last = updates[0] if isinstance(updates, list) and updates else {}
-        ended, found = str(last.get("endTime") or ""), (last.get("environment") or {}).get("exec.agent", "")
+        ended, last_agent = str(last.get("endTime") or ""), (last.get("environment") or {}).get("exec.agent", "")
     except (ValueError, AttributeError):
-        ended, found = "", ""
-    if found != agent:
+        ended, last_agent = "", ""
+    if last_agent != agent:
         last_one = (
             f"the last update of {stack}, which ended at {one_line(ended)}, is"
             if ended

@@ -114,12 +114,12 @@ class HandoverCloud(Protocol):
 
 def handover_of(cloud: str) -> CloudHandover:
     """Return the handover of a cloud. Raises `PortUnavailable` if the cloud has none."""
-    found = cloud_as(cloud, HandoverCloud).handover if cloud in CLOUDS else None
-    if found is None:
+    handover = cloud_as(cloud, HandoverCloud).handover if cloud in CLOUDS else None
+    if handover is None:
         raise PortUnavailable(
             f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
         )
-    return found
+    return handover
 
 
 def terms_of(cloud: str) -> CloudTerms:

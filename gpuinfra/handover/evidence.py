@@ -91,14 +91,14 @@ class ParsedEvidence:
     def gpus(self, most: int) -> tuple[dict[str, str], ...]:
         """Return the GPUs that the node lists, each once, at most as many as its machine has. A UUID has the form that the driver prints."""
         listed = self.document.get("gpus")
-        found: dict[str, dict[str, str]] = {}
+        gpus_by_uuid: dict[str, dict[str, str]] = {}
         for gpu in listed if isinstance(listed, list) else ():
-            if len(found) >= min(most, MAX_GPUS):
+            if len(gpus_by_uuid) >= min(most, MAX_GPUS):
                 break
             if isinstance(gpu, dict) and (uuid := _formed(gpu.get("uuid"), _UUID)):
                 named = {name: shortened(str(gpu.get(name, "")), _WORD) for name in ("index", "serial", "pci")}
-                found.setdefault(uuid, {**named, "uuid": uuid})
-        return tuple(found.values())
+                gpus_by_uuid.setdefault(uuid, {**named, "uuid": uuid})
+        return tuple(gpus_by_uuid.values())
 
 
 def evidence_of(data: bytes) -> ParsedEvidence:

@@ -243,8 +243,8 @@ class Gatherer:
             return replace(self._rejected(instance_id, problems), unsigned=unsigned)
         if accepted.ref in refs[:MOST_KEPT]:
             self._buried.discard(instance_id)
-        self._submissions[instance_id] = found = replace(accepted, unsigned=unsigned)
-        return found
+        self._submissions[instance_id] = marked = replace(accepted, unsigned=unsigned)
+        return marked
 
     def _is_unsigned(self, ref: EvidenceRef) -> bool:
         """Return True if evidence has no proof that can be valid for it, according to the list and to earlier examinations."""
@@ -270,11 +270,11 @@ class Gatherer:
         The proofs are verified first. The document is read only if a proof names the node, and parsed only if the proof is about this document.
         """
         shared = not self._here[ref.instance_id].evidence_owner
-        if (known := self._trusted.get(ref.key)) is not None:
+        if (trusted := self._trusted.get(ref.key)) is not None:
             content = self._contents.get(ref.place)
-            if content is not None and content.sha256 == known.evidence_sha256:
-                return Submission(ref=ref, sha256=content.sha256, identity=known, content=content), 0
-            submission, size = self._proven(ref, known, shared=shared)
+            if content is not None and content.sha256 == trusted.evidence_sha256:
+                return Submission(ref=ref, sha256=content.sha256, identity=trusted, content=content), 0
+            submission, size = self._proven(ref, trusted, shared=shared)
             if submission.content is not None:
                 return submission, size
         problem, final, size = "", False, 0
@@ -310,10 +310,10 @@ class Gatherer:
         if ref.place not in self._contents:
             pool = self._here[ref.instance_id]
             try:
-                found = self._workers.call(examine, data, ref, pool.expectation, self._judge_node)
+                judged = self._workers.call(examine, data, ref, pool.expectation, self._judge_node)
             except NotEvaluated as error:
-                found = Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be judged: {error}")
-            self._contents[ref.place] = found
+                judged = Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be judged: {error}")
+            self._contents[ref.place] = judged
         content = self._contents[ref.place]
         if content.misplaced and shared:
             # Another node copied a document that this node signed.
@@ -342,8 +342,8 @@ class Gatherer:
     def problems(self, missing: Mapping[str, int]) -> list[GroupProblem]:
         """Return what prevents these groups from launching missing nodes or replacing outdated nodes."""
         short = {group.group: group for group in self.groups if group.name in missing}
-        found = self._ports.membership.problems(list(short.values())) if short else []
-        return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
+        problems_of_groups = self._ports.membership.problems(list(short.values())) if short else []
+        return [replace(one, name=short[one.group].name) if one.group in short else one for one in problems_of_groups]
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
         """Continue the replacement in these groups. Return the names of the groups that continue."""

@@ -163,7 +163,7 @@ def judge_fleet(
                 missing[group.name] = group.count - len(held)
         by_launch = sorted((m for _, m, _ in present), key=_launch)
         names = names.assign(pool.name, [m.instance_id for m in by_launch])
-        found = [
+        verdicts = [
             _judge_one(
                 pool,
                 group_name,
@@ -175,7 +175,7 @@ def judge_fleet(
             )
             for group_name, member, version in present
         ]
-        nodes += _with_partners(found, [group.name for group in pool.groups if group.name in missing])
+        nodes += _with_partners(verdicts, [group.name for group in pool.groups if group.name in missing])
     return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
 
 
@@ -188,7 +188,7 @@ def _with_partners(nodes: Sequence[NodeVerdict], missing: Sequence[str]) -> list
     # The nodes that do not pass their own checks.
     unfit = [one.label for one in nodes if one.outcome != "verified" and not one.needs_partner]
     alone = len(nodes) - len(unfit) == 1
-    found: list[NodeVerdict] = []
+    nodes_settled: list[NodeVerdict] = []
     for node in nodes:
         settled = node.settled
         if node.untested:
@@ -198,8 +198,8 @@ def _with_partners(nodes: Sequence[NodeVerdict], missing: Sequence[str]) -> list
             settled = not missing and partners == 1
         elif node.undecided:
             settled = settled and not tested
-        found.append(replace(node, settled=settled) if settled != node.settled else node)
-    return found
+        nodes_settled.append(replace(node, settled=settled) if settled != node.settled else node)
+    return nodes_settled
 
 
 def _can_be_partner(node: NodeVerdict) -> bool:
@@ -303,11 +303,11 @@ def _judge_one(
 def describe(check: CheckResult) -> str:
     """Describe a check in one line: the found and expected values, or the reason if the values do not show the problem."""
     unit = f" {check['unit']}" if check.get("unit") else ""
-    found, expected = check.get("found"), check.get("expected")
+    value, expected = check.get("found"), check.get("expected")
     text = f"{check.get('id')} {check.get('name')}"
-    if check.get("outcome") == "error" or found is None or found == expected:
+    if check.get("outcome") == "error" or value is None or value == expected:
         return f"{text}: {check.get('reason') or 'the probe output could not be judged'}"
-    return f"{text}: found {_plain(found)}, expected {_plain(expected)}{unit}"
+    return f"{text}: found {_plain(value)}, expected {_plain(expected)}{unit}"
 
 
 def _plain(value: object) -> str:

@@ -149,25 +149,25 @@ def evidence_in(node: str, prefix: str, objects: Iterable[ListedObject]) -> Iter
     document: EvidenceRef | None = None
     proofs: list[StoredProof] = []
     last = ""
-    for one in objects:
-        match = form.fullmatch(one.key, len(prefix)) if one.key.startswith(prefix) else None
+    for listed in objects:
+        match = form.fullmatch(listed.key, len(prefix)) if listed.key.startswith(prefix) else None
         if match is None:
             continue
-        place = one.key[: match.end("seq")]
+        place = listed.key[: match.end("seq")]
         if place != last:
             if document is not None:
                 yield _with_proofs(document, proofs)
             document, proofs, last = None, [], place
         if match["proof"]:
-            proofs.append(StoredProof(key=one.key, etag=one.etag, modified=one.modified))
+            proofs.append(StoredProof(key=listed.key, etag=listed.etag, modified=listed.modified))
             continue
         document = EvidenceRef(
             instance_id=match["instance"],
             boot_id=match["boot"],
             seq=int(match["seq"]),
-            key=one.key,
-            etag=one.etag,
-            modified=one.modified,
+            key=listed.key,
+            etag=listed.etag,
+            modified=listed.modified,
             owner=match.groupdict().get("owner") or "",
         )
     if document is not None:

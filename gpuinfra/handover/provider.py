@@ -160,8 +160,8 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
             replaced = []
         kinds = provider_pb2.DiffResponse
-        known = kinds.DIFF_SOME if changed else kinds.DIFF_NONE
-        return kinds(changes=known, diffs=changed, replaces=replaced)
+        kind = kinds.DIFF_SOME if changed else kinds.DIFF_NONE
+        return kinds(changes=kind, diffs=changed, replaces=replaced)
 
     def Create(self, request: Any, context: Any) -> Any:
         inputs, secret = wire.from_struct(request.properties), wire.secrets_in(request.properties)
@@ -320,14 +320,14 @@ def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, st
                 f"{token} is not a resource type in gpuinfra; expected {' or '.join((wire.TYPE, *served_resources()))}",
             )
         ]
-    found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
+    problems = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
     if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
-        found.append(("wait", f"wait is {inputs.get('wait')!r}; allowed: {', '.join(WAITS)}"))
+        problems.append(("wait", f"wait is {inputs.get('wait')!r}; allowed: {', '.join(WAITS)}"))
     if inputs.get("wait") == "floor" and not inputs.get("floor"):
-        found.append(
+        problems.append(
             ("floor", "wait is 'floor', but floor is missing; set it to the number of verified nodes to wait for")
         )
-    return found
+    return problems
 
 
 def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:

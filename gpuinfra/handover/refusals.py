@@ -141,8 +141,8 @@ class Refusals:
         """Return code and message of the first recorded message of a cause or with a code, or None. The code is empty if the source has none."""
         for row in self.rows:
             for text in row.texts:
-                found = _CODE.fullmatch(text.text)
-                code, message = (found["code"], found["message"]) if found else ("", text.text)
+                match = _CODE.fullmatch(text.text)
+                code, message = (match["code"], match["message"]) if match else ("", text.text)
                 if which in (row.cause, code):
                     return code, message
         return None
@@ -156,7 +156,7 @@ class Refusals:
 
 def summary(causes: Iterable[CapacityCause]) -> str:
     """Return why nodes are missing, given the causes of the messages."""
-    found = set(causes)
-    if found <= NO_CAPACITY:
+    distinct = set(causes)
+    if distinct <= NO_CAPACITY:
         return "the cloud has no capacity for the missing nodes"
-    return f"the cloud does not launch the missing nodes: {', '.join(sorted(found - {CapacityCause.UNKNOWN}) or ['see its message'])}"
+    return f"the cloud does not launch the missing nodes: {', '.join(sorted(distinct - {CapacityCause.UNKNOWN}) or ['see its message'])}"

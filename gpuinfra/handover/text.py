@@ -40,7 +40,7 @@ def _is_host_key(line: object) -> bool:
 def moment(text: object) -> datetime | None:
     """Parse an RFC 3339 time. If the time has no time zone, UTC is assumed. Return None if the time cannot be parsed."""
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        parsed = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+    return parsed.replace(tzinfo=UTC) if parsed and parsed.tzinfo is None else parsed

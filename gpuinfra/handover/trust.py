@@ -38,8 +38,8 @@ def changed(cloud: str, environ: Mapping[str, str] | None = None) -> list[str]:
 
 def stated(cloud: str, environ: Mapping[str, str] | None = None) -> str:
     """Return one sentence that lists the variables that are set, or an empty string."""
-    found = changed(cloud, environ)
-    return f"Evidence and identities depend on {', '.join(found)}." if found else ""
+    names = changed(cloud, environ)
+    return f"Evidence and identities depend on {', '.join(names)}." if names else ""
 
 
 def checked_address(name: str, default: str, environ: Mapping[str, str] | None = None) -> str:

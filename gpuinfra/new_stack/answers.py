@@ -129,13 +129,13 @@ class WizardQuestion:
 
 
 def _cloud(answers: StackAnswers, text: str) -> None:
-    known = list(CLOUDS)
-    text = _as_listed(text, {**{name: name for name in known}, **{profile_of(name).title: name for name in known}})
-    if text not in known:
-        near = nearest(text, known)
+    clouds = list(CLOUDS)
+    text = _as_listed(text, {**{name: name for name in clouds}, **{profile_of(name).title: name for name in clouds}})
+    if text not in clouds:
+        near = nearest(text, clouds)
         hint = f"did you mean {near}?" if near else "use one of these"
         raise SpecError(
-            [error("--cloud", f"is {shown(text)}; allowed: {listed(known)}", hint, rule="value_is_allowed")]
+            [error("--cloud", f"is {shown(text)}; allowed: {listed(clouds)}", hint, rule="value_is_allowed")]
         )
     answers.declaration["where"] = {"cloud": text}
 

@@ -87,7 +87,7 @@ def _machines(answers: StackAnswers) -> Choices:
         (list_price, listed_on), (spot, spot_on) = (_usd(machine, kind, region) for kind in FIRST_KINDS)
         dates = [listed_on, f"spot {spot_on}" if listed_on and spot_on and spot_on != listed_on else spot_on]
         fabric = machine.fabric
-        found, _ = node_price(machine, CapacityKind.ON_DEMAND, region)
+        node_usd, _ = node_price(machine, CapacityKind.ON_DEMAND, region)
         row = (
             machine.name,
             f"{machine.gpus} x {machine.gpu.key}",
@@ -97,7 +97,7 @@ def _machines(answers: StackAnswers) -> Choices:
             spot,
             ", ".join(dict.fromkeys(day for day in dates if day)) or UNKNOWN,
         )
-        rows.append((found.usd_per_hour if found else float("inf"), row))
+        rows.append((node_usd.usd_per_hour if node_usd else float("inf"), row))
     columns = ("machine", "GPUs", "each", "fabric", "USD/h on demand", "spot", "price of")
     note = (
         f"the catalog lists no machine type in {region}; enter a machine type of which you know that the region offers it, "
@@ -120,8 +120,8 @@ def _accepted(answers: StackAnswers, machine: MachineType) -> bool:
 
 def _usd(machine: MachineType, kind: CapacityKind, region: str) -> tuple[str, str]:
     """Return the price per hour of a node and its date. `-` and an empty date if the region has no price of this kind."""
-    found = machine.price(kind, region)
-    return (_amount(found), str(found.read)) if found else (UNKNOWN, "")
+    listed_price = machine.price(kind, region)
+    return (_amount(listed_price), str(listed_price.read)) if listed_price else (UNKNOWN, "")
 
 
 def _amount(price: Price) -> str:
@@ -135,14 +135,14 @@ def _capacities(answers: StackAnswers) -> Choices:
         return Choices(columns=("capacity",), rows=())
     kinds = sorted(machine.capacity, key=list(CapacityKind).index)
     for kind in kinds:
-        found, note = node_price(machine, kind, answers.region)
+        node_usd, note = node_price(machine, kind, answers.region)
         rows.append(
             (
                 kind.value,
-                _amount(found) if found else UNKNOWN,
-                str(found.read) if found else "",
+                _amount(node_usd) if node_usd else UNKNOWN,
+                str(node_usd.read) if node_usd else "",
                 kind_needs(kind.value).partition(",")[2].replace(",", " "),
-                note if found else "price unknown",
+                note if node_usd else "price unknown",
             )
         )
     default = next((kind.value for kind in FIRST_KINDS if kind in machine.capacity), None)

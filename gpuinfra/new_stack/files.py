@@ -40,8 +40,8 @@ class NewFile:
 
 def find_project(folder: Path) -> Path | None:
     """Return the nearest project file in a folder or above it, as Pulumi does. None if there is none."""
-    found = project_folder(folder.resolve())
-    return found / PROJECT if found else None
+    folder_of_project = project_folder(folder.resolve())
+    return folder_of_project / PROJECT if folder_of_project else None
 
 
 def stack_path(name: str, project: Path | None) -> Path:

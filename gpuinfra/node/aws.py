@@ -232,19 +232,19 @@ class AwsNode:
         ListObjectsV2: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html, retrieved 2026-11-27. Keys of the rendezvous
         contain no characters that XML or the URL encoding changes.
         """
-        base, found, token = object_url(bucket, "", self._region, self._environ), [], ""
+        base, names, token = object_url(bucket, "", self._region, self._environ), [], ""
         for _ in range(MAX_PAGES):
             query = {"list-type": "2", "prefix": prefix}
             query.update({"delimiter": "/"} if folders else {}, **({"continuation-token": token} if token else {}))
             url = "%s?%s" % (base, urllib.parse.urlencode(query, quote_via=urllib.parse.quote))
             page = get_page(self._reads(url), "s3://%s/%s" % (bucket, prefix), "</ListBucketResult>")
             if folders:
-                found += re.findall(r"<CommonPrefixes><Prefix>([^<]*)/</Prefix>", page)
+                names += re.findall(r"<CommonPrefixes><Prefix>([^<]*)/</Prefix>", page)
             else:
-                found += re.findall(r"<Key>([^<]*)</Key>", page)
+                names += re.findall(r"<Key>([^<]*)</Key>", page)
             more = re.search(r"<NextContinuationToken>([^<]+)</NextContinuationToken>", page)
             if more is None:
-                return [one[len(prefix) :] if folders else one for one in found]
+                return [one[len(prefix) :] if folders else one for one in names]
             token = html.unescape(more.group(1))
         raise CloudError("s3://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 
@@ -309,25 +309,25 @@ class AwsNode:
         return {"spot": self._interruption, "rebalance": self._rebalance, "maintenance": self._scheduled}
 
     def _interruption(self) -> list[Notice]:
-        found = self._document("spot/instance-action")
-        if not found:
+        notice = self._document("spot/instance-action")
+        if not notice:
             return []
-        action, time_ = str(found.get("action")), found.get("time")
+        action, time_ = str(notice.get("action")), notice.get("time")
         return [Notice("spot %s" % time_, NoticeKind.RECLAIM, "spot interruption: %s" % action, moment(time_))]
 
     def _rebalance(self) -> list[Notice]:
-        found = self._document("events/recommendations/rebalance")
-        if not found:
+        notice = self._document("events/recommendations/rebalance")
+        if not notice:
             return []
         return [
-            Notice("rebalance %s" % found.get("noticeTime"), NoticeKind.REBALANCE, "rebalance recommendation", None)
+            Notice("rebalance %s" % notice.get("noticeTime"), NoticeKind.REBALANCE, "rebalance recommendation", None)
         ]
 
     def _scheduled(self) -> list[Notice]:
-        found = self._document("events/maintenance/scheduled")
+        events = self._document("events/maintenance/scheduled")
         return [
             Notice(str(one.get("EventId")), NoticeKind.MAINTENANCE, "%s: %s" % (one.get("Code"), one.get("Description")), moment(one.get("NotBefore")))
-            for one in found or []
+            for one in events or []
             if isinstance(one, dict) and one.get("State") == "active"
         ]  # fmt: skip
 

@@ -96,8 +96,8 @@ class Metadata:
         url = "%s/metadata/scheduledevents?api-version=%s" % (self._base, API_EVENTS)
         request = urllib.request.Request(url, headers={"Metadata": "true"})
         try:
-            found = json.loads(read_metadata(request, "the metadata service", "scheduledevents")[1])["Events"]
-            return [one for one in found if isinstance(one, dict)]
+            listed = json.loads(read_metadata(request, "the metadata service", "scheduledevents")[1])["Events"]
+            return [one for one in listed if isinstance(one, dict)]
         except (KeyError, TypeError, ValueError):
             raise CloudError("the metadata service returned no scheduled events") from None
 
@@ -146,11 +146,11 @@ def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ)
 
 def nonces(evidence_sha256: str) -> list[str]:
     """Return the ordered nonces of a proof, derived from evidence hash and index: ten digits each, no leading 0."""
-    found = []
+    numbers = []
     for number in range(DOCUMENTS):
         digest = hashlib.sha256(("gpuinfra.proof/1 %d %s" % (number, evidence_sha256)).encode("ascii")).digest()
-        found.append(str(10**9 + int.from_bytes(digest, "big") % (9 * 10**9)))
-    return found
+        numbers.append(str(10**9 + int.from_bytes(digest, "big") % (9 * 10**9)))
+    return numbers
 
 
 class AzureNode:
@@ -167,10 +167,10 @@ class AzureNode:
 
     def instance_id(self) -> str:
         """Return the machine's `vmId` in lower case; Azure uses both cases."""
-        found = str(self._metadata.compute().get("vmId") or "").lower()
-        if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found):
+        id_ = str(self._metadata.compute().get("vmId") or "").lower()
+        if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", id_):
             raise CloudError("the metadata service returned no vmId")
-        return found
+        return id_
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
         """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced.
@@ -217,7 +217,7 @@ class AzureNode:
 
         List Blobs: https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26.
         """
-        base, found, marker = blob_url(bucket, "", self._environ).rstrip("/"), [], ""
+        base, keys, marker = blob_url(bucket, "", self._environ).rstrip("/"), [], ""
         for _ in range(MAX_PAGES):
             query = {
                 "restype": "container",
@@ -229,12 +229,12 @@ class AzureNode:
             page = get_page(self._reads(url), "%s/%s" % (bucket, prefix), "</EnumerationResults>")
             if folders:
                 names = re.findall(r"<BlobPrefix>\s*<Name>([^<]*)</Name>", page)
-                found += [one[len(prefix) :].rstrip("/") for one in names]
+                keys += [one[len(prefix) :].rstrip("/") for one in names]
             else:
-                found += re.findall(r"<Blob>\s*<Name>([^<]*)</Name>", page)
+                keys += re.findall(r"<Blob>\s*<Name>([^<]*)</Name>", page)
             more = re.search(r"<NextMarker>([^<]+)</NextMarker>", page)
             if more is None:
-                return found
+                return keys
             marker = html.unescape(more.group(1))
         raise CloudError("%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 

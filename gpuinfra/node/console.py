@@ -37,10 +37,10 @@ def print_message(line: str, console: bool = False) -> None:
 
 def load(path: Path, what: str, fix: str) -> dict[str, Any]:
     """Load a required JSON file. `what` describes it, and `fix` states what to do if it is missing."""
-    found = optional(path)
-    if found is None:
+    document = optional(path)
+    if document is None:
         raise MissingPrerequisite("%s does not exist at %s; %s" % (what, path, fix))
-    return found
+    return document
 
 
 def optional(path: Path) -> dict[str, Any] | None:

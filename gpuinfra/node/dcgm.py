@@ -70,9 +70,9 @@ def results(text: str) -> list[DcgmStatus]:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
         raise Unreadable("dcgmi printed no JSON: %s" % shortened(text, 120)) from None
-    found: list[DcgmStatus] = []
-    _walk(document, "", found)
-    return found
+    statuses: list[DcgmStatus] = []
+    _walk(document, "", statuses)
+    return statuses
 
 
 def test_name(name: str) -> str:

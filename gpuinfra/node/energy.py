@@ -47,8 +47,8 @@ class _Nvml:
         except OSError as error:
             raise MissingPrerequisite("NVML cannot be loaded: %s" % shortened(str(error), 200)) from None
         for function, arguments in _FUNCTIONS.items():
-            one = getattr(self._library, function)
-            one.argtypes, one.restype = arguments, c_int
+            function_of_library = getattr(self._library, function)
+            function_of_library.argtypes, function_of_library.restype = arguments, c_int
         self._library.nvmlErrorString.argtypes, self._library.nvmlErrorString.restype = [c_int], c_char_p
 
     def call(self, name: str, *arguments: Any) -> None:

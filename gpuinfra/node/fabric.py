@@ -153,8 +153,8 @@ def choose(number: int, names: Iterable[str], results: Iterable[PairResult]) -> 
     ordered, done = sorted(names), list(results)
     measured = {one.nodes for one in done}
     for power in range(number, main_rounds(len(ordered))):
-        found = ((at, at ^ (1 << power)) for at in range(len(ordered)))
-        pairs = tuple((ordered[at], ordered[other]) for at, other in found if at < other < len(ordered))
+        places = ((at, at ^ (1 << power)) for at in range(len(ordered)))
+        pairs = tuple((ordered[at], ordered[other]) for at, other in places if at < other < len(ordered))
         fresh = tuple(pair for pair in pairs if frozenset(pair) not in measured)
         if fresh:
             return fresh
@@ -166,11 +166,11 @@ Step = Union[Pause, Measure]
 
 def incarnations(store: FabricStore) -> dict[str, str]:
     """Return the newest incarnation of each node that joined a test. It ends in `LEFT` if the process has left."""
-    found: dict[str, str] = {}
+    newest: dict[str, str] = {}
     for entry in map(entry_of, store.list("member/00/")):
         if entry is not None:
-            found[entry[1]] = max(entry[2], found.get(entry[1], ""))
-    return found
+            newest[entry[1]] = max(entry[2], newest.get(entry[1], ""))
+    return newest
 
 
 def present(newest: Mapping[str, str]) -> dict[str, str]:
@@ -252,11 +252,11 @@ class _Node:
 
     def _measure(self, plan: RoundPlan) -> Generator[Step, Any, None]:
         """Measure with the partner of this round, and store the outcome."""
-        found, outcome = plan.partner(self._name), AllReduceOutcome(BYE)
-        if found is not None:
+        pair, outcome = plan.partner(self._name), AllReduceOutcome(BYE)
+        if pair is not None:
             # The leader is part of the name, so nodes that follow different plans do not meet.
-            outcome = yield Measure("%02d-%s" % (plan.round, plan.leader), *found)
-        key = "result/%02d/%s/%s/%s" % (plan.round, self._name, outcome.word, found[0] if found else "-")
+            outcome = yield Measure("%02d-%s" % (plan.round, plan.leader), *pair)
+        key = "result/%02d/%s/%s/%s" % (plan.round, self._name, outcome.word, pair[0] if pair else "-")
         self._store.put(key, json.dumps({"reason": outcome.reason[:400]}).encode("ascii"))
 
     def _next_plan(self) -> Generator[Step, Any, RoundPlan]:
@@ -378,10 +378,10 @@ class _Node:
         members = {name: joined[name] for name in sorted(joined)}
         results = _results(self._words)
         pairs = choose(number, members, results) if number < MAX_ROUNDS else ()
-        found = None if pairs else self._verdict(members, results)
-        plan = RoundPlan(number, self._name, members, pairs, absent, found)
+        ruling = None if pairs else self._verdict(members, results)
+        plan = RoundPlan(number, self._name, members, pairs, absent, ruling)
         # An object of an earlier process with this name stays, and the next poll reads it.
-        last = "plan" if found is None else VERDICT
+        last = "plan" if ruling is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
 
     def _with_a_place(self, joined: Mapping[str, str]) -> dict[str, str]:
@@ -395,12 +395,12 @@ class _Node:
 
     def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
         """Return the outcome and the partner of each node in a round."""
-        found: dict[str, tuple[str, str]] = {}
+        outcomes: dict[str, tuple[str, str]] = {}
         for _, name, rest, _ in self._entries("result/%02d" % number):
             word, _, partner = rest.partition("/")
-            found[name] = (word, partner)
-        self._words[number] = found
-        return found
+            outcomes[name] = (word, partner)
+        self._words[number] = outcomes
+        return outcomes
 
     def _entries(self, prefix: str) -> Iterator[tuple[int, str, str, str]]:
         for key in self._store.list(prefix + "/"):
@@ -411,13 +411,13 @@ class _Node:
     def _verdict(self, members: Mapping[str, str], results: list[PairResult]) -> dict[str, Any]:
         bad = [one for one in results if not one.good]
         read = {one.reason: _reason(self._store.get(one.reason)) for one in bad[:MAX_REASONS]}
-        found = verdict(list(members), [replace(one, reason=read.get(one.reason, "")) for one in results])
+        ruling = verdict(list(members), [replace(one, reason=read.get(one.reason, "")) for one in results])
         return {
             "expected": self._settings.nodes or len(members),
-            "good": list(found.good),
-            "slow": dict(found.slow),
-            "slow_paths": [list(path) for path in found.slow_paths],
-            "unknown": list(found.unknown),
+            "good": list(ruling.good),
+            "slow": dict(ruling.slow),
+            "slow_paths": [list(path) for path in ruling.slow_paths],
+            "unknown": list(ruling.unknown),
         }
 
 
@@ -428,7 +428,7 @@ def ends_test(entry: tuple[int, str, str]) -> bool:
 
 def _results(words: Mapping[int, Mapping[str, tuple[str, str]]]) -> list[PairResult]:
     """Return the pairs that both nodes measured. Until the verdict, the reason of a bad pair is the key of the outcome that states it."""
-    found = []
+    measured = []
     for number in sorted(words):
         for name, (word, partner) in sorted(words[number].items()):
             other, back = words[number].get(partner, ("", ""))
@@ -439,8 +439,8 @@ def _results(words: Mapping[int, Mapping[str, tuple[str, str]]]) -> list[PairRes
             failed = name if word == FAIL else partner
             key = "result/%02d/%s/%s/%s" % (number, failed, FAIL, partner if failed == name else name)
             good = both == {PASS}
-            found.append(PairResult(name, partner, good, "" if good else key))
-    return found
+            measured.append(PairResult(name, partner, good, "" if good else key))
+    return measured
 
 
 def _reason(data: bytes | None) -> str:

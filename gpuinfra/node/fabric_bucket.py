@@ -87,14 +87,14 @@ class FabricBucket:
 
     def list(self, prefix: str) -> list[str]:
         """Return all keys of the protocol. Objects of other writers than the nodes of this cluster are skipped."""
-        found = []
+        names = []
         for key in self._cloud.list(self._bucket, self._folder + prefix):
             parts = key[len(self._folder) :].split("/", 3)
             if len(parts) == 4 and parts[2].startswith(self._mark()):
                 parts[2] = parts[2][len(self._mark()) :]
                 if parts[2] not in self._ignored:
-                    found.append("/".join(parts))
-        return found
+                    names.append("/".join(parts))
+        return names
 
     def _mark(self) -> str:
         return self._owner + ":" if self._owner else ""

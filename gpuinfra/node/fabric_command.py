@@ -52,11 +52,11 @@ class FabricFolder:
 
     def list(self, prefix: str) -> list[str]:
         """Return all files below a folder."""
-        found = []
+        keys = []
         for folder, _, names in os.walk(self.path / prefix):
             inner = Path(folder).relative_to(self.path).as_posix()
-            found += ["%s/%s" % (inner, name) for name in names if not name.startswith(".part-")]
-        return found
+            keys += ["%s/%s" % (inner, name) for name in names if not name.startswith(".part-")]
+        return keys
 
 
 def fabric_command(args: argparse.Namespace) -> int:
@@ -95,12 +95,12 @@ def fabric_command(args: argparse.Namespace) -> int:
         raise MissingPrerequisite("the folder %s cannot be used: %s" % (args.store, error)) from None
     if name not in plan.members and name not in plan.absent:
         raise MissingPrerequisite("the fabric test %s ended before this node joined; start another one" % args.run_name)
-    found = dict(plan.verdict or {})
-    bad = found["slow"] or found["slow_paths"] or found["unknown"] or plan.absent
-    complete = not bad and len(found["good"]) >= args.nodes
+    ruling = dict(plan.verdict or {})
+    bad = ruling["slow"] or ruling["slow_paths"] or ruling["unknown"] or plan.absent
+    complete = not bad and len(ruling["good"]) >= args.nodes
     shown = {"schema": "gpuinfra.fabric/1", "run": args.run_name, "node": name, "verified": complete}
-    print(json.dumps({**shown, "rounds": plan.round, **found, "absent": list(plan.absent)}))
-    return OK if name in found["good"] else NOT_VERIFIED
+    print(json.dumps({**shown, "rounds": plan.round, **ruling, "absent": list(plan.absent)}))
+    return OK if name in ruling["good"] else NOT_VERIFIED
 
 
 def _problem(args: argparse.Namespace, expectation: Mapping[str, Any]) -> str:

@@ -45,15 +45,15 @@ def plan_of(number: int, leader: str, data: bytes) -> RoundPlan | None:
     try:
         shown = json.loads(data)
         members, absent = (dict(one.split(" ") for one in shown[part]) for part in ("members", "absent"))
-        names, found = list(members), shown.get("verdict")
+        names, ruling = list(members), shown.get("verdict")
         pairs = tuple((names[first], names[second]) for first, second in shown["pairs"])
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return None
-    if shown.get("schema") != SCHEMA or not (found is None or _is_verdict(found)):
+    if shown.get("schema") != SCHEMA or not (ruling is None or _is_verdict(ruling)):
         return None
     if len({name for pair in pairs for name in pair}) != 2 * len(pairs) or leader not in members:
         return None
-    return RoundPlan(number, leader, members, pairs, absent, found)
+    return RoundPlan(number, leader, members, pairs, absent, ruling)
 
 
 def _is_verdict(document: object) -> bool:

@@ -48,7 +48,7 @@ def take_part(
     settings: fabric.Settings, store: fabric.FabricStore, measure: Measure, wait: Callable[[float], None] = time.sleep
 ) -> tuple[fabric.RoundPlan, list[Measured]]:
     """Take part until the verdict is final. Return the last plan and the measurements of this node."""
-    found: list[Measured] = []
+    results: list[Measured] = []
     answer: Any = None
     # After an error or a signal, the node leaves the test.
     with contextlib.closing(fabric.run(settings, store, time.monotonic)) as steps:
@@ -56,13 +56,13 @@ def take_part(
             try:
                 step = steps.send(answer)
             except StopIteration as ended:
-                return ended.value, found
+                return ended.value, results
             answer = None
             if isinstance(step, fabric.Pause):
                 wait(step.seconds)
             else:
-                found.append(measure(step))
-                answer = found[-1].outcome
+                results.append(measure(step))
+                answer = results[-1].outcome
                 print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
 
 

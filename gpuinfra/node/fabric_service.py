@@ -253,8 +253,10 @@ def result_of(
     name: str, plan: fabric.RoundPlan, measured: Sequence[fabric_run.Measured], number: int
 ) -> dict[str, Any]:
     """Return the result of one node: the raw output of a good all-reduce, or of the last failed one."""
-    found = dict(plan.verdict or {})
-    state = TestState.GOOD if name in found["good"] else TestState.SLOW if name in found["slow"] else TestState.UNKNOWN
+    ruling = dict(plan.verdict or {})
+    state = (
+        TestState.GOOD if name in ruling["good"] else TestState.SLOW if name in ruling["slow"] else TestState.UNKNOWN
+    )
     wanted = fabric.PASS if state is TestState.GOOD else fabric.FAIL
     met = [one for one in measured if one.outcome.word in (fabric.PASS, fabric.FAIL)]
     # A node can pass in each pair that its partner failed. Then the verdict counts, and the raw output shows a pass.
@@ -262,10 +264,10 @@ def result_of(
     if not chosen:
         reason = "no partner arrived in the fabric test %d" % number
         return {"state": TestState.WAITING.value, "cause": Waits.PARTNER.value, "reason": reason}
-    paths = [path for path in found["slow_paths"] if name in path]
+    paths = [path for path in ruling["slow_paths"] if name in path]
     return {
         "state": state.value,
-        "reason": shortened(str(found["slow"].get(name) or chosen[-1].outcome.reason), 400),
+        "reason": shortened(str(ruling["slow"].get(name) or chosen[-1].outcome.reason), 400),
         "test": number,
         "nodes": len(plan.members),
         "partner": chosen[-1].partner,
@@ -298,9 +300,9 @@ def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> Waiti
         return Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
     others = {**expectation, "required": [one for one in expectation["required"] if one != FabricTest.id]}
     checks = [one for one in document.get("checks") or [] if one.get("id") != FabricTest.id]
-    found = verdict(checks, others)
-    if not found.verified:
-        names = ", ".join([str(check["id"]) for check in found.blockers] + list(found.missing))
+    judged = verdict(checks, others)
+    if not judged.verified:
+        names = ", ".join([str(check["id"]) for check in judged.blockers] + list(judged.missing))
         return Waiting(Waits.CHECKS, "other checks of this node failed: %s" % names)
     probe = PROBES["nvidia-smi-apps"]
     record = run_probe(probe.argv, probe)

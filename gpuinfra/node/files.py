@@ -30,23 +30,23 @@ def files(path: Path) -> dict[str, Any]:
 
 
 def _file(path: str) -> dict[str, str]:
-    found = {"path": path, "sha256": "", "owner": "", "group": "", "mode": "", "problem": ""}
+    state = {"path": path, "sha256": "", "owner": "", "group": "", "mode": "", "problem": ""}
     try:
         if Path(path).is_symlink() or not Path(path).is_file():
-            found["problem"] = "not a regular file" if Path(path).exists() else "does not exist"
-            return found
+            state["problem"] = "not a regular file" if Path(path).exists() else "does not exist"
+            return state
         with open(path, "rb") as stream:
-            found["sha256"] = hashlib.sha256(stream.read(MAX_BYTES)).hexdigest()
+            state["sha256"] = hashlib.sha256(stream.read(MAX_BYTES)).hexdigest()
     except OSError as error:
-        found["problem"] = "cannot be read: %s" % error.strerror
-        return found
+        state["problem"] = "cannot be read: %s" % error.strerror
+        return state
     done = _run(["stat", "-c", "%U %G %a", "--", path])
     words = done.split()
     if len(words) != 3:
-        found["problem"] = "stat failed"
-        return found
-    found.update(owner=words[0], group=words[1], mode=words[2].rjust(4, "0"))
-    return found
+        state["problem"] = "stat failed"
+        return state
+    state.update(owner=words[0], group=words[1], mode=words[2].rjust(4, "0"))
+    return state
 
 
 def _variables(names: list[str]) -> dict[str, str]:

@@ -52,10 +52,10 @@ class Metadata:
 
     def instance_id(self) -> str:
         """Return the numeric ID of this instance."""
-        found = self.get("instance/id").strip()
-        if not found.isdigit():
-            raise CloudError("the metadata server returned no instance ID: %r" % found[:40])
-        return found
+        id_ = self.get("instance/id").strip()
+        if not id_.isdigit():
+            raise CloudError("the metadata server returned no instance ID: %r" % id_[:40])
+        return id_
 
     def access_token(self) -> str:
         """Return an access token of the instance's service account. The metadata server renews it."""
@@ -139,7 +139,7 @@ class GcpNode:
 
         objects.list: https://cloud.google.com/storage/docs/json_api/v1/objects/list, retrieved 2026-11-27.
         """
-        found: list[str] = []
+        keys: list[str] = []
         query = {
             "prefix": prefix,
             "fields": "items(name),prefixes,nextPageToken",
@@ -150,12 +150,12 @@ class GcpNode:
             try:
                 page = json.loads(get_page(self._reads(where), "gs://%s/%s" % (bucket, prefix), "}"))
                 names = page.get("prefixes", []) if folders else [one["name"] for one in page.get("items", [])]
-                found += [str(one)[len(prefix) :].rstrip("/") if folders else str(one) for one in names]
+                keys += [str(one)[len(prefix) :].rstrip("/") if folders else str(one) for one in names]
                 token = page.get("nextPageToken")
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CloudError("Cloud Storage returned an unreadable list of gs://%s/%s" % (bucket, prefix)) from None
             if not token:
-                return found
+                return keys
             query["pageToken"] = str(token)
         raise CloudError("gs://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 
@@ -187,24 +187,24 @@ class GcpNode:
         return [Notice("preempted", NoticeKind.RECLAIM, "preemption", time.time() + PREEMPTION_S, True)]
 
     def _maintenance(self) -> list[Notice]:
-        found = self._metadata.get("instance/maintenance-event").strip()
-        if found in ("", "NONE"):
+        event = self._metadata.get("instance/maintenance-event").strip()
+        if event in ("", "NONE"):
             return []
-        return [Notice("maintenance-event", NoticeKind.MAINTENANCE, found, time.time() + MAINTENANCE_S, True)]
+        return [Notice("maintenance-event", NoticeKind.MAINTENANCE, event, time.time() + MAINTENANCE_S, True)]
 
     def _upcoming(self) -> list[Notice]:
         """Machine types without planned maintenance have no such value. Without maintenance, the value is `NONE`, empty, or an error text."""
         text = optional_metadata(lambda: self._metadata.get("instance/upcoming-maintenance?alt=json")) or "NONE"
         try:
-            found = {} if text.strip() in ("NONE", "") else json.loads(text)
+            upcoming = {} if text.strip() in ("NONE", "") else json.loads(text)
         except ValueError:
             raise CloudError("the metadata server returned invalid JSON for upcoming-maintenance") from None
-        if isinstance(found, dict) and len(found) == 1:  # the page shows the fields below a title
-            found = next(iter(found.values()))
-        start = str(found.get("window_start_time") or "") if isinstance(found, dict) else ""
+        if isinstance(upcoming, dict) and len(upcoming) == 1:  # the page shows the fields below a title
+            upcoming = next(iter(upcoming.values()))
+        start = str(upcoming.get("window_start_time") or "") if isinstance(upcoming, dict) else ""
         if not start:
             return []
-        what = "%s maintenance: %s" % (found.get("type"), found.get("maintenance_status"))
+        what = "%s maintenance: %s" % (upcoming.get("type"), upcoming.get("maintenance_status"))
         return [Notice("upcoming %s" % start, NoticeKind.MAINTENANCE, what, moment(start))]
 
 

@@ -60,10 +60,10 @@ def serve(node: Path, bundle: Path, address: str) -> None:
 
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
-            found = current_state(node, bundle, folder) if path in (PATH, VERIFIED_PATH) else None
-            body = json.dumps({"ApplicationHealthState": found} if found else {}).encode("ascii")
-            refused = 503 if path == VERIFIED_PATH and found != HEALTHY else 200
-            self.send_response(refused if found else 404)
+            health = current_state(node, bundle, folder) if path in (PATH, VERIFIED_PATH) else None
+            body = json.dumps({"ApplicationHealthState": health} if health else {}).encode("ascii")
+            refused = 503 if path == VERIFIED_PATH and health != HEALTHY else 200
+            self.send_response(refused if health else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

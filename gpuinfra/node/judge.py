@@ -113,8 +113,8 @@ def _required_and_skipped(expectation: Mapping[str, object]) -> tuple[list[str],
 
 def _outcome(check: Check, answers: Answers, machine: Machine) -> CheckOutcome:
     try:
-        found = check.parse(answers, machine)
-        result = check.judge(found, machine)
+        value = check.parse(answers, machine)
+        result = check.judge(value, machine)
     except Broken as error:
         return CheckOutcome("fail", reason=error.reason, hint=error.hint, cause=error.cause)
     except Unreadable as error:

@@ -45,10 +45,10 @@ def measure(wait: Callable[[float], None] = time.sleep) -> dict[str, Any]:
     devices = []
     for at, domain in enumerate(domains):
         before = _counters(domain)
-        one = _measure_efa(at, domain, wait)
+        device = _measure_efa(at, domain, wait)
         rose = {name: value - before.get(name, 0) for name, value in _counters(domain).items()}
-        one["counters"] = {name: value for name, value in rose.items() if value > 0}
-        devices.append(one)
+        device["counters"] = {name: value for name, value in rose.items() if value > 0}
+        devices.append(device)
     return {"schema": "gpuinfra.links/1", "tool": "fi_pingpong", "devices": devices}
 
 
@@ -82,7 +82,7 @@ def _result(device: str, gbps: float | None, memory: str, problem: str | None) -
 def column(text: str, name: str, header: str) -> float | None:
     """Return the number under a column name in the last row of the output, or None."""
     names: list[str] = []
-    found = None
+    value = None
     for line in text.splitlines():
         line = line.strip()
         if re.match(header, line):
@@ -91,10 +91,10 @@ def column(text: str, name: str, header: str) -> float | None:
             cells = line.split()
             if name in names and len(cells) >= len(names):
                 try:
-                    found = float(cells[names.index(name)])
+                    value = float(cells[names.index(name)])
                 except ValueError:
                     return None
-    return found
+    return value
 
 
 def _server_and_client(words: list[str], more: dict[str, str], wait: Callable[[float], None]) -> tuple[str, str | None]:
@@ -146,8 +146,8 @@ def _counters(domain: str) -> dict[str, int]:
     block = re.search(
         r"link %s/1\b(.*?)(?=^link |\Z)" % re.escape(domain.split("-")[0]), text, re.MULTILINE | re.DOTALL
     )
-    found = re.findall(r"\b(%s)\s+(\d+)" % "|".join(COUNTERS), block.group(1)) if block else []
-    return {name: int(value) for name, value in found}
+    counters = re.findall(r"\b(%s)\s+(\d+)" % "|".join(COUNTERS), block.group(1)) if block else []
+    return {name: int(value) for name, value in counters}
 
 
 def _output(words: list[str]) -> str:

@@ -31,17 +31,17 @@ class RebootNeeded(Exception):
 
 def instances(text: str) -> dict[int, list[tuple[str, str]]]:
     """GPU -> (profile, UUID) of each MIG instance in `nvidia-smi -L`. Raises `Unreadable` for any other line."""
-    found: dict[int, list[tuple[str, str]]] = {}
+    cuts: dict[int, list[tuple[str, str]]] = {}
     current: list[tuple[str, str]] | None = None
     for line in text.splitlines():
         gpu, instance = _GPU.match(line), _INSTANCE.match(line.strip())
         if gpu:
-            current = found.setdefault(int(gpu.group(1)), [])
+            current = cuts.setdefault(int(gpu.group(1)), [])
         elif instance and current is not None:
             current.append((instance.group(1), instance.group(3)))
         elif line.strip():
             raise Unreadable("cannot parse a line of nvidia-smi -L: %s" % shortened(line, 80))
-    return found
+    return cuts
 
 
 def apply(expectation: Mapping[str, Any], run: Run | None = None) -> list[str]:

@@ -58,7 +58,7 @@ def mounts() -> dict[str, Any]:
     """Return one JSON object: every network mount with its source and its problem, which is null if the mount responds."""
     waiting = [target for target, kind, *_ in _listed() if kind == "autofs" and not target.startswith("/proc/")]
     _problems({target: (_ASK, target) for target in waiting})
-    found = {
+    types = {
         target: (kind, source, options)
         for target, kind, source, options in _listed()
         if kind in KINDS and (kind != FUSE or source in PROGRAMS)
@@ -66,7 +66,7 @@ def mounts() -> dict[str, Any]:
     wrong = _problems(
         {
             target: (_ASK_BUCKET, target, "ro" if _read_only(options) else "rw") if kind in BUCKETS else (_ASK, target)
-            for target, (kind, _, options) in found.items()
+            for target, (kind, _, options) in types.items()
         }
     )
     listed = [
@@ -77,7 +77,7 @@ def mounts() -> dict[str, Any]:
             "read_only": _read_only(options),
             "problem": wrong.get(target, "not tested"),
         }
-        for target, (kind, source, options) in found.items()
+        for target, (kind, source, options) in types.items()
     ]
     return {"schema": SCHEMA, "mounts": listed}
 

@@ -61,8 +61,8 @@ class Libraries:
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
-        found = [path for pattern in CUDART_GLOBS for path in sorted(glob.glob(pattern), reverse=True)]
-        self._cuda = _load([cudart] if cudart else list(CUDART_NAMES) + found, "the CUDA runtime")
+        paths = [path for pattern in CUDART_GLOBS for path in sorted(glob.glob(pattern), reverse=True)]
+        self._cuda = _load([cudart] if cudart else list(CUDART_NAMES) + paths, "the CUDA runtime")
         for library, table in ((self._nccl, _NCCL), (self._cuda, _CUDA)):
             for name, arguments in table.items():
                 function = getattr(library, name)
@@ -92,9 +92,9 @@ class Libraries:
 
     def unique_id(self) -> UniqueId:
         """Create a unique ID for a group of ranks."""
-        one = UniqueId()
-        self.nccl("ncclGetUniqueId", byref(one))
-        return one
+        id_ = UniqueId()
+        self.nccl("ncclGetUniqueId", byref(id_))
+        return id_
 
 
 _NCCL = {
@@ -326,8 +326,8 @@ def read_log(log: str) -> str:
 
 def network_of(log: str) -> list[str]:
     """Return the names of the networks in NCCL's log. A possible name is `Socket`, which GPU nodes should never use."""
-    found = re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+)$", log, re.MULTILINE)
-    return sorted({name.strip() for name in found} - {""})
+    networks = re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+)$", log, re.MULTILINE)
+    return sorted({name.strip() for name in networks} - {""})
 
 
 _OFI = re.compile(r"NET/OFI Selected [Pp]rovider is efa(?:, fabric is \S+)? \(found (\d+) nics\)")
@@ -341,14 +341,14 @@ def devices_of(log: str) -> dict[str, int]:
     aws-ofi-nccl prints the number of devices; NCCL's own plugin and nccl-rdma-sharp-plugins list each port with its link layer.
     If ranks differ, the lowest number counts.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for count in _OFI.findall(log):
-        found["efa"] = min(int(count), found.get("efa", int(count)))
+        counts["efa"] = min(int(count), counts.get("efa", int(count)))
     for ports in _IB.findall(log):
         layers = re.findall(r":\d+/(IB|RoCE)", ports)
         for layer in ("IB", "RoCE"):
-            found[layer] = min(layers.count(layer), found.get(layer, layers.count(layer)))
-    return found
+            counts[layer] = min(layers.count(layer), counts.get(layer, layers.count(layer)))
+    return counts
 
 
 def network_lines(log: str) -> list[str]:

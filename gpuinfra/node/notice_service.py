@@ -85,8 +85,8 @@ class NoticeService:
             if self._written or changed:
                 self._report()
             self._written, self._held = text, {one.id: one for one in current}
-        for one in changed:
-            self._announce(one, now)
+        for notice in changed:
+            self._announce(notice, now)
         self._report_again(now)
 
     def _read(self, name: str) -> list[Notice]:
@@ -134,7 +134,7 @@ class NoticeService:
 
 def hooks_in(folder: Path) -> list[Path]:
     """Return the hooks in name order: executable files that only root can change."""
-    found = []
+    hooks = []
     try:
         paths = sorted(folder.iterdir())
     except OSError:
@@ -146,8 +146,8 @@ def hooks_in(folder: Path) -> list[Path]:
         if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
             print_message("%s does not run, because other users than root can change it" % path)
             continue
-        found.append(path)
-    return found
+        hooks.append(path)
+    return hooks
 
 
 def _run(hooks: list[Path], environ: Mapping[str, str]) -> None:

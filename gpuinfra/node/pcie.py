@@ -27,10 +27,10 @@ def counters(folder: Path = SYS) -> dict[str, Any]:
         if not kind or not kind.startswith(CLASSES):
             continue
         sums = {name: _sum(device / ("aer_dev_" + name), total) for name, total in FILES.items()}
-        found = {name: value for name, value in sums.items() if value is not None}
-        counted += bool(found)
-        if any(found.values()):
-            devices.append({"device": device.name, "class": kind, **found})
+        sums_read = {name: value for name, value in sums.items() if value is not None}
+        counted += bool(sums_read)
+        if any(sums_read.values()):
+            devices.append({"device": device.name, "class": kind, **sums_read})
     return {"schema": "gpuinfra.pcie/1", "counted": counted, "devices": devices}
 
 

@@ -33,20 +33,20 @@ _COUNTERS = (
 
 def ports(folder: Path = SYS) -> dict[str, Any]:
     """Return a `gpuinfra.ports/1` object: a list of ports, each with its device, number and fields."""
-    found = []
+    ports_of_devices = []
     devices = sorted(folder.iterdir())[:MAX_DEVICES] if folder.is_dir() else []
     for device in devices:
         if is_switch_bridge(device):
             continue
         numbers = device / "ports"
         for port in sorted(numbers.iterdir())[:4] if numbers.is_dir() else []:
-            one: dict[str, Any] = {"device": device.name, "port": port.name}
-            one.update((name, _text(port / file)) for name, file in _TEXTS.items())
-            one["firmware"] = _text(device / "fw_ver")
+            port_record: dict[str, Any] = {"device": device.name, "port": port.name}
+            port_record.update((name, _text(port / file)) for name, file in _TEXTS.items())
+            port_record["firmware"] = _text(device / "fw_ver")
             values = ((file.rpartition("/")[2], _text(port / file)) for file in _COUNTERS)
-            one["errors"] = {name: value for name, value in values if value not in (None, "0")}
-            found.append(one)
-    return {"schema": "gpuinfra.ports/1", "ports": found}
+            port_record["errors"] = {name: value for name, value in values if value not in (None, "0")}
+            ports_of_devices.append(port_record)
+    return {"schema": "gpuinfra.ports/1", "ports": ports_of_devices}
 
 
 def is_switch_bridge(device: Path) -> bool:

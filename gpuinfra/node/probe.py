@@ -287,10 +287,10 @@ def _run_probe(probe: Probe, do: Run) -> dict[str, Any]:
 
 def _run_table(probe: Probe, do: Run) -> dict[str, Any]:
     """Query only columns that this driver supports: a single unknown column makes nvidia-smi fail."""
-    known = do(("nvidia-smi", "--help-query-gpu"), Probe(("nvidia-smi", "--help-query-gpu")))
-    if known["problem"] or known["exit"] != 0:
+    help_text = do(("nvidia-smi", "--help-query-gpu"), Probe(("nvidia-smi", "--help-query-gpu")))
+    if help_text["problem"] or help_text["exit"] != 0:
         return do(probe.argv, probe)
-    names = set(re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', known["stdout"]))
+    names = set(re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', help_text["stdout"]))
     fields = [field if field in names else OLDER_NAMES.get(field, field) for field in GPU_FIELDS]
     fields = [field for field in fields if field in names]
     if not fields:

@@ -193,11 +193,11 @@ _RECEIVE_ERRORS = 0b111
 
 def nvlink5(text: str) -> Bucket:
     """Return the bucket of an NVLink 5 error (Xids 144 to 150) from its line: `NETIR_LINK_DOWN Fatal XC0 i0 Link 14 (0x00000011 0x00000000 ...`."""
-    found = _NVLINK5.search(text)
-    if found is None:
+    match = _NVLINK5.search(text)
+    if match is None:
         return Bucket.WORKFLOW_NVLINK5
-    unit, severity = found.group(1), found.group(2)
-    details, status = (int(number, 16) if number else 0 for number in found.group(3, 4))
+    unit, severity = match.group(1), match.group(2)
+    details, status = (int(number, 16) if number else 0 for number in match.group(3, 4))
     if severity == "Fatal":
         ignored = unit.startswith("NETIR_LINK") and details >> 20 & 0x3F in _EXPECTED_LINK_DOWN
         return Bucket.IGNORE if ignored else Bucket.RESET_GPU

@@ -97,10 +97,13 @@ def environment(facts: PoolFacts) -> dict[str, str]:
     values |= _homes(facts)
     if (client := facts.bucket_client) and (choice := chosen.choice(client.name)):
         prefix = client.name.upper()
-        known = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
+        placeholders = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
         values |= {
             **_version(prefix, choice),
-            **{f"{prefix}_{name}": text.format(**known, arch=machine.arch) for name, text in client.variables.items()},
+            **{
+                f"{prefix}_{name}": text.format(**placeholders, arch=machine.arch)
+                for name, text in client.variables.items()
+            },
             "BUCKETS": "; ".join(_bucket(bucket, machine) for bucket in facts.buckets),
         }
     if toolkit := chosen.choice("container_toolkit"):

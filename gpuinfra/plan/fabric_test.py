@@ -40,9 +40,9 @@ def fabric_test(spec: ClusterSpec, pool: Pool, machine: MachineType) -> FabricTe
     if declared == "auto" and one_node_is_enough(spec):
         why = "handover.floor is 1, and the only node that launches has no partner; set it to 2 or more for the test"
         return FabricTestPlan(mode="off", why=why)
-    known = f"the bandwidth between two healthy {machine.name} nodes is known"
+    why_required = f"the bandwidth between two healthy {machine.name} nodes is known"
     return FabricTestPlan(
-        mode="required", why=known if declared == "auto" else f"the declaration requires it, and {known}"
+        mode="required", why=why_required if declared == "auto" else f"the declaration requires it, and {why_required}"
     )
 
 

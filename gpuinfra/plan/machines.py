@@ -17,12 +17,12 @@ from gpuinfra.spec.pool import Pool
 
 def machines_of(spec: ClusterSpec) -> dict[str, MachineType]:
     """Return the machine types by name. A definition never overrides a catalog record."""
-    known = dict(profile_of(spec.cloud).machines)
+    machines = dict(profile_of(spec.cloud).machines)
     for record in spec.machines:
-        base = known.get(record.like)
-        if base is not None and record.name not in known:
-            known[record.name] = described(record, base)
-    return known
+        base = machines.get(record.like)
+        if base is not None and record.name not in machines:
+            machines[record.name] = described(record, base)
+    return machines
 
 
 def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
@@ -46,7 +46,7 @@ def entries_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, Capacity]]:
             yield f"pools[{i}].capacity[{j}]", pool, entry
 
 
-def similar(name: str, known: Mapping[str, MachineType]) -> str | None:
+def similar(name: str, machines: Mapping[str, MachineType]) -> str | None:
     """Return the machine types that a wrong name probably means, as text, or None.
 
     They are those that contain the name, or the nearest one of the same kind: with or without GPUs. A family of GPU machines is
@@ -55,17 +55,17 @@ def similar(name: str, known: Mapping[str, MachineType]) -> str | None:
     word = name.lower()
     family = _family(word)
     # One or two letters are part of too many names, but `a3` and `p5` are families.
-    if (family or len(word) > 2) and (holding := [one for one in known if word in one.lower()]):
+    if (family or len(word) > 2) and (holding := [one for one in machines if word in one.lower()]):
         return listed(holding, 6)
     if family is None:
-        return nearest(name, list(known))
-    with_gpus = {_family(one.lower()) for one, machine in known.items() if machine.gpu}
-    same = {one: machine for one, machine in known.items() if bool(machine.gpu) == (family in with_gpus)}
+        return nearest(name, list(machines))
+    with_gpus = {_family(one.lower()) for one, machine in machines.items() if machine.gpu}
+    same = {one: machine for one, machine in machines.items() if bool(machine.gpu) == (family in with_gpus)}
     longest = max((_shared(word, one) for one in same), default=0)
     relatives = [one for one in same if _shared(word, one) == longest]
     if near := nearest(name, relatives) or nearest(name, list(same)):
         return near
-    separators = [mark for mark in "._-" if all(mark in one for one in known)]
+    separators = [mark for mark in "._-" if all(mark in one for one in machines)]
     if family in with_gpus or not separators or not all(mark in word for mark in separators):
         return None
     return min(same, key=lambda one: (same[one].vcpus, one), default=None)
@@ -73,8 +73,8 @@ def similar(name: str, known: Mapping[str, MachineType]) -> str | None:
 
 def _family(name: str) -> str | None:
     """Return the first letter of the family in a name such as `p5.48xlarge`, `standard_nd96asr_v4` or `a3-highgpu-8g`, or None."""
-    found = re.search(r"(?:^|_)([a-z])[a-z]*\d", name)
-    return found[1] if found else None
+    match = re.search(r"(?:^|_)([a-z])[a-z]*\d", name)
+    return match[1] if match else None
 
 
 def _shared(word: str, name: str) -> int:

@@ -55,8 +55,8 @@ def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> P
     `now` is the time, which determines whether a capacity window that starts today is open. If it is None, the window is open.
     """
     cloud = planned_cloud(spec.cloud).profile
-    known = machines_of(spec)
-    machines = {pool.machine: known[pool.machine] for pool in spec.pools}
+    all_machines = machines_of(spec)
+    machines = {pool.machine: all_machines[pool.machine] for pool in spec.pools}
     zoning = zoning_of(spec)
     decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
     file_systems = _file_systems(spec, cloud, zoning, decisions)
@@ -268,9 +268,9 @@ def _file_systems(
 def _existing(spec: ClusterSpec, cloud: CloudProfile) -> tuple[ExistingFileSystemPlan, ...]:
     """Return the existing file systems, sorted by mount."""
     return tuple(
-        cloud.existing_file_system(entry, one, name, spec.where.region)
+        cloud.existing_file_system(entry, mount, name, spec.where.region)
         for name, entry in named(spec.storage)
-        if not isinstance(entry, ObjectMount) and (one := existing_of(entry))
+        if not isinstance(entry, ObjectMount) and (mount := existing_of(entry))
     )
 
 

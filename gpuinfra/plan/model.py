@@ -87,14 +87,14 @@ class Image:
         """The recorded contents and their date, or a note that they are not recorded."""
         if not self.prebuilt:
             return "no GPU software; the bootstrap steps install it"
-        known = contents_text(self.release.contents) if self.release else ""
-        if not known and self.branch:
-            known = f"driver branch {self.branch}"
-        if not known:
+        contents = contents_text(self.release.contents) if self.release else ""
+        if not contents and self.branch:
+            contents = f"driver branch {self.branch}"
+        if not contents:
             return "contents not recorded; the bootstrap steps accept or reject the installed versions"
         which = "" if self.date or self.release is None else f"newest recorded release {self.release.date}: "
         read = f" (retrieved {self.release.read})" if self.release else ""
-        return f"{which}{known}{read}"
+        return f"{which}{contents}{read}"
 
 
 @dataclass(frozen=True, kw_only=True)

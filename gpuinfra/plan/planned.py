@@ -224,8 +224,8 @@ def count(resources: Iterable[PlannedResource[Any]]) -> dict[str, int]:
 
 def kept(resources: Iterable[PlannedResource[Any]]) -> tuple[Kept, ...]:
     """Return the resources that `destroy` retains, with reasons, sorted by name."""
-    found = (Kept(what=one.name, type=one.type, why=one.retained) for one in resources if one.retained)
-    return tuple(sorted(found, key=lambda one: (one.what, one.type)))
+    retained_ones = (Kept(what=one.name, type=one.type, why=one.retained) for one in resources if one.retained)
+    return tuple(sorted(retained_ones, key=lambda one: (one.what, one.type)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,11 +241,11 @@ def find_retained(
     resources: Iterable[PlannedResource[K]], find: Callable[[K], str | None]
 ) -> list[RetainedResource[K]]:
     """Return the retained resources that `find` locates in the account."""
-    found = []
+    existing = []
     for resource in resources:
         if resource.lookup is not None and (id_ := find(resource.lookup)):
-            found.append(RetainedResource(resource=resource, id=id_))
-    return found
+            existing.append(RetainedResource(resource=resource, id=id_))
+    return existing
 
 
 def bucket_names(resources: Iterable[PlannedResource[Any]], name: Callable[[Any], str]) -> list[str]:

@@ -100,8 +100,8 @@ def throughput_mb_s(file_systems: Iterable[FileSystemPlan]) -> float | None:
         one.capacity_gib / 1024 * one.throughput_mb_s_per_tib if one.throughput_mb_s_per_tib else None
         for one in exported(file_systems)
     ]
-    known = [rate for rate in rates if rate is not None]
-    return min(known) if known and len(known) == len(rates) else None
+    rates_known = [rate for rate in rates if rate is not None]
+    return min(rates_known) if rates_known and len(rates_known) == len(rates) else None
 
 
 def recovery_point(
@@ -269,9 +269,9 @@ def _images(
 ) -> Iterator[RecoveryImage]:
     """Yield each image of the nodes once, in the order of the pools."""
     for image in {pool.image.ref: pool.image for pool in pools}.values():
-        found = replication.image(image, region, recovery.region)
-        copied = found.regional and recovery.copy_images and not replication.no_image_copies
-        yield replace(found, copied=copied)
+        image_plan = replication.image(image, region, recovery.region)
+        copied = image_plan.regional and recovery.copy_images and not replication.no_image_copies
+        yield replace(image_plan, copied=copied)
 
 
 def names_plan(spec: ClusterSpec) -> NamesPlan | None:

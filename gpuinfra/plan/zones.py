@@ -56,9 +56,11 @@ def _common(
     free = [pool for pool in spec.pools if not pool.zone and not _reservation_zone(spec, pool.name)]
     if declared and not free:
         return declared[0], "the zone of the first pool"
-    known = [(pool, machines[pool.machine]) for pool in free if pool.machine in machines]
+    pools_placed = [(pool, machines[pool.machine]) for pool in free if pool.machine in machines]
     lists = [
-        {zone for zone in zones if zone not in opt_in} for _, machine in known if (zones := offered(machine, region))
+        {zone for zone in zones if zone not in opt_in}
+        for _, machine in pools_placed
+        if (zones := offered(machine, region))
     ]
     if not lists:
         return (
@@ -71,6 +73,8 @@ def _common(
     if common:
         zone = min(common)
         return zone, f"the first of {len(common)} zones that offer every machine type in the cluster"
-    largest = max(known, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[1]
+    largest = max(pools_placed, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[
+        1
+    ]
     zones = [zone for zone in offered(largest, region) if zone not in opt_in]
     return (min(zones) if zones else fallback), f"no zone offers every machine type; this zone offers {largest.name}"

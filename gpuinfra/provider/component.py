@@ -80,12 +80,12 @@ def _unknown(value: object, path: str) -> str | None:
     if isinstance(value, pulumi.Output | Unknown | pulumi.Resource):
         return path
     if isinstance(value, Mapping):
-        found = (_unknown(one, f"{path}.{key}") for key, one in value.items())
+        paths = (_unknown(one, f"{path}.{key}") for key, one in value.items())
     elif isinstance(value, list):
-        found = (_unknown(one, f"{path}[{index}]") for index, one in enumerate(value))
+        paths = (_unknown(one, f"{path}[{index}]") for index, one in enumerate(value))
     else:
         return None
-    return next((one for one in found if one), None)
+    return next((one for one in paths if one), None)
 
 
 def _existing(name: str, spec: ClusterSpec, given: object) -> ExistingBase | None:
@@ -96,13 +96,13 @@ def _existing(name: str, spec: ClusterSpec, given: object) -> ExistingBase | Non
         what = "an output" if isinstance(given, pulumi.Output) else shown(given)
         raise pulumi.RunError(f"{name}: existing is {what}; allowed: a mapping whose values can be outputs")
     kind = cloud_as(spec.cloud, BuiltCloud).builder.existing_type
-    known = [one.name for one in fields(kind)]
+    allowed = [one.name for one in fields(kind)]
     for field in given:
-        if field not in known:
-            near = nearest(field, known)
+        if field not in allowed:
+            near = nearest(field, allowed)
             hint = f"did you mean {near}? " if near else ""
             raise pulumi.RunError(
-                f"{name}: existing has {shown(field)}; {hint}allowed on {spec.cloud}: {', '.join(known)}"
+                f"{name}: existing has {shown(field)}; {hint}allowed on {spec.cloud}: {', '.join(allowed)}"
             )
     return kind(**given)
 

@@ -73,9 +73,9 @@ OUTPUTS: Mapping[str, tuple[dict[str, object], str]] = {
 
 def package_schema(version: str) -> dict[str, Any]:
     """Return the schema as a JSON document."""
-    found: dict[str, Any] = resource_schema(version)
-    found["types"] = {_token(name): _object(one) for name, one in stack_file_schema()["$defs"].items()}
-    found["resources"][TYPE] = {
+    schema: dict[str, Any] = resource_schema(version)
+    schema["types"] = {_token(name): _object(one) for name, one in stack_file_schema()["$defs"].items()}
+    schema["resources"][TYPE] = {
         "isComponent": True,
         "description": "A GPU cluster: a foundation (audit trail, keys, evidence), a site (network, file systems), and verified nodes.\n\n"
         "Give the resource the name of the cluster, because `gpuinfra adopt` imports retained resources under that name.",
@@ -93,8 +93,8 @@ def package_schema(version: str) -> dict[str, Any]:
         },
         "properties": {name: {**type_, "description": text} for name, (type_, text) in OUTPUTS.items()},
     }
-    found["language"] = {"nodejs": {"packageName": SDK, "respectSchemaVersion": True}}
-    return found
+    schema["language"] = {"nodejs": {"packageName": SDK, "respectSchemaVersion": True}}
+    return schema
 
 
 def _token(model: str) -> str:
@@ -156,8 +156,8 @@ def _choice(types: list[dict[str, Any]], discriminator: Mapping[str, Any] | None
     different = [one for index, one in enumerate(flat) if one not in flat[:index]]
     if len(different) == 1:
         return different[0]
-    found: dict[str, Any] = {"oneOf": different, "plain": True}
+    choice: dict[str, Any] = {"oneOf": different, "plain": True}
     if discriminator:
         mapping = {tag: _reference(ref.rpartition("/")[2])["$ref"] for tag, ref in discriminator["mapping"].items()}
-        found["discriminator"] = {"propertyName": discriminator["propertyName"], "mapping": mapping}
-    return found
+        choice["discriminator"] = {"propertyName": discriminator["propertyName"], "mapping": mapping}
+    return choice

@@ -52,7 +52,7 @@ def explain(name: str) -> str:
     alerts = known_alerts()
     # A full path matches one field. A partial path matches every field whose path ends with it.
     paths = [clean] if clean in fields else [path for path in fields if path.endswith(f".{clean}")]
-    found = ["\n".join(field.lines()) for path in paths for field in fields[path]]
+    texts = ["\n".join(field.lines()) for path in paths for field in fields[path]]
     for table, key in (
         (rules, clean),
         (checks, clean.upper()),
@@ -60,12 +60,12 @@ def explain(name: str) -> str:
         (steps, clean.removesuffix(".sh")),
         (alerts, clean),
     ):
-        if key in table and table[key].text() not in found:
-            found.append(table[key].text())
+        if key in table and table[key].text() not in texts:
+            texts.append(table[key].text())
     if xid := re.fullmatch(r"(?i)xid[ -]?(\d+)", clean):
-        found.append(known_xid(int(xid[1])).text())
-    if found:
-        return "\n\n".join(found)
+        texts.append(known_xid(int(xid[1])).text())
+    if texts:
+        return "\n\n".join(texts)
     near = nearest(name, [*(path.rsplit(".", 1)[-1] for path in fields), *fields, *rules, *checks, *steps, *alerts])
     hint = f"did you mean {near}?" if near else f"top-level fields are {listed(list(ClusterSpec.model_fields), 20)}"
     raise UsageError(f"{shown(name)} is not a field, rule, check, step, Xid or alert; {hint}")
@@ -150,13 +150,13 @@ def known_xid(number: int) -> Explanation:
     """Return the description of an Xid. If the Xid is unknown, the description states this."""
     from gpuinfra.node.xids import xid_of
 
-    known = xid_of(number)
-    severity = f"{known.severity}: {_SEVERITY[known.severity]}" if known.severity in _SEVERITY else known.severity
+    xid = xid_of(number)
+    severity = f"{xid.severity}: {_SEVERITY[xid.severity]}" if xid.severity in _SEVERITY else xid.severity
     rows = (
-        ("meaning", known.meaning),
+        ("meaning", xid.meaning),
         ("severity", severity),
-        ("bucket", known.bucket.value),
-        ("action", known.action),
+        ("bucket", xid.bucket.value),
+        ("action", xid.action),
     )
     return _entry(f"Xid {number}", rows)
 

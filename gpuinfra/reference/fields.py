@@ -53,16 +53,16 @@ class FieldHelp:
 def all_fields() -> dict[str, tuple[FieldHelp, ...]]:
     """Return the fields by path without indices, one entry per kind that has the field. Kinds with identical text are merged."""
     schema = ClusterSpec.model_json_schema()
-    found: dict[str, list[FieldHelp]] = {}
+    fields_by_path: dict[str, list[FieldHelp]] = {}
     for field in _section(schema, schema["$defs"], ""):
-        same = found.setdefault(field.path, [])
+        same = fields_by_path.setdefault(field.path, [])
         for index, other in enumerate(same):
             if replace(other, kinds=()) == replace(field, kinds=()):
                 same[index] = replace(other, kinds=(*other.kinds, *field.kinds))
                 break
         else:
             same.append(field)
-    return {path: tuple(fields) for path, fields in found.items()}
+    return {path: tuple(fields) for path, fields in fields_by_path.items()}
 
 
 def _section(section: Schema, models: Schema, prefix: str) -> Iterator[FieldHelp]:
@@ -173,18 +173,20 @@ def _example(schema: Schema, models: Schema) -> Any:
     """Return the declared example. For sections and for fields with fixed values, build one from the schema."""
     if schema.get("examples"):
         return schema["examples"][0]
-    one = _branches(schema)[0]
-    if "$ref" in one:
-        model = models[one["$ref"].rsplit("/", 1)[-1]]
+    branch = _branches(schema)[0]
+    if "$ref" in branch:
+        model = models[branch["$ref"].rsplit("/", 1)[-1]]
         names = [n for n, field in model["properties"].items() if "const" in field or n in model.get("required", ())]
         names = names or list(model["properties"])[:1]
         return {name: _example(model["properties"][name], models) for name in names}
-    if one.get("type") == "array":
-        return [_example(one["items"], models)]
-    if one.get("type") == "boolean":
-        return not one.get("default", False)
+    if branch.get("type") == "array":
+        return [_example(branch["items"], models)]
+    if branch.get("type") == "boolean":
+        return not branch.get("default", False)
     return (
-        one["const"] if "const" in one else next((v for v in one.get("enum", ()) if v != schema.get("default")), None)
+        branch["const"]
+        if "const" in branch
+        else next((v for v in branch.get("enum", ()) if v != schema.get("default")), None)
     )
 
 

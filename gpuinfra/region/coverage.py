@@ -37,12 +37,12 @@ def _capacity(file: LoadedStack, search: str) -> Iterator[ReadinessLine]:
             yield passes("capacity", pool.name, "all nodes are reserved")
             continue
         kinds = ", ".join(dict.fromkeys(entry.kind for entry in free))
-        found = (
+        last_search = (
             f"the last search for capacity on this machine succeeded at {search}"
             if search
             else "no search for capacity succeeded on this machine"
         )
-        reason = f"{counted(nodes, 'node')} ({kinds}) in {where} are not guaranteed; {found}"
+        reason = f"{counted(nodes, 'node')} ({kinds}) in {where} are not guaranteed; {last_search}"
         fix = f"buy a reservation in {where}, and set it with pools[{index}].capacity in {file.path.name}"
         yield warns("capacity", pool.name, reason, fix)
 

@@ -22,11 +22,11 @@ def of_checkpoints(cloud: str, question: ReadinessQuestion) -> Iterator[Readines
         return
     evidence = replicas_of(question.resources).buckets.get(EVIDENCE)
     try:
-        found = cloud_of(cloud).checkpoints(
+        pairs_of_cloud = cloud_of(cloud).checkpoints(
             question.region, question.recovery.region, question.config, question.resources
         )
     except DeploymentError as problem:
         yield unread(checkpoints.TOPIC, question.recovery.region, str(problem))
         return
-    pairs = [one for one in found if evidence is None or one.replica != evidence]
+    pairs = [one for one in pairs_of_cloud if evidence is None or one.replica != evidence]
     yield from checkpoints.lines(pattern, pairs, question.rpo_minutes, datetime.now(UTC))

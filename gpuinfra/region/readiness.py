@@ -92,12 +92,12 @@ class DeclaredSecond:
 
         The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
         """
-        known = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
-        if any(topic == "state" and not name.startswith(SECRETS) for topic, name in known):
-            known.add(("state", ANY_BACKEND))
-        yield from (one for one in self.lines if (one.topic, one.name) not in known)
+        covered = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
+        if any(topic == "state" and not name.startswith(SECRETS) for topic, name in covered):
+            covered.add(("state", ANY_BACKEND))
+        yield from (one for one in self.lines if (one.topic, one.name) not in covered)
         yield from live
-        yield from (one for one in rows if (one.topic, one.name) not in known)
+        yield from (one for one in rows if (one.topic, one.name) not in covered)
 
     def copied(self, stack: LoadedStack, line: ReadinessLine) -> ReadinessLine:
         """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
@@ -110,9 +110,9 @@ class DeclaredSecond:
                 if pool.image.ref != line.name or first is None or first.source != "id":
                     continue
                 facts = cloud_of(plan.cloud).second_region
-                found = facts.image(first.ref, stack.spec.where.region, plan.region) if facts else None
-                if found is not None:
-                    return replace(line, fix=found[1])
+                image = facts.image(first.ref, stack.spec.where.region, plan.region) if facts else None
+                if image is not None:
+                    return replace(line, fix=image[1])
         return line
 
 
@@ -144,15 +144,15 @@ def second_of(
         errors = "; ".join(str(one) for one in fresh.findings if one.level is Level.ERROR)
         lines.append(fails("stack file", stack.name, f"the stack cannot be cloned: {errors}", join(words)))
     for file in fresh.files:
-        found, line = _read(file, join(words))
+        second, line = _read(file, join(words))
         lines.append(line)
-        if found is not None:
-            files.append(found)
-            lines += _valid(found, today)
-            edits = _edits(file, found, fresh)
+        if second is not None:
+            files.append(second)
+            lines += _valid(second, today)
+            edits = _edits(file, second, fresh)
             rewrite += [word for value in edits[1::2] if value not in rewrite for word in ("--set", value)]
-            lines += _differences(file, found, fresh, join([*words, "--force", *edits]))
-            lines += _addresses(stack, found)
+            lines += _differences(file, second, fresh, join([*words, "--force", *edits]))
+            lines += _addresses(stack, second)
     lines += _roles(stack, fresh, files, join(rewrite))
     backend = _backend(stack, environment, login)
     lines += _state(stack, files, *backend)
@@ -205,18 +205,18 @@ def _paths(stack: LoadedStack, fresh: CloneResult) -> list[Path]:
 def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
     """Return the values that a clone cannot choose and a file contains, as values of `--set`: copies of images, and replicas with their keys."""
     try:
-        found = read_stack(path)
+        second = read_stack(path)
     except GpuinfraError:
         return
     pairs = [
         (f"pools[{index}].image", ours.image, theirs.image)
-        for index, (ours, theirs) in enumerate(zip(stack.spec.pools, found.spec.pools, strict=False))
+        for index, (ours, theirs) in enumerate(zip(stack.spec.pools, second.spec.pools, strict=False))
         if ours.name == theirs.name
     ]
-    for path_, ours, theirs in [*pairs, ("software.image", stack.spec.software.image, found.spec.software.image)]:
+    for path_, ours, theirs in [*pairs, ("software.image", stack.spec.software.image, second.spec.software.image)]:
         if isinstance(ours, CustomImage) and isinstance(theirs, CustomImage) and ours.ref != theirs.ref:
             yield f"{path_}.ref", theirs.ref
-    entries = dict(enumerate(found.spec.storage)) if "site" in found.spec.made_layers else {}
+    entries = dict(enumerate(second.spec.storage)) if "site" in second.spec.made_layers else {}
     for index, entry in with_bucket(stack.spec):
         other = entries.get(index)
         if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
@@ -245,8 +245,8 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
             wanted["key_arn"] = state.key_arn
         if facts is not None and facts.private_replicas:
             wanted["private_endpoint"] = True
-        found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
-        wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
+        file_system = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
+        wrong = [name for name, value in wanted.items() if getattr(file_system, name, None) != value]
         if not wrong:
             yield passes("data", f"{path}.bucket", f"is the replica {replica}")
             continue
@@ -255,7 +255,7 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
             reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
             yield warns("data", f"{path}.private_endpoint", reason, fix)
             continue
-        given = getattr(found, wrong[0], None) or "not set"
+        given = getattr(file_system, wrong[0], None) or "not set"
         reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
         yield fails("data", f"{path}.{wrong[0]}", reason, fix)
 
@@ -274,11 +274,11 @@ def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Readiness
         reason = f"{file.path.name} does not exist"
         return None, fails("stack file", file.stack, reason, command)
     try:
-        found = read_stack(file.path)
+        loaded = read_stack(file.path)
     except GpuinfraError as problem:
         reason = f"{file.path.name} cannot be read: {problem}"
         return None, fails("stack file", file.stack, reason, f"gpuinfra plan {file.path}")
-    return found, passes("stack file", file.stack, f"{file.path.name} exists")
+    return loaded, passes("stack file", file.stack, f"{file.path.name} exists")
 
 
 def _valid(loaded_stack: LoadedStack, today: date) -> Iterator[ReadinessLine]:
@@ -386,8 +386,12 @@ def _roles(
     stack: LoadedStack, fresh: CloneResult, files: Sequence[LoadedStack], command: str
 ) -> Iterator[ReadinessLine]:
     """Check that a failover in mode `pilot-light` does not create the nodes' role. Files of an earlier version do not have the field."""
-    found = {one.path: one for one in files}
-    there = {one.role: getattr(found[one.path].spec.access, ROLE) for one in fresh.files if one.path in found and _splits_role(one)}  # fmt: skip
+    files_by_path = {one.path: one for one in files}
+    there = {
+        one.role: getattr(files_by_path[one.path].spec.access, ROLE)
+        for one in fresh.files
+        if one.path in files_by_path and _splits_role(one)
+    }
     for file in fresh.files:
         if there.get(file.role) is not False:
             continue
@@ -412,9 +416,13 @@ def deployed_role(
     stack: LoadedStack, second: DeclaredSecond, state: Callable[[str], Sequence[Mapping[str, Any]]]
 ) -> Iterator[ReadinessLine]:
     """Check that the base stack in mode `pilot-light` was deployed with the nodes' role. `state` returns the state of a stack, or raises `DeploymentError`."""
-    found = {one.path: one for one in second.files}
+    files_by_path = {one.path: one for one in second.files}
     for file in second.fresh.files:
-        if file.role != "base" or file.path not in found or not getattr(found[file.path].spec.access, ROLE):
+        if (
+            file.role != "base"
+            or file.path not in files_by_path
+            or not getattr(files_by_path[file.path].spec.access, ROLE)
+        ):
             continue
         try:
             outputs = [one.get("outputs") or {} for one in state(file.stack)]
@@ -434,22 +442,24 @@ ROLE = "node_role_in_site"
 
 def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> tuple[str, str]:
     """Return the setting that selects the state backend, and its URL. The variable takes precedence over the project file, and the file over a login."""
-    found = {BACKEND: environment.get(BACKEND, ""), ".".join(BACKEND_ROUTE): project_backend(stack), LOGIN: login}
-    return next(((name, url) for name, url in found.items() if url), ("", ""))
+    urls = {BACKEND: environment.get(BACKEND, ""), ".".join(BACKEND_ROUTE): project_backend(stack), LOGIN: login}
+    return next(((name, url) for name, url in urls.items() if url), ("", ""))
 
 
 def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[ReadinessLine]:
     """Check that the state and the secrets providers survive the region of the stack. `name` is the setting that selects the state backend."""
     region = stack.spec.where.region
-    found = [(finding, stack) for finding in state_survives_the_region(stack)]
+    findings = [(finding, stack) for finding in state_survives_the_region(stack)]
     # Both stacks usually have the same backend, so only the secrets provider can differ.
-    found += [(finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
+    findings += [
+        (finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS
+    ]
     lines = [
         ReadinessLine(
             topic="state", name=finding.path, state=FAIL if _named_region(owner, finding.path) == region else WARN,
             reason=finding.message, fix=CHANGE.replace("STACK", owner.name) if finding.path == SECRETS else MOVE,
         )
-        for finding, owner in found
+        for finding, owner in findings
     ]  # fmt: skip
     if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"

@@ -50,15 +50,15 @@ def read(store: RecordStore, stack: str) -> SharedResults | None:
     if held is None:
         return None
     try:
-        found: Any = bounded(held.text, LONGEST)
-        if found["schema"] != SCHEMA or found["stack"] != stack:
+        content: Any = bounded(held.text, LONGEST)
+        if content["schema"] != SCHEMA or content["stack"] != stack:
             raise ValueError
-        drill = found["drill"]
+        drill = content["drill"]
         return SharedResults(
-            at=_time(str(found["at"])).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            by=one_line(str(found["by"])),
-            ready=found["ready"] is True,
-            summary=one_line(str(found["summary"])),
+            at=_time(str(content["at"])).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            by=one_line(str(content["by"])),
+            ready=content["ready"] is True,
+            summary=one_line(str(content["summary"])),
             drill=drill if isinstance(drill, dict) else None,
         )
     except (ValueError, TypeError, KeyError):
@@ -115,10 +115,10 @@ def lines(
             command,
         ), None
     try:
-        found = read(store, stack)
+        results = read(store, stack)
     except GpuinfraError as problem:
         return unread(TOPIC, name, str(problem), command), None
-    return line(found, name, command, now), found.drill if found and drills.is_record(found.drill) else None
+    return line(results, name, command, now), results.drill if results and drills.is_record(results.drill) else None
 
 
 def _time(text: str) -> datetime:

@@ -74,14 +74,14 @@ class HostAgent:
 
     def start(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
         """Install the bundle and start the runner. Safe to repeat."""
-        found = self.status()
-        if found["running"]:
-            if found["current"] == order["sha256"]:
-                return found
+        status = self.status()
+        if status["running"]:
+            if status["current"] == order["sha256"]:
+                return status
             raise AnotherBundle(
-                f"another bundle, {str(found['current'])[:12]}, is being installed; wait until the installation finishes"
+                f"another bundle, {str(status['current'])[:12]}, is being installed; wait until the installation finishes"
             )
-        before = found["node"] or {}
+        before = status["node"] or {}
         for name in ("cluster", "pool"):
             if before.get(name) not in (None, order["node"][name]):
                 raise AgentRefused(
@@ -250,10 +250,10 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         tar = zlib.decompressobj(31).decompress(payload, MAX_BUNDLE_BYTES)
     except zlib.error:
         tar = b""
-    found = hashlib.sha256(tar).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(tar).hexdigest()
+    if digest != sha256:
         raise AgentRefused(
-            f"the bundle was damaged in transfer: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again"
+            f"the bundle was damaged in transfer: its checksum is {digest[:12]}, expected {sha256[:12]}; run the command again"
         )
     target.mkdir(exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:

@@ -92,17 +92,17 @@ def call_agent(
     for text in reversed(answer.output.split(b"\n")):
         if text.startswith(agent.MARK.encode()):
             try:
-                found = bounded(text[len(agent.MARK) :], keep_bytes)
+                document = bounded(text[len(agent.MARK) :], keep_bytes)
             except ValueError:
                 break
-            if isinstance(found, dict):
-                if "refused" in found:
+            if isinstance(document, dict):
+                if "refused" in document:
                     raise HostProblem(
-                        ProblemKind.BUSY if found.get("busy") else ProblemKind.UNUSABLE,
-                        f"{host.title}: {found['refused']}",
+                        ProblemKind.BUSY if document.get("busy") else ProblemKind.UNUSABLE,
+                        f"{host.title}: {document['refused']}",
                         "fix the problem, then run the command again",
                     )
-                return found
+                return document
             break
     raise _no_answer(host, answer.exit, answer.last_line)
 

@@ -39,8 +39,8 @@ def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, 
 
 def newest(stack: LoadedStack, shared: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
     """Return the record of the last drill, on this machine or in `shared`, the record that other machines share. None if there is none."""
-    found = [one for one in (_read(_path(stack)), shared) if one is not None and is_record(one)]
-    return max(found, key=_ended, default=None)
+    drills_held = [one for one in (_read(_path(stack)), shared) if one is not None and is_record(one)]
+    return max(drills_held, key=_ended, default=None)
 
 
 def line(stack: LoadedStack, now: datetime, shared: Mapping[str, Any] | None = None) -> ReadinessLine:
@@ -54,19 +54,19 @@ def line(stack: LoadedStack, now: datetime, shared: Mapping[str, Any] | None = N
     )
 
 
-def _judged(found: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:
-    if found is None:
+def _judged(drill: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:
+    if drill is None:
         return SKIPPED, "no drill of this stack file is recorded"
-    ended = _ended(found)
+    ended = _ended(drill)
     day = f"{ended:%Y-%m-%d}"
-    if found["problems"]:
-        return WARN, f"the drill of {day} failed: {str(found['problems'][0]).splitlines()[0]}"
-    if found["declaration"] != declaration:
+    if drill["problems"]:
+        return WARN, f"the drill of {day} failed: {str(drill['problems'][0]).splitlines()[0]}"
+    if drill["declaration"] != declaration:
         return WARN, f"the declaration changed after the drill of {day}"
     age = (now - ended).days
     if age > OLD_DAYS:
         return WARN, f"the last drill passed {counted(age, 'day')} ago"
-    return OK, f"passed on {day}: RPO {found['rpo_minutes']:.1f} minutes, RTO {found['rto_minutes']:.1f} minutes"
+    return OK, f"passed on {day}: RPO {drill['rpo_minutes']:.1f} minutes, RTO {drill['rto_minutes']:.1f} minutes"
 
 
 def _path(stack: LoadedStack) -> Path:
@@ -77,10 +77,10 @@ def _path(stack: LoadedStack) -> Path:
 def _read(path: Path) -> Mapping[str, Any] | None:
     """Return the record, or None if there is none, or if this version did not write it."""
     try:
-        found = parsed(path.read_text(encoding="utf-8"))
+        drill = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and is_record(found) else None
+    return drill if isinstance(drill, dict) and is_record(drill) else None
 
 
 def is_record(found: object) -> bool:
@@ -101,8 +101,8 @@ def is_record(found: object) -> bool:
     )
 
 
-def _ended(found: Mapping[str, Any]) -> datetime:
-    return datetime.fromisoformat(str(found["ended"]).replace("Z", "+00:00"))
+def _ended(drill: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(str(drill["ended"]).replace("Z", "+00:00"))
 
 
 def _checksum(stack: LoadedStack) -> str:

@@ -140,12 +140,12 @@ class HostFleet(Generic[Value]):
             pause: float | None = None
             outcome: HostOutcome[Value] | None = None
             try:
-                found = self._task(host)
+                result = self._task(host)
                 self._failures.pop(host.name, None)
-                if isinstance(found, Reschedule):
-                    pause = found.after_s
+                if isinstance(result, Reschedule):
+                    pause = result.after_s
                 else:
-                    outcome = HostOutcome(host, value=found)
+                    outcome = HostOutcome(host, value=result)
             except HostProblem as problem:
                 failures = self._failures[host.name] = self._failures.get(host.name, 0) + 1
                 if self._stopped:

@@ -109,10 +109,10 @@ def read_hosts(path: Path) -> Hosts:
         reader.wrong.append("jumps and hosts share a name; use a different name for each machine")
     for host in by_name.values():
         reader.route(host, by_name)
-    known = content.get("known_hosts", [])
-    files = [known] if isinstance(known, str) else known
+    declared = content.get("known_hosts", [])
+    files = [declared] if isinstance(declared, str) else declared
     if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
-        reader.wrong.append(f"known_hosts is {known!r}; allowed: a path or a list of paths")
+        reader.wrong.append(f"known_hosts is {declared!r}; allowed: a path or a list of paths")
         files = []
     if reader.wrong:
         raise UsageError(f"hosts file {path} cannot be used:\n" + "\n".join(f"  {line}" for line in reader.wrong))

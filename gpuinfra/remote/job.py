@@ -184,8 +184,8 @@ def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callab
                 if not left:
                     break
                 stopped = True
-                for one in left:
-                    one.stop()
+                for process in left:
+                    process.stop()
             except KeyboardInterrupt:
                 if result.interrupted:
                     connector.close()

@@ -43,8 +43,8 @@ def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
                     if locked
                     else f"{path} cannot be used: {reason_of(error)}"
                 )
-        found = _KEYS[path]
-    if isinstance(found, str):
-        reasons.append(found)
+        key = _KEYS[path]
+    if isinstance(key, str):
+        reasons.append(key)
         return None
-    return found
+    return key

@@ -51,8 +51,8 @@ class HostTrust:
         """Return host key algorithms in order of preference, with the algorithms of trusted keys first."""
         plain = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
         every = (*plain, "rsa-sha2-512", "rsa-sha2-256")
-        known = {entry.type for entry in self.keys}
-        of_known = [name for name in every if ("ssh-rsa" if name.startswith("rsa") else name) in known]
+        types = {entry.type for entry in self.keys}
+        of_known = [name for name in every if ("ssh-rsa" if name.startswith("rsa") else name) in types]
         certified = [name + _CERT for name in every] if self.authorities else []
         return tuple(dict.fromkeys([*of_known, *certified, *every]))
 
@@ -148,9 +148,9 @@ class KnownHosts:
     def trust(self, host: Host) -> HostTrust:
         """Return the trusted keys for one host. Keys from the hosts file or the handover replace the keys in known_hosts files."""
         names = _names(host)
-        found = [pair for name in names for pair in self._exact.get(name, ())]
-        found += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
-        revoked = frozenset(entry.blob for marker, entry in found if marker == "@revoked")
+        entries = [pair for name in names for pair in self._exact.get(name, ())]
+        entries += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
+        revoked = frozenset(entry.blob for marker, entry in entries if marker == "@revoked")
         if host.host_keys:
             own = tuple(_entry(text, "set for this host") for text in host.host_keys)
             invalid = [text for text, entry in zip(host.host_keys, own, strict=True) if entry is None]
@@ -160,11 +160,11 @@ class KnownHosts:
                     f"host_key of {host.title} is {invalid[0][:60]!r}, which is not a public key",
                     "write the key as `ssh-ed25519 AAAA...`",
                 )
-            found = [("", entry) for entry in own if entry is not None]
+            entries = [("", entry) for entry in own if entry is not None]
         return HostTrust(
             name=",".join(dict.fromkeys([host.name, host.address])),
-            keys=tuple(entry for marker, entry in found if marker == ""),
-            authorities=tuple(entry for marker, entry in found if marker == "@cert-authority"),
+            keys=tuple(entry for marker, entry in entries if marker == ""),
+            authorities=tuple(entry for marker, entry in entries if marker == "@cert-authority"),
             revoked=revoked,
             files=", ".join(str(path) for path in self.files) or "the hosts file",
         )

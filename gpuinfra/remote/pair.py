@@ -39,11 +39,11 @@ class PairTest:
 
 def assignments(pairs: Sequence[tuple[str, str]], *, run: str, store: str) -> dict[str, dict[str, Any]]:
     """Return the assignment for each host, for pairs that run at the same time."""
-    found: dict[str, dict[str, Any]] = {}
+    assigned: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         for place, name in enumerate(pair):
-            found[name] = {
+            assigned[name] = {
                 "schema": "gpuinfra.pair-assignment/1", "run": run, "self": name, "partner": pair[1 - place], "place": place,
                 "store": store,
             }  # fmt: skip
-    return found
+    return assigned

@@ -218,12 +218,12 @@ def _descendants() -> list[int]:
             fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
             if fields[0] != b"Z":
                 parents[int(folder.name)] = int(fields[1])
-    found: set[int] = set()
+    children: set[int] = set()
     new = {os.getpid()}
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return sorted(found)
+        new = {pid for pid, parent in parents.items() if parent in new} - children
+        children |= new
+    return sorted(children)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def text(
             yield f"pool {use.pool} is not idle: {use.reason}"
     for name, what in drained.items():
         yield f"{name}: {what}"
-    for group, found in offers.items():
+    for group, offers_of_group in offers.items():
         yield ""
         yield f"offers for {group}:"
         rows = [
@@ -75,7 +75,7 @@ def text(
                 f"{one.price} {one.currency}",
                 Cell(one.command, code=True),
             )
-            for one in found
+            for one in offers_of_group
         ]
         titles = [
             "kind",

@@ -133,8 +133,8 @@ def _cards(nics: Sequence[Nic]) -> Iterator[Box]:
     for nic in nics:
         cards.setdefault(nic.card, []).append(nic)
     shown = len(cards) if len(cards) <= CARDS + 1 else CARDS
-    for card, found in list(cards.items())[:shown]:
-        yield Box(title=f"card {card}", lines=tuple(_nic(nic) for nic in found))
+    for card, nics_of_card in list(cards.items())[:shown]:
+        yield Box(title=f"card {card}", lines=tuple(_nic(nic) for nic in nics_of_card))
     rest = [nic for found in list(cards.values())[shown:] for nic in found]
     if rest:
         counts = Counter(nic.kind for nic in rest)
@@ -172,13 +172,13 @@ def _audit(plan: Plan) -> Iterator[Box]:
 
 
 def _traffic(plan: Plan) -> Iterator[Box]:
-    found = tuple(dict.fromkeys(cloud_of(plan.cloud).connections(plan)))
-    if not found:
+    connections = tuple(dict.fromkeys(cloud_of(plan.cloud).connections(plan)))
+    if not connections:
         return
-    limited = any(one.source == NODES != one.target for one in found)
+    limited = any(one.source == NODES != one.target for one in connections)
     note = "all other traffic of the nodes is denied" if limited else "in addition to the rules of the network"
     arrows = tuple(
-        Arrow(source=one.source, target=one.target, text=one.label, both_ways=one.both_ways) for one in found
+        Arrow(source=one.source, target=one.target, text=one.label, both_ways=one.both_ways) for one in connections
     )
     yield Box(title="who can reach whom", lines=(note,), arrows=arrows, kind="traffic")
 
@@ -249,11 +249,11 @@ def _place(box: Box, limit: float) -> _Placed:
     top = PAD + LINE * (1 + len(box.lines)) + (GAP if box.inner else 0)
     placed = _Placed(box=box)
     x, y, row, widest = PAD, top, 0.0, 0.0
-    for one in (_place(inner, limit - 2 * PAD) for inner in box.inner):
-        if x > PAD and x + one.width + PAD > limit:
+    for placed_box in (_place(inner, limit - 2 * PAD) for inner in box.inner):
+        if x > PAD and x + placed_box.width + PAD > limit:
             x, y, row = PAD, y + row + GAP, 0.0
-        placed.inner.append((x, y, one))
-        x, row = x + one.width + GAP, max(row, one.height)
+        placed.inner.append((x, y, placed_box))
+        x, row = x + placed_box.width + GAP, max(row, placed_box.height)
         widest = max(widest, x - GAP)
     arrows = sum(_columns(box.arrows)) + 2 * PAD if box.arrows else 0.0
     placed.width = max(text + PAD + PAD, widest + PAD, arrows)

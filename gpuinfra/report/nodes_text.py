@@ -54,8 +54,8 @@ def text(rows: Sequence[NodeRow], now: datetime) -> Iterator[str]:
 
 def _total(rows: Sequence[NodeRow]) -> float | None:
     """Return the price of all nodes, or None if a price is unknown."""
-    known = [row.usd_per_hour for row in rows if row.usd_per_hour is not None]
-    return round(sum(known), 4) if len(known) == len(rows) else None
+    prices = [row.usd_per_hour for row in rows if row.usd_per_hour is not None]
+    return round(sum(prices), 4) if len(prices) == len(rows) else None
 
 
 def _since(row: NodeRow) -> str:

@@ -92,14 +92,14 @@ class PlanDiff:
     @property
     def appeared(self) -> tuple[Finding, ...]:
         """Findings that only the new declaration has."""
-        known = {_same(one) for one in self.old.findings}
-        return tuple(one for one in self.new.findings if _same(one) not in known)
+        before = {_same(one) for one in self.old.findings}
+        return tuple(one for one in self.new.findings if _same(one) not in before)
 
     @property
     def resolved(self) -> tuple[Finding, ...]:
         """Findings that only the old declaration has."""
-        known = {_same(one) for one in self.new.findings}
-        return tuple(one for one in self.old.findings if _same(one) not in known)
+        after = {_same(one) for one in self.new.findings}
+        return tuple(one for one in self.old.findings if _same(one) not in after)
 
     @property
     def prices(self) -> tuple[PriceChange, ...]:
@@ -107,18 +107,18 @@ class PlanDiff:
         if not self.old.cost or not self.new.cost:
             return ()
         lines = [{one.what: one.usd_per_hour for one in cost.lines} for cost in (self.old.cost, self.new.cost)]
-        found = [
+        changes = [
             PriceChange(what=what, old_usd_per_hour=lines[0].get(what), new_usd_per_hour=lines[1].get(what))
             for what in dict.fromkeys((*lines[0], *lines[1]))
             if what not in lines[0] or what not in lines[1] or lines[0][what] != lines[1][what]
         ]
-        return tuple(found)
+        return tuple(changes)
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of resources for each action that occurs."""
-        found = {action: sum(one.action == action for one in self.resources or ()) for action in ACTIONS}
-        return {action: count for action, count in found.items() if count}
+        counts = {action: sum(one.action == action for one in self.resources or ()) for action in ACTIONS}
+        return {action: count for action, count in counts.items() if count}
 
     def as_dict(self) -> dict[str, object]:
         """Return the document for `--json`."""
@@ -153,8 +153,8 @@ def field_changes(old: ClusterSpec, new: ClusterSpec) -> tuple[FieldChange, ...]
 
 def _declared(spec: ClusterSpec) -> Any:
     """Return the declared fields as plain values, with the checksum of each script and of each local file."""
-    found = spec.model_dump(mode="json", exclude_unset=True)
-    software = found.get("software") or {}
+    declared = spec.model_dump(mode="json", exclude_unset=True)
+    software = declared.get("software") or {}
     entries = [
         *zip(((one.file, one.script) for one in spec.software.steps), software.get("steps") or (), strict=False),
         *zip(((one.file, one.read) for one in spec.software.files), software.get("files") or (), strict=False),
@@ -162,7 +162,7 @@ def _declared(spec: ClusterSpec) -> Any:
     for (file, read), shown in entries:
         if read is not None:
             shown["file"] = f"{file} (SHA-256 {read.sha256[:12]})"
-    return found
+    return declared
 
 
 def _fields(old: Any, new: Any, path: str) -> Iterator[FieldChange]:

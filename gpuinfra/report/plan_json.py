@@ -85,12 +85,12 @@ def report_of(
     stack: LoadedStack, today: date, prices: PriceFile | None = None, now: datetime | None = None
 ) -> PlanReport:
     """Validate a parsed stack, and return its plan and price. Errors are returned as findings."""
-    found = check_stack(stack, today)
+    findings = check_stack(stack, today)
     if prices is not None:
         every = [machine for cloud in CLOUDS for machine in machines_of(cloud)]
-        found = (*found, *prices.unknown_machines([*every, *(one.name for one in stack.spec.machines)]))
-    if any(finding.level is Level.ERROR for finding in found):
-        return PlanReport(stack=stack.name, path=stack.path, findings=found)
+        findings = (*findings, *prices.unknown_machines([*every, *(one.name for one in stack.spec.machines)]))
+    if any(finding.level is Level.ERROR for finding in findings):
+        return PlanReport(stack=stack.name, path=stack.path, findings=findings)
     from gpuinfra.plan.make import build_plan
 
     plan = build_plan(stack.spec, today, now)
@@ -103,7 +103,14 @@ def report_of(
 
         workload = forecast_of(stack.spec.workload, plan, cost)
     return PlanReport(
-        stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time, workload=workload
+        stack=stack.name,
+        path=stack.path,
+        findings=findings,
+        plan=plan,
+        cost=cost,
+        ways=ways,
+        time=time,
+        workload=workload,
     )
 
 

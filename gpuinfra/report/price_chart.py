@@ -57,17 +57,17 @@ def _draw(ways: Sequence[ComparisonRow], highest: float) -> Iterator[str]:
         price = highest * step / PRICES
         yield _line(_x(0), _y(price, highest), _x(HOURS_PER_MONTH), _y(price, highest), "grid")
         yield _text(LEFT - 8, _y(price, highest) + 4, usd(price, 0), "end")
-    for one, at in zip(ways, _labels([_y(one.usd_per_month, highest) for one in ways]), strict=True):
-        end = _y(one.usd_per_month, highest)
-        kind = "spot" if one.way.startswith(CapacityKind.SPOT.value) else "way"
-        yield _line(_x(0), end if one.billed_in_full else _y(0, highest), _x(HOURS_PER_MONTH), end, kind)
+    for way, at in zip(ways, _labels([_y(one.usd_per_month, highest) for one in ways]), strict=True):
+        end = _y(way.usd_per_month, highest)
+        kind = "spot" if way.way.startswith(CapacityKind.SPOT.value) else "way"
+        yield _line(_x(0), end if way.billed_in_full else _y(0, highest), _x(HOURS_PER_MONTH), end, kind)
         yield _line(_x(HOURS_PER_MONTH), end, _x(HOURS_PER_MONTH) + 14, at, "grid")
-        yield _text(_x(HOURS_PER_MONTH) + 18, at + 4, f"{_name(one)}: {usd(one.usd_per_month, 0)} USD", "start")
-    for one in ways:
-        if one.break_even_hours is not None and one.break_even_hours <= HOURS_PER_MONTH:
-            x, y = _x(one.break_even_hours), _y(one.usd_per_month, highest)
+        yield _text(_x(HOURS_PER_MONTH) + 18, at + 4, f"{_name(way)}: {usd(way.usd_per_month, 0)} USD", "start")
+    for way in ways:
+        if way.break_even_hours is not None and way.break_even_hours <= HOURS_PER_MONTH:
+            x, y = _x(way.break_even_hours), _y(way.usd_per_month, highest)
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="way"/>'
-            yield _text(x - 8, y - 6, f"{one.break_even_hours:,.0f} h", "end")
+            yield _text(x - 8, y - 6, f"{way.break_even_hours:,.0f} h", "end")
 
 
 def _x(hours: float) -> float:

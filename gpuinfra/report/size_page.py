@@ -95,28 +95,31 @@ def _drawn(drawn: Sequence[SizedCandidate], answer: SizingAnswer) -> Iterator[st
     if limit := answer.request.days:
         yield _line(x(limit), TOP, x(limit), TOP + HEIGHT, "spot")
         yield _text(x(limit) + 4, TOP + 12, f"{limit:g} days", "start")
-    for one in drawn:
-        kind = "spot" if one.kind is CapacityKind.SPOT else "way"
-        yield _line(x(one.days.low), y(one.usd.middle), x(one.days.high), y(one.usd.middle), kind)
-        yield f'<circle cx="{x(one.days.middle):.1f}" cy="{y(one.usd.middle):.1f}" r="4" class="way"><title>{escape(named(one))}</title></circle>'
+    for candidate in drawn:
+        kind = "spot" if candidate.kind is CapacityKind.SPOT else "way"
+        yield _line(
+            x(candidate.days.low), y(candidate.usd.middle), x(candidate.days.high), y(candidate.usd.middle), kind
+        )
+        place = f'cx="{x(candidate.days.middle):.1f}" cy="{y(candidate.usd.middle):.1f}"'
+        yield f'<circle {place} r="4" class="way"><title>{escape(named(candidate))}</title></circle>'
     labeled = sorted(
         {id(one): one for one in (answer.cheapest, answer.fastest, *drawn[:LABELS])}.values(),
         key=lambda one: -one.usd.middle,
     )
     places: list[float] = []
-    for one in labeled:
-        end = y(one.usd.middle)
+    for candidate in labeled:
+        end = y(candidate.usd.middle)
         places.append(max(end, places[-1] + LINE) if places else end)
     limit_y = TOP + HEIGHT
     for index in reversed(range(len(places))):
         places[index] = limit_y = min(places[index], limit_y)
         limit_y -= LINE
-    for one, place in zip(labeled, places, strict=True):
-        yield _line(x(one.days.high), y(one.usd.middle), WIDTH - RIGHT + 8, place, "grid")
+    for candidate, place in zip(labeled, places, strict=True):
+        yield _line(x(candidate.days.high), y(candidate.usd.middle), WIDTH - RIGHT + 8, place, "grid")
         yield _text(
             WIDTH - RIGHT + 12,
             place + 4,
-            f"{one.nodes} x {one.machine.name.removeprefix('Standard_')} {one.way.replace('_', '-')}",
+            f"{candidate.nodes} x {candidate.machine.name.removeprefix('Standard_')} {candidate.way.replace('_', '-')}",
             "start",
         )
 

@@ -142,33 +142,33 @@ def candidate_page_table(candidates: Sequence[SizedCandidate], *, serving: bool)
     return Table(columns, rows)
 
 
-def _gpus(one: SizedCandidate) -> str:
-    assert one.machine.gpu is not None
-    return f"{one.gpus:,} x {one.machine.gpu.key}"
+def _gpus(candidate: SizedCandidate) -> str:
+    assert candidate.machine.gpu is not None
+    return f"{candidate.gpus:,} x {candidate.machine.gpu.key}"
 
 
-def _memory(one: SizedCandidate) -> str:
-    return f"{one.fitted.need.total / GB:.0f} of {one.fitted.memory / GB:.0f}"
+def _memory(candidate: SizedCandidate) -> str:
+    return f"{candidate.fitted.need.total / GB:.0f} of {candidate.fitted.memory / GB:.0f}"
 
 
-def _layout(one: SizedCandidate, serving: bool) -> str:
-    layout = one.fitted.layout
+def _layout(candidate: SizedCandidate, serving: bool) -> str:
+    layout = candidate.fitted.layout
     shown = f"{counted(layout.data, 'replica')} of {counted(layout.tensor, 'GPU')}" if serving else str(layout)
-    return f"{shown}, {one.precision.value.upper()}"
+    return f"{shown}, {candidate.precision.value.upper()}"
 
 
 def _rate_title(serving: bool) -> str:
     return "tokens/s generated" if serving else "tokens/s while training"
 
 
-def _rate(one: SizedCandidate) -> Cell:
-    rate = one.throughput.tokens_per_s
+def _rate(candidate: SizedCandidate) -> Cell:
+    rate = candidate.throughput.tokens_per_s
     text = f"{compact(rate.middle)} ({compact(rate.low)}-{compact(rate.high)})"
-    return Cell(text, doubt="" if one.throughput.near else NOTHING_NEAR)
+    return Cell(text, doubt="" if candidate.throughput.near else NOTHING_NEAR)
 
 
-def _usd(one: SizedCandidate) -> Cell:
-    return Cell(f"{one.usd.middle:,.0f}", doubt="" if one.price.certain else "estimate")
+def _usd(candidate: SizedCandidate) -> Cell:
+    return Cell(f"{candidate.usd.middle:,.0f}", doubt="" if candidate.price.certain else "estimate")
 
 
 def advice(answer: SizingAnswer) -> Iterator[tuple[str, str]]:
@@ -238,9 +238,9 @@ def advice(answer: SizingAnswer) -> Iterator[tuple[str, str]]:
         yield "nearest", str(nearest)
 
 
-def named(one: SizedCandidate) -> str:
+def named(candidate: SizedCandidate) -> str:
     """Return a candidate in words."""
-    return f"{one.nodes} x {one.machine.name} {one.way.replace('_', '-')} in {one.region}"
+    return f"{candidate.nodes} x {candidate.machine.name} {candidate.way.replace('_', '-')} in {candidate.region}"
 
 
 def _limit(answer: SizingAnswer) -> str:
@@ -250,10 +250,10 @@ def _limit(answer: SizingAnswer) -> str:
     return ""
 
 
-def why(answer: SizingAnswer, one: SizedCandidate) -> tuple[tuple[str, str], ...]:
+def why(answer: SizingAnswer, candidate: SizedCandidate) -> tuple[tuple[str, str], ...]:
     """Return the source of each number of a candidate."""
-    request, need, layout = answer.request, one.fitted.need, one.fitted.layout
-    assert one.machine.gpu is not None
+    request, need, layout = answer.request, candidate.fitted.need, candidate.fitted.layout
+    assert candidate.machine.gpu is not None
     rows = [("model", request.model.source + (" (assumed proportions)" if request.model.assumed else ""))]
     parts = ", ".join(
         f"{name} {getattr(need, name) / GB:.1f}"
@@ -263,7 +263,7 @@ def why(answer: SizingAnswer, one: SizedCandidate) -> tuple[tuple[str, str], ...
     rows.append(
         (
             "memory",
-            f"{need.total / GB:.1f} GB = {parts}; limit 92% of {one.fitted.memory / GB:.1f} GB: {one.machine.gpu.source.page}",
+            f"{need.total / GB:.1f} GB = {parts}; limit 92% of {candidate.fitted.memory / GB:.1f} GB: {candidate.machine.gpu.source.page}",
         )
     )
     if request.goal is SizingGoal.INFERENCE:
@@ -278,26 +278,28 @@ def why(answer: SizingAnswer, one: SizedCandidate) -> tuple[tuple[str, str], ...
         rows.append(("recipe", detail))
         rows.append(("formula", "sharded states: arXiv 1910.02054; activations: arXiv 2205.05198"))
     rows.append(("layout", f"{layout}: the simplest that fits; tensor parallelism stays within a node"))
-    rows += [("throughput", line) for line in one.throughput.why]
+    rows += [("throughput", line) for line in candidate.throughput.why]
     rows.append(
         (
             "price",
-            f"{one.price.usd_per_hour:,.2f} USD per node-hour, {one.way}, {one.region}, {one.price.read}: {one.price.source}"
-            + (f"; {one.price.note}" if one.price.note else ""),
+            f"{candidate.price.usd_per_hour:,.2f} USD per node-hour, {candidate.way}, {candidate.region}, {candidate.price.read}: {candidate.price.source}"
+            + (f"; {candidate.price.note}" if candidate.price.note else ""),
         )
     )
-    if one.checkpoints and one.storage:
+    if candidate.checkpoints and candidate.storage:
         rows.append(
             (
                 "checkpoint",
-                f"{one.checkpoints.size_bytes / GB:,.1f} GB of weights and optimizer states; Young 1974, Daly 2006 equation 37",
+                f"{candidate.checkpoints.size_bytes / GB:,.1f} GB of weights and optimizer states; Young 1974, Daly 2006 equation 37",
             )
         )
-        rows.append(("failures", one.checkpoints.source))
-        rows.append(("storage", f"{one.storage.why}; stas00/ml-engineering:storage at 744d01e1"))
-        used = energy(one.machine.gpu.key, one.gpus * one.days.middle * 24, one.cloud, one.region)
+        rows.append(("failures", candidate.checkpoints.source))
+        rows.append(("storage", f"{candidate.storage.why}; stas00/ml-engineering:storage at 744d01e1"))
+        used = energy(
+            candidate.machine.gpu.key, candidate.gpus * candidate.days.middle * 24, candidate.cloud, candidate.region
+        )
         rows.append(("energy", used.source))
-    if one.extra_days:
+    if candidate.extra_days:
         rows.append(
             (
                 "spot",
@@ -351,38 +353,38 @@ def _digits(value: float) -> float:
     return value if not value or math.isinf(value) else round(value, 5 - math.floor(math.log10(abs(value))))
 
 
-def _candidate(answer: SizingAnswer, number: int, one: SizedCandidate) -> dict[str, Any]:
-    assert one.machine.gpu is not None
-    need, plan, storage = one.fitted.need, one.checkpoints, one.storage
+def _candidate(answer: SizingAnswer, number: int, candidate: SizedCandidate) -> dict[str, Any]:
+    assert candidate.machine.gpu is not None
+    need, plan, storage = candidate.fitted.need, candidate.checkpoints, candidate.storage
     return {
         "row": number,
-        "cloud": one.cloud,
-        "region": one.region,
-        "machine": one.machine.name,
-        "gpu": one.machine.gpu.key,
-        "nodes": one.nodes,
-        "gpus": one.gpus,
-        "capacity": one.kind.value,
-        "term": one.term,
-        "precision": one.precision.value,
-        "layout": str(one.fitted.layout),
-        "memory_gb": {"need": round(need.total / GB, 2), "of": round(one.fitted.memory / GB, 2), "largest": need.largest},
-        "tokens_per_s": _span(one.throughput.tokens_per_s),
-        "wall_tokens_per_s": _span(one.throughput.wall_tokens_per_s),
-        "measured_near": one.throughput.near,
-        "nearest": str(one.throughput.nearest) if one.throughput.nearest else None,
-        "days": _span(one.days),
-        "usd": _span(one.usd),
-        "usd_per_hour": round(one.usd_per_hour, 2),
-        "price_read": one.price.read.isoformat(),
-        "price_certain": one.price.certain,
-        "limited_by": one.limited_by.value,
-        "extra_days_spot": round(one.extra_days, 3),
+        "cloud": candidate.cloud,
+        "region": candidate.region,
+        "machine": candidate.machine.name,
+        "gpu": candidate.machine.gpu.key,
+        "nodes": candidate.nodes,
+        "gpus": candidate.gpus,
+        "capacity": candidate.kind.value,
+        "term": candidate.term,
+        "precision": candidate.precision.value,
+        "layout": str(candidate.fitted.layout),
+        "memory_gb": {"need": round(need.total / GB, 2), "of": round(candidate.fitted.memory / GB, 2), "largest": need.largest},
+        "tokens_per_s": _span(candidate.throughput.tokens_per_s),
+        "wall_tokens_per_s": _span(candidate.throughput.wall_tokens_per_s),
+        "measured_near": candidate.throughput.near,
+        "nearest": str(candidate.throughput.nearest) if candidate.throughput.nearest else None,
+        "days": _span(candidate.days),
+        "usd": _span(candidate.usd),
+        "usd_per_hour": round(candidate.usd_per_hour, 2),
+        "price_read": candidate.price.read.isoformat(),
+        "price_certain": candidate.price.certain,
+        "limited_by": candidate.limited_by.value,
+        "extra_days_spot": round(candidate.extra_days, 3),
         "checkpoint": None if plan is None else {
             "gb": round(plan.size_bytes / GB, 2), "interval_s": round(plan.interval_s), "young_s": round(plan.young_s), "stall_s": round(plan.stall_s, 1),
             "hours_between_failures": round(plan.between_failures_h, 1), "failures": round(plan.failures, 2), "goodput": round(plan.goodput, 4)},
         "storage": None if storage is None else {
             "capacity_gib": storage.capacity_gib, "throughput_mb_s_per_tib": storage.throughput_mb_s_per_tib, "write_gb_s": round(storage.write_gb_s, 3),
         },
-        "why": [{"number": label, "source": line} for label, line in why(answer, one)],
+        "why": [{"number": label, "source": line} for label, line in why(answer, candidate)],
     }  # fmt: skip

@@ -116,10 +116,10 @@ def text(nodes: Sequence[Judged], evidence: FoundEvidence) -> Iterator[str]:
     yield from tables.text(Table(columns, rows))
     for node in nodes:
         yield from _problems(node)
-    for one in evidence.absent:
+    for missing in evidence.absent:
         yield ""
-        yield _line(f"{titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
-        yield f"  -> {_line(one.hint)}"
+        yield _line(f"{titled(missing.name, missing.instance_id)}: {missing.outcome}: {missing.reason}")
+        yield f"  -> {_line(missing.hint)}"
     notes = [
         *evidence.problems,
         *firmware_notes((_name(one), _text(one.evidence.document.get("pool")), one.checks) for one in nodes),
@@ -202,10 +202,18 @@ def junit(nodes: Sequence[Judged], evidence: FoundEvidence) -> str:
             {"id": name, "name": "", "outcome": "error", "reason": "did not run", "hint": ""} for name in node.missing
         ]
         suite(_name(node), [*node.checks, *missing])
-    for one in evidence.absent:
+    for absent_node in evidence.absent:
         suite(
-            titled(one.name, one.instance_id),
-            [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}],
+            titled(absent_node.name, absent_node.instance_id),
+            [
+                {
+                    "id": absent_node.outcome,
+                    "name": "",
+                    "outcome": "error",
+                    "reason": absent_node.reason,
+                    "hint": absent_node.hint,
+                }
+            ],
         )
     ElementTree.indent(root, space="")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"

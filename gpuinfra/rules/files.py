@@ -193,9 +193,9 @@ def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         path = f"software.files[{i}].path"
         mount = next((mount for mount in mounts if _within(file.path, mount)), None)
         folder = next((folder for folder in _FOLDERS if _within(file.path, folder)), None)
-        known = next((known for known in _FILES if fnmatchcase(file.path, known) or _within(file.path, known)), None)
-        if known:
-            what, _, hint = _FILES[known].partition("; ")
+        pattern = next((known for known in _FILES if fnmatchcase(file.path, known) or _within(file.path, known)), None)
+        if pattern:
+            what, _, hint = _FILES[pattern].partition("; ")
             yield error(path, f"is {file.path}, {what}", hint)
         elif mount:
             what, hint = "all nodes share", "write the file once, in a job or on one node"

@@ -24,8 +24,8 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return
     for pool_path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
-            found, note = node_price(machine, CapacityKind(entry.kind), spec.where.region)
-            if found is not None:
+            price, note = node_price(machine, CapacityKind(entry.kind), spec.where.region)
+            if price is not None:
                 continue
             path = f"{pool_path}.capacity[{j}]"
             if derived:
@@ -52,7 +52,7 @@ def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     month = 0.0
     for _, pool, machine in pools_of(spec):
         for entry in pool.capacity:
-            found, _ = node_price(machine, CapacityKind(entry.kind), region)
+            price, _ = node_price(machine, CapacityKind(entry.kind), region)
             hours = min(HOURS_PER_MONTH, spec.duration_hours or HOURS_PER_MONTH)
             if entry.kind == "block":
                 hours = min(
@@ -60,7 +60,7 @@ def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                     (datetime.fromisoformat(entry.ends_at) - datetime.fromisoformat(entry.starts_at)).total_seconds()
                     / 3600,
                 )
-            month += entry.count * hours * (found.usd_per_hour if found else 0)
+            month += entry.count * hours * (price.usd_per_hour if price else 0)
     month = round(month, 2)
     if limit < month:
         what = f"is {limit:,.0f}, but the nodes cost {month:,.0f} USD a month at the prices in the catalog"
@@ -76,8 +76,8 @@ def lustre_is_used_by_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]
     entries = [entry for pool in spec.pools for entry in pool.capacity]
     if "site" not in spec.made_layers or not entries or any(_runs(entry, today) for entry in entries):
         return
-    for i, one in enumerate(spec.storage):
-        if one.kind == "lustre" and not one.existing:
+    for i, file_system in enumerate(spec.storage):
+        if file_system.kind == "lustre" and not file_system.existing:
             what = "is billed from its creation, but no node runs yet or anymore"
             yield warn(f"storage[{i}]", what, "add the file system to the declaration when the nodes start")
 

@@ -39,8 +39,8 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         region = cloud.region_of_zone(zone, spec.where.region)
         if region == spec.where.region:
             continue
-        known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
-        near = nearest(zone, known)
+        zones = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
+        near = nearest(zone, zones)
         first = cloud.first_zone(spec.where.region)
         # Zones are numbers on clouds that can choose the zone.
         like = (
@@ -88,16 +88,16 @@ def _other_machine(spec: ClusterSpec, name: str, machines: Mapping[str, MachineT
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog.
     Its GPU is in the catalog, and its architecture fits its name."""
-    known = profile_of(spec.cloud).machines
+    machines = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
-        if record.name in known:
+        if record.name in machines:
             what = f"is {record.name}, which is already in the catalog"
             yield error(f"machines[{i}].name", what, "remove it from machines")
-        if record.like not in known:
+        if record.like not in machines:
             what = f"is {shown(record.like)}, which is not in the catalog"
-            yield error(f"machines[{i}].like", what, _other_machine(spec, record.like, known))
+            yield error(f"machines[{i}].like", what, _other_machine(spec, record.like, machines))
             continue
-        made = described(record, known[record.like])
+        made = described(record, machines[record.like])
         if record.gpu and record.gpu not in GPUS:
             near = nearest(record.gpu, list(GPUS))
             hint = f"did you mean {near}?" if near else "use one of these GPUs, or remove it"

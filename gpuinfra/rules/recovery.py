@@ -230,13 +230,13 @@ def recovery_image_copies_are_needed(spec: ClusterSpec, today: date) -> Iterator
         return
     recovery, replication = declared
     cloud, path = profile_of(spec.cloud), "recovery.copy_images"
-    known = list(pools_of(spec))
-    images = (cloud.image(spec, pool, machine)[0] for _, pool, machine in known)
+    pools = list(pools_of(spec))
+    images = (cloud.image(spec, pool, machine)[0] for _, pool, machine in pools)
     if replication.no_image_copies:
         yield error(
             path, f"is true, but gpuinfra copies images on AWS only: {replication.no_image_copies}", "remove it"
         )
-    elif len(known) == len(spec.pools) and not any(
+    elif len(pools) == len(spec.pools) and not any(
         replication.image(one, spec.where.region, recovery.region).regional for one in images
     ):
         what = f"is true, but no pool of this stack selects an image that exists in {spec.where.region} only"

@@ -38,20 +38,20 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     declared |= {f"software.framework.{name}" for name in software.get("framework", {})}
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
-        found = pool_lock(spec, pool, machine, cloud.software, image).conflicts
+        conflicts = pool_lock(spec, pool, machine, cloud.software, image).conflicts
         fields = [
             images.where(pool, path)
             if conflict.of_image
             else f"{path}.image"
             if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed")
             else _PATHS.get(conflict.name, f"software.{conflict.name}")
-            for conflict in found
+            for conflict in conflicts
         ]
         # The lock derives the versions that the declaration omits, so their conflicts follow from the declared ones.
         # A package that requires a specific driver conflicts with each rejected driver.
         cause = declared.intersection(fields)
         cause = cause & {"software.driver"} or cause
-        for field, conflict in zip(fields, found, strict=True):
+        for field, conflict in zip(fields, conflicts, strict=True):
             if not cause or field in cause:
                 yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
 
@@ -148,10 +148,10 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
 def fabric_test_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A required fabric test is possible in each pool with GPUs, at least one pool has GPUs,
     and a pool of several nodes does not have a floor of one node. By default, only the pools that can be tested have the test."""
-    known = list(pools_of(spec))
-    if spec.handover.fabric_test != "required" or not known or len(known) < len(spec.pools):
+    pools = list(pools_of(spec))
+    if spec.handover.fabric_test != "required" or not pools or len(pools) < len(spec.pools):
         return  # Another rule reports an unknown machine type.
-    with_gpus = [(pool, machine) for _, pool, machine in known if machine.gpu] or [one[1:] for one in known]
+    with_gpus = [(pool, machine) for _, pool, machine in pools if machine.gpu] or [one[1:] for one in pools]
     reasons = [f"{pool.name} ({reason})" for pool, machine in with_gpus if (reason := obstacle(pool, machine))]
     if reasons:
         what = f"is required, but not possible in {'this pool' if len(reasons) == 1 else 'these pools'}: {', '.join(reasons)}"

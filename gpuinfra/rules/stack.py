@@ -23,15 +23,15 @@ from gpuinfra.spec.shown import shown
 def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
     """Read, parse, and check a stack. If there are errors, raises `SpecError` with all findings."""
     stack = read_stack(name_or_path)
-    found = check_stack(stack, today)
-    if any(finding.level is Level.ERROR for finding in found):
-        raise SpecError(found)
-    return replace(stack, findings=found)
+    findings = check_stack(stack, today)
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise SpecError(findings)
+    return replace(stack, findings=findings)
 
 
 def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
     """Return all findings for a parsed stack, each with its line in the file."""
-    found = (
+    findings = (
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
     )
@@ -39,7 +39,7 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
         *region_agrees_with_provider(stack),
         *project_agrees_with_provider(stack),
         *state_survives_the_region(stack),
-        *found,
+        *findings,
     )
 
 
@@ -60,14 +60,14 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     given, declared = stack.config.get(key) if key else None, stack.spec.where.region
     if key is None or given is None or given == declared:
         return
-    known = (*cloud.regions, *(one for one in (given, declared) if isinstance(one, str) and cloud.is_region(one)))
+    regions = (*cloud.regions, *(one for one in (given, declared) if isinstance(one, str) and cloud.is_region(one)))
     what = f"but where.region is {shown(declared)}"
-    if declared in known:
-        hint = f"set it to {declared}, or change where.region" if given in known else f"did you mean {declared}?"
-    elif isinstance(given, str) and given in known:
+    if declared in regions:
+        hint = f"set it to {declared}, or change where.region" if given in regions else f"did you mean {declared}?"
+    elif isinstance(given, str) and given in regions:
         return  # A different rule already reports where.region.
     else:
-        near = nearest(str(given), list(known))
+        near = nearest(str(given), list(regions))
         what = f"which is not a valid {cloud.title} region"
         hint = f"did you mean {near}?" if near else "set it to the value of where.region"
     finding = error(key, f"is {shown(given)}, {what}", hint, rule=region_agrees_with_provider.__name__)
@@ -98,8 +98,8 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
     own = stack.spec.where.region
     regions = [own] if stack.spec.recovery else []
     # The original of a clone can be on a different cloud.
-    known = isinstance(original, str) and any(original in profile_of(cloud).regions for cloud in CLOUDS)
-    if isinstance(original, str) and known and original != own:
+    is_region = isinstance(original, str) and any(original in profile_of(cloud).regions for cloud in CLOUDS)
+    if isinstance(original, str) and is_region and original != own:
         regions.append(original)
     if not regions:
         return
@@ -111,13 +111,13 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         if named in regions:
             what = f"is in {named}, so a failover cannot read the state when this region fails"
             # A clone can have a purpose other than failover, so the region of its original causes only a warning.
-            found = (error if named == own else warn)(path, what, "use a bucket and a key in a third region")
+            finding = (error if named == own else warn)(path, what, "use a bucket and a key in a third region")
         elif named is None and url.startswith(REGIONAL):
             what = f"is {shown(url)}, which does not specify its region"
-            found = warn(path, what, f"add ?region=... and make sure that it is not {' or '.join(regions)}")
+            finding = warn(path, what, f"add ?region=... and make sure that it is not {' or '.join(regions)}")
         else:
             continue
-        yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)
+        yield with_line(replace(finding, rule=state_survives_the_region.__name__), document, route)
 
 
 STATE_RULE = state_survives_the_region.__name__

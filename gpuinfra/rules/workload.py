@@ -51,12 +51,12 @@ def workload_runs_on_gpus(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def workload_precision_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The GPUs of the largest pool support the declared precision."""
-    found = _largest(spec)
-    if spec.workload is None or spec.workload.precision is None or found is None:
+    largest = _largest(spec)
+    if spec.workload is None or spec.workload.precision is None or largest is None:
         return
     from gpuinfra.sizing.devices import DEVICES, Precision
 
-    _, _, machine = found
+    _, _, machine = largest
     assert machine.gpu is not None
     if not DEVICES[machine.gpu.key].supports(Precision(spec.workload.precision)):
         yield error(
@@ -66,12 +66,12 @@ def workload_precision_is_supported(spec: ClusterSpec, today: date) -> Iterator[
 
 def workload_fits_in_memory(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The weights, gradients, optimizer states and activations of the workload fit in the GPUs of the largest pool."""
-    found = _largest(spec)
-    if spec.workload is None or found is None or _model(spec.workload) is None:
+    largest = _largest(spec)
+    if spec.workload is None or largest is None or _model(spec.workload) is None:
         return
     from gpuinfra.sizing.planned import fit_on
 
-    path, pool, machine = found
+    path, pool, machine = largest
     nodes = _nodes(pool)
     layout, least = fit_on(spec.workload, machine, nodes)
     if not layout.fits:
@@ -87,12 +87,12 @@ def workload_fits_in_memory(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 def workload_nodes_have_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Training on several nodes uses machines with a fabric of at least 400 Gbit/s, from which published measurements exist."""
-    found = _largest(spec)
-    if spec.workload is None or found is None:
+    largest = _largest(spec)
+    if spec.workload is None or largest is None:
         return
     from gpuinfra.sizing.candidates import has_fabric
 
-    path, pool, machine = found
+    path, pool, machine = largest
     if _nodes(pool) > 1 and not has_fabric(machine):
         gbps = f"a fabric of {machine.fabric.gbps:g} Gbit/s" if machine.fabric else "no fabric"
         hint = "use one node, or a machine type with RDMA, which `gpuinfra catalog` lists"
@@ -105,9 +105,9 @@ def workload_nodes_have_fabric(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 def duration_covers_workload(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The planned lifetime is at least the low end of the time that the workload needs."""
-    found = _largest(spec)
+    largest = _largest(spec)
     workload = spec.workload
-    if workload is None or workload.tokens_billion is None or spec.duration_hours is None or found is None:
+    if workload is None or workload.tokens_billion is None or spec.duration_hours is None or largest is None:
         return
     if _model(workload) is None or any(_wrong(spec)):
         return
@@ -115,7 +115,7 @@ def duration_covers_workload(spec: ClusterSpec, today: date) -> Iterator[Finding
     from gpuinfra.sizing.planned import request_of
     from gpuinfra.sizing.throughput import predict
 
-    _, pool, machine = found
+    _, pool, machine = largest
     rate = predict(question_of(request_of(workload), machine, _nodes(pool)))
     hours = workload.tokens_billion * 1e9 / rate.wall_tokens_per_s.high / 3600
     if spec.duration_hours < hours:
@@ -170,12 +170,12 @@ def _largest(spec: ClusterSpec) -> tuple[str, Pool, MachineType] | None:
     """Return the pool with the most GPUs whose rates are known, as in the plan."""
     from gpuinfra.sizing.devices import DEVICES
 
-    known = [
+    pools = [
         (path, pool, machine)
         for path, pool, machine in pools_of(spec)
         if machine.gpu and machine.gpu.key in DEVICES and _nodes(pool)
     ]
-    return max(known, key=lambda one: one[2].gpus * _nodes(one[1]), default=None)
+    return max(pools, key=lambda one: one[2].gpus * _nodes(one[1]), default=None)
 
 
 def _nodes(pool: Pool) -> int:

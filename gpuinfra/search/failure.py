@@ -43,13 +43,13 @@ class Failed:
         """Return the hourly price of each choice as text."""
         version = existing(self.declared.path)
         now = stack_of(version)
-        found = {KEEP: self.price(_without_groups(now, version, self.empty))}
+        prices = {KEEP: self.price(_without_groups(now, version, self.empty))}
         if all(entry.kind not in NO_ZERO for pool in now.spec.pools for entry in pool.capacity):
             try:
-                found[SCALE_TO_ZERO] = self.price(_with_text(now, without_nodes(now, version)))
+                prices[SCALE_TO_ZERO] = self.price(_with_text(now, without_nodes(now, version)))
             except UsageError as problem:
-                found[SCALE_TO_ZERO] = f"not possible: {problem}"
-        return {**found, DESTROY: RETAINED}
+                prices[SCALE_TO_ZERO] = f"not possible: {problem}"
+        return {**prices, DESTROY: RETAINED}
 
     def act(self) -> None:
         """Do what the declaration chooses. Raises `DeploymentError` if this fails too."""

@@ -54,11 +54,11 @@ def continue_killed_run(
     creates = pending_creates(deployment)
     if not creates:
         return
-    found, findings = found_resources(deployment, creates, clusters, settings)
+    resources, findings = found_resources(deployment, creates, clusters, settings)
     if findings:
         raise DeploymentError("\n".join(findings))
     write_deployment(
-        engine, stack, project, deployment, resumed(deployment, found), output=output, keep=keep, again=again
+        engine, stack, project, deployment, resumed(deployment, resources), output=output, keep=keep, again=again
     )
     say(
         f"a run of {stack} was killed while it created {', '.join(dict.fromkeys(one.name for one in creates))}; what it created is continued"
@@ -72,7 +72,7 @@ def found_resources(
     stack = identity_of(deployment, creates, clusters)
     lookups: dict[str, PendingLookup | None] = {}
     taken: defaultdict[str, set[str]] = defaultdict(set)
-    found, findings = list[FoundResource](), list[str]()
+    resources, findings = list[FoundResource](), list[str]()
     for create in creates:
         package = create.type.partition(":")[0]
         if package in NOTHING_IN_AN_ACCOUNT:
@@ -96,8 +96,8 @@ def found_resources(
             )
         elif new:
             taken[create.type].add(new[0])
-            found.append(FoundResource(create=create, id=new[0]))
-    return found, list(dict.fromkeys(findings))
+            resources.append(FoundResource(create=create, id=new[0]))
+    return resources, list(dict.fromkeys(findings))
 
 
 def identity_of(deployment: Deployment, creates: Sequence[PendingCreate], clusters: Collection[str]) -> StackIdentity:

@@ -62,8 +62,8 @@ class SearchJournal(StackJournal):
     @property
     def original(self) -> str | None:
         """Text of the stack file with the declared placements, or None if the file was not edited."""
-        found = self._body.get("original")
-        return found if isinstance(found, str) else None
+        text = self._body.get("original")
+        return text if isinstance(text, str) else None
 
     @property
     def choices(self) -> dict[str, int]:

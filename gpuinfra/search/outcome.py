@@ -59,15 +59,15 @@ def missing_nodes(
         # The deployment failed for a reason that is not about a resource, such as a lock or an error of the program.
         return None
     if refused:
-        found = [_refused(plan.cloud, groups[failure.name], failure.message) for failure in refused]
-        found = [shortage for shortage in found if shortage.cause is not CapacityCause.THROTTLING]
+        shortages = [_refused(plan.cloud, groups[failure.name], failure.message) for failure in refused]
+        shortages = [shortage for shortage in shortages if shortage.cause is not CapacityCause.THROTTLING]
     else:
-        found = _of_handovers(resources, {failure.urn for failure in about if failure.saved})
-    names = {shortage.group for shortage in found}
+        shortages = _of_handovers(resources, {failure.urn for failure in about if failure.saved})
+    names = {shortage.group for shortage in shortages}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
     if not pools:
         return None
-    missing = {shortage.group: shortage.missing for shortage in found}
+    missing = {shortage.group: shortage.missing for shortage in shortages}
     partly = tuple(
         pool.name
         for pool in plan.pools
@@ -75,7 +75,7 @@ def missing_nodes(
         and sum(missing.get(group.name, 0) for group in pool.groups) < sum(group.count for group in pool.groups)
     )
     return MissingNodes(
-        shortages=tuple(found), pools=pools, running=_running(plan, pools, resources, before), partly=partly
+        shortages=tuple(shortages), pools=pools, running=_running(plan, pools, resources, before), partly=partly
     )
 
 
@@ -166,5 +166,5 @@ def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:
 
 def summary(resources: Resources) -> str:
     """Return the result of the handovers in a state, or an empty string if there is none."""
-    found = [str((one.get("outputs") or {}).get("summary") or "") for one in handovers_of(resources)]
-    return "; ".join(filter(None, found))
+    summaries = [str((one.get("outputs") or {}).get("summary") or "") for one in handovers_of(resources)]
+    return "; ".join(filter(None, summaries))

@@ -33,10 +33,10 @@ FIELDS = ("zone", "machine", "capacity")
 
 def following(spec: ClusterSpec, pool: str, choice: int) -> int | None:
     """Return the next choice for a pool, or None if all were tried. An entry that is equal to an earlier placement is not tried again."""
-    (found,) = [one for one in spec.pools if one.name == pool]
-    placements = [found, *(found.moved(one) for one in found.fallback)]
+    (declared,) = [one for one in spec.pools if one.name == pool]
+    placements = [declared, *(declared.moved(one) for one in declared.fallback)]
     tried = [(one.zone, one.machine, one.capacity) for one in placements]
-    for index in range(choice + 1, len(found.fallback)):
+    for index in range(choice + 1, len(declared.fallback)):
         if tried[index + 1] not in tried[: index + 1]:
             return index
     return None
@@ -170,9 +170,9 @@ def _moved(spec: ClusterSpec, choices: Choices) -> ClusterSpec:
 def described(spec: ClusterSpec, pool: str, choice: int) -> str:
     """Return a human-readable placement: `p4d.24xlarge in use1-az6, spot`."""
     moved = _moved(spec, {pool: choice})
-    (found,) = [one for one in moved.pools if one.name == pool]
-    kinds = " and ".join(dict.fromkeys(_kind(entry) for entry in found.capacity))
-    return f"{found.machine} in {zoning_of(moved).by_pool[pool]}, {kinds}"
+    (declared,) = [one for one in moved.pools if one.name == pool]
+    kinds = " and ".join(dict.fromkeys(_kind(entry) for entry in declared.capacity))
+    return f"{declared.machine} in {zoning_of(moved).by_pool[pool]}, {kinds}"
 
 
 def _kind(entry: Capacity) -> str:

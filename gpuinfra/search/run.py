@@ -191,13 +191,13 @@ def check_file(search: Search) -> FileVersion:
     if original is None:
         return _declared(search)
     # If the run was killed before it wrote the file, the file has the placements of the previous attempt.
-    known = [
+    versions = [
         text_for(search.declared, original, choices) for choices in (search.journal.choices, search.journal.before)
     ]
     if empty := [pool for pool, choice in search.journal.choices.items() if choice == EXHAUSTED]:
-        known.append(_emptied(search, empty))
+        versions.append(_emptied(search, empty))
     file = existing(search.declared.path)
-    if file.text not in known:
+    if file.text not in versions:
         raise FileChanged(
             f"{search.declared.path} changed after the search began ({search.journal.began}), and the change was kept; to continue the search, "
             f"undo the change and add --resume; to deploy the changed file, remove {search.journal.path}, in which `original` is the file before the search"

@@ -68,27 +68,27 @@ class SizingAnswer:
 def size(request: SizingRequest, today: date, prices: PriceFile | None = None) -> SizingAnswer:
     """Return the answer to a request. Raises `UsageError` with the smallest layout that works if no machine does the job."""
     request.check()
-    found = candidates(request, today, prices)
-    if not found:
+    sized = candidates(request, today, prices)
+    if not sized:
         raise _refusal(request, today, prices)
-    fastest = min(found, key=lambda one: (one.days.middle, one.usd.middle))
+    fastest = min(sized, key=lambda one: (one.days.middle, one.usd.middle))
     return SizingAnswer(
         request=request,
-        candidates=found,
-        cheapest=found[0],
+        candidates=sized,
+        cheapest=sized[0],
         fastest=fastest,
-        mix=_mix(found, request),
-        commitments=tuple(_commitments(found)),
+        mix=_mix(sized, request),
+        commitments=tuple(_commitments(sized)),
     )
 
 
-def _mix(found: Sequence[SizedCandidate], request: SizingRequest) -> MixedCapacity | None:
+def _mix(sized: Sequence[SizedCandidate], request: SizingRequest) -> MixedCapacity | None:
     """Return the cheapest mix: half of the nodes of a candidate as a base that the cloud does not reclaim, and the rest on spot."""
     if request.goal is SizingGoal.INFERENCE:
         return None
     best: MixedCapacity | None = None
-    spots = {(one.cloud, one.machine.name): one for one in found if one.kind is CapacityKind.SPOT and one.nodes > 1}
-    for base in found:
+    spots = {(one.cloud, one.machine.name): one for one in sized if one.kind is CapacityKind.SPOT and one.nodes > 1}
+    for base in sized:
         spot = spots.get((base.cloud, base.machine.name))
         if (
             spot is None
@@ -117,30 +117,35 @@ def _mix(found: Sequence[SizedCandidate], request: SizingRequest) -> MixedCapaci
 
 
 def _least_nodes(request: SizingRequest, base: SizedCandidate) -> int:
-    found = smallest(request, base.machine)
-    return found[0] if found else base.nodes
+    layout = smallest(request, base.machine)
+    return layout[0] if layout else base.nodes
 
 
-def _commitments(found: Sequence[SizedCandidate]) -> Iterator[CommitmentAdvice]:
+def _commitments(sized: Sequence[SizedCandidate]) -> Iterator[CommitmentAdvice]:
     """Yield the break-even of each commitment and Capacity Block against on-demand nodes, in the region of the commitment."""
-    for one in found:
-        if not (one.term or one.kind is CapacityKind.BLOCK):
+    for candidate in sized:
+        if not (candidate.term or candidate.kind is CapacityKind.BLOCK):
             continue
-        usual = one.machine.price(CapacityKind.ON_DEMAND, one.region)
+        usual = candidate.machine.price(CapacityKind.ON_DEMAND, candidate.region)
         if usual is None:
             continue
-        share = break_even_share(one.price.usd_per_hour, usual.usd_per_hour)
-        if one.term:
-            months = 12 * int(one.term[0]) * share
-            job = one.days.middle / 30.4
+        share = break_even_share(candidate.price.usd_per_hour, usual.usd_per_hour)
+        if candidate.term:
+            months = 12 * int(candidate.term[0]) * share
+            job = candidate.days.middle / 30.4
             pays = job >= months
             text = f"pays from {months:.1f} months of full use; the job needs {job:.1f}"
         else:
-            billed = one.usd.middle / (one.price.usd_per_hour * one.nodes)
-            pays = one.days.middle * 24 / billed >= share
-            text = f"costs {share:.0%} of on-demand per hour; the job uses {one.days.middle * 24 / billed:.0%} of the hours billed"
+            billed = candidate.usd.middle / (candidate.price.usd_per_hour * candidate.nodes)
+            pays = candidate.days.middle * 24 / billed >= share
+            text = f"costs {share:.0%} of on-demand per hour; the job uses {candidate.days.middle * 24 / billed:.0%} of the hours billed"
         yield CommitmentAdvice(
-            way=one.way, machine=one.machine.name, region=one.region, share=share, pays=pays, text=text
+            way=candidate.way,
+            machine=candidate.machine.name,
+            region=candidate.region,
+            share=share,
+            pays=pays,
+            text=text,
         )
 
 
@@ -221,22 +226,22 @@ def _smallest_layout(request: SizingRequest, machines: Sequence[MachineType]) ->
     """Return the layout with the fewest GPUs on which a job fits, in words."""
     options = []
     for machine in machines:
-        found = smallest(replace(request, gpus=None), machine)
-        if found and is_connected(request, machine, found[0]):
-            options.append((found[1].layout.gpus, machine.name, found[0], found[1], machine))
+        fitted_layout = smallest(replace(request, gpus=None), machine)
+        if fitted_layout and is_connected(request, machine, fitted_layout[0]):
+            options.append((fitted_layout[1].layout.gpus, machine.name, fitted_layout[0], fitted_layout[1], machine))
     if not options:
         return f"none up to 2,048 nodes; {_fix(request)}"
-    gpus, name, nodes, found, machine = min(options, key=lambda one: one[:3])
+    gpus, name, nodes, fitted_layout, machine = min(options, key=lambda one: one[:3])
     assert machine.gpu is not None
-    return f"{gpus} x {machine.gpu.key} ({nodes} x {name}), {found.layout}"
+    return f"{gpus} x {machine.gpu.key} ({nodes} x {name}), {fitted_layout.layout}"
 
 
-def _too_large(found: FittedLayout) -> str:
-    need, memory = found.need, found.memory
+def _too_large(layout: FittedLayout) -> str:
+    need, memory = layout.need, layout.memory
     if need.host and need.fits(memory):
         return f"needs {need.host / 1e9:,.0f} GB of host memory for each GPU"
     largest = getattr(need, need.largest) / 1e9
-    count = counted(found.layout.gpus, "GPU")
+    count = counted(layout.layout.gpus, "GPU")
     return f"needs {need.total / 1e9:,.0f} GB on each of {count} with {memory / 1e9:,.0f} GB, of which {largest:,.0f} GB are {need.largest}"
 
 
@@ -246,5 +251,5 @@ def _fix(request: SizingRequest) -> str:
     return "lower --sequence or --micro-batch, or use --recompute full"
 
 
-def _described(one: SizedCandidate) -> str:
-    return f"{one.nodes} x {one.machine.name} {one.way.replace('_', '-')} in {one.region}"
+def _described(candidate: SizedCandidate) -> str:
+    return f"{candidate.nodes} x {candidate.machine.name} {candidate.way.replace('_', '-')} in {candidate.region}"

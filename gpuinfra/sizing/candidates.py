@@ -90,8 +90,8 @@ class SizedCandidate:
 
 def candidates(request: SizingRequest, today: date, prices: PriceFile | None = None) -> tuple[SizedCandidate, ...]:
     """Return one candidate for each machine type and kind of capacity that can do the job, the cheapest first."""
-    found = [one for cloud in request.clouds or tuple(CLOUDS) for one in _of_cloud(request, cloud, prices)]
-    return tuple(sorted(found, key=lambda one: (one.usd.middle, one.days.middle, one.machine.name)))
+    sized = [one for cloud in request.clouds or tuple(CLOUDS) for one in _of_cloud(request, cloud, prices)]
+    return tuple(sorted(sized, key=lambda one: (one.usd.middle, one.days.middle, one.machine.name)))
 
 
 def machines_of_request(request: SizingRequest, cloud: str) -> Iterator[MachineType]:
@@ -115,8 +115,8 @@ def _of_cloud(request: SizingRequest, cloud: str, prices: PriceFile | None) -> I
             continue
         rates: dict[int, PredictedThroughput] = {}
         for kind, term, price in ways:
-            if found := _sized(request, cloud, machine, least, kind, term, price, rates):
-                yield found
+            if candidate := _sized(request, cloud, machine, least, kind, term, price, rates):
+                yield candidate
 
 
 def _ways(
@@ -181,8 +181,8 @@ def _sized(
     """Return the candidate with the fewest nodes for the deadline, or the most nodes for the budget."""
 
     def made(nodes: int) -> SizedCandidate | None:
-        found = least[1] if least and nodes == least[0] else None
-        return _made(request, cloud, machine, nodes, kind, term, price, found, rates)
+        layout = least[1] if least and nodes == least[0] else None
+        return _made(request, cloud, machine, nodes, kind, term, price, layout, rates)
 
     def in_budget(candidate: SizedCandidate | None) -> bool:
         return request.usd is None or (candidate is not None and candidate.usd.middle <= request.usd)
@@ -277,18 +277,18 @@ def _made(
     kind: CapacityKind,
     term: str,
     price: Price,
-    found: FittedLayout | None,
+    layout: FittedLayout | None,
     rates: dict[int, PredictedThroughput],
 ) -> SizedCandidate | None:
     assert machine.gpu is not None
-    if found is None:
-        found = on_machine(request, machine, nodes)
-    if not (found.fits and fits_host(machine, found)):
+    if layout is None:
+        layout = on_machine(request, machine, nodes)
+    if not (layout.fits and fits_host(machine, layout)):
         return None
     question = question_of(request, machine, nodes)
     serving = request.goal is SizingGoal.INFERENCE
     rate = rates.get(nodes) or (
-        predict_serving(request, machine, found) if serving else predict(question, request.without)
+        predict_serving(request, machine, layout) if serving else predict(question, request.without)
     )
     rates[nodes] = rate
     extra = 1.0
@@ -302,11 +302,11 @@ def _made(
         size = checkpoint_bytes(request.model, request.recipe, trained)
         storage = storage_need(size, request.tokens)
         bandwidth = storage.capacity_gib / 1024 * storage.throughput_mb_s_per_tib / 1000
-        steady = checkpoint_plan(size, machine.gpu.key, found.layout.gpus, days.middle, bandwidth)
+        steady = checkpoint_plan(size, machine.gpu.key, layout.layout.gpus, days.middle, bandwidth)
         checkpoints = steady
         if kind is CapacityKind.SPOT:
             checkpoints = checkpoint_plan(
-                size, machine.gpu.key, found.layout.gpus, days.middle, bandwidth, nodes * spot_rate(machine.name)
+                size, machine.gpu.key, layout.layout.gpus, days.middle, bandwidth, nodes * spot_rate(machine.name)
             )
             extra = max(1.0, steady.goodput / max(0.01, checkpoints.goodput))
             if extra > MOST_EXTRA:
@@ -333,7 +333,7 @@ def _made(
         kind=kind,
         term=term,
         price=price,
-        fitted=found,
+        fitted=layout,
         precision=question.precision,
         throughput=rate,
         days=longer,

@@ -31,12 +31,12 @@ class CommittedUsage:
 
 def committed(forecast: UsageForecast, machine: str | None, gpu: str | None) -> tuple[CommittedUsage, ...]:
     """Return the commitments of the machine types with a GPU, the largest saving first. Raises `UsageError` for an unknown machine type or GPU."""
-    rows, known = [], False
+    rows, is_priced = [], False
     for cloud in CLOUDS:
         for record in profile_of(cloud).machines.values():
             if record.gpu is None or machine not in (None, record.name) or gpu not in (None, record.gpu.key):
                 continue
-            known = True
+            is_priced = True
             for price in record.prices:
                 usual = record.price(CapacityKind.ON_DEMAND, price.region)
                 if not price.term or usual is None:
@@ -60,7 +60,7 @@ def committed(forecast: UsageForecast, machine: str | None, gpu: str | None) -> 
                         text=text,
                     )
                 )
-    if not known:
+    if not is_priced:
         given = f"--machine is {machine[:40]!r}" if machine else f"--gpu is {(gpu or '')[:40]!r}"
         raise UsageError(
             f"{given}; allowed: a machine type with GPUs, or one of {', '.join(DEVICES)}; `gpuinfra catalog` lists the machine types"

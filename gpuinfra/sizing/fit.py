@@ -69,20 +69,20 @@ def fitted(request: SizingRequest, gpus: int, per_node: int, memory: float) -> F
                 and product < per_node * PIPELINES[-1]
             ):
                 continue
-            found = FittedLayout(layout=layout, need=memory_of(request, layout), memory=memory)
-            if found.fits:
-                return found
-            if best is None or found.need.total < best.need.total:
-                best = found
+            candidate = FittedLayout(layout=layout, need=memory_of(request, layout), memory=memory)
+            if candidate.fits:
+                return candidate
+            if best is None or candidate.need.total < best.need.total:
+                best = candidate
     if best is None:
         layout = ParallelLayout(gpus=gpus, micro_batch=request.micro_batch, recompute=modes[-1])
         best = FittedLayout(layout=layout, need=memory_of(request, layout), memory=memory)
     return best
 
 
-def fits_host(machine: MachineType, found: FittedLayout) -> bool:
+def fits_host(machine: MachineType, layout: FittedLayout) -> bool:
     """Return whether the states that a recipe keeps in host memory fit in 85 percent of it."""
-    return found.need.host * machine.gpus <= 0.85 * machine.memory_gib * 2**30
+    return layout.need.host * machine.gpus <= 0.85 * machine.memory_gib * 2**30
 
 
 def allowed_counts(machine: MachineType) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ def on_machine(request: SizingRequest, machine: MachineType, nodes: int) -> Fitt
 def smallest(request: SizingRequest, machine: MachineType) -> tuple[int, FittedLayout] | None:
     """Return the smallest number of nodes on which the job fits, with its layout. None if it fits on no number up to `MOST_NODES`."""
     for nodes in allowed_counts(machine):
-        found = on_machine(request, machine, nodes)
-        if found.fits and fits_host(machine, found):
-            return nodes, found
+        layout = on_machine(request, machine, nodes)
+        if layout.fits and fits_host(machine, layout):
+            return nodes, layout
     return None

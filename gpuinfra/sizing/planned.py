@@ -58,12 +58,12 @@ def request_of(workload: Workload) -> SizingRequest:
 
 def trained_pool(pools: tuple[PoolPlan, ...], machines: dict[str, MachineType]) -> PoolPlan | None:
     """Return the pool with the most GPUs whose rates are known."""
-    known = [
+    candidates = [
         pool
         for pool in pools
         if pool.machine in machines and (gpu := machines[pool.machine].gpu) and gpu.key in DEVICES and nodes_of(pool)
     ]
-    return max(known, key=lambda pool: machines[pool.machine].gpus * nodes_of(pool), default=None)
+    return max(candidates, key=lambda pool: machines[pool.machine].gpus * nodes_of(pool), default=None)
 
 
 def nodes_of(pool: PoolPlan) -> int:
@@ -74,9 +74,9 @@ def nodes_of(pool: PoolPlan) -> int:
 def fit_on(workload: Workload, machine: MachineType, nodes: int) -> tuple[FittedLayout, int | None]:
     """Return the layout of a workload on a number of nodes, and the smallest number of nodes on which it fits."""
     request = request_of(workload)
-    found = on_machine(request, machine, nodes)
-    least = None if found.fits else smallest(request, machine)
-    return found, least[0] if least else None
+    layout = on_machine(request, machine, nodes)
+    least = None if layout.fits else smallest(request, machine)
+    return layout, least[0] if least else None
 
 
 def forecast_of(workload: Workload, plan: Plan, cost: Cost) -> WorkloadForecast | None:
@@ -90,7 +90,7 @@ def forecast_of(workload: Workload, plan: Plan, cost: Cost) -> WorkloadForecast 
     request = request_of(workload)
     if request.precision and not DEVICES[machine.gpu.key].supports(request.precision):
         return None
-    found = on_machine(request, machine, nodes)
+    layout = on_machine(request, machine, nodes)
     rate: PredictedThroughput = predict(question_of(request, machine, nodes))
     day = rate.wall_tokens_per_s.scaled(86_400)
     usd = day.scaled(1e-9).inverted(cost.usd_per_hour * 24) if cost.nodes_priced and cost.usd_per_hour else None
@@ -100,10 +100,10 @@ def forecast_of(workload: Workload, plan: Plan, cost: Cost) -> WorkloadForecast 
         pool=pool.name,
         machine=pool.machine,
         gpus=machine.gpus * nodes,
-        fits=found.fits,
-        memory_gb=found.need.total / 1e9,
-        of_gb=found.memory / 1e9,
-        layout=str(found.layout),
+        fits=layout.fits,
+        memory_gb=layout.need.total / 1e9,
+        of_gb=layout.memory / 1e9,
+        layout=str(layout.layout),
         tokens_per_day=day,
         days=day.inverted(workload.tokens_billion * 1e9) if workload.tokens_billion else None,
         energy_per_day=energy(machine.gpu.key, 24.0 * machine.gpus * nodes, plan.cloud, plan.region),

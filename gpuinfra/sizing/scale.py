@@ -56,11 +56,11 @@ def scaling_pairs(rows: Iterable[MeasuredRow]) -> tuple[ScalingPair, ...]:
                 row.what.split(",")[0],
             )
             jobs.setdefault(key, []).append(row)
-    found = []
+    pairs = []
     for job in jobs.values():
         ordered = sorted(job, key=lambda row: row.gpus or 0)
-        found += [ScalingPair(small=a, large=b) for a, b in pairwise(ordered) if a.gpus != b.gpus]
-    return tuple(found)
+        pairs += [ScalingPair(small=a, large=b) for a, b in pairwise(ordered) if a.gpus != b.gpus]
+    return tuple(pairs)
 
 
 def change_per_doubling(rows: Iterable[MeasuredRow]) -> float:

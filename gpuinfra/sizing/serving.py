@@ -41,10 +41,10 @@ def decode_s(model: ModelShape, gpu: str, *, tensor: int, batch: int, cached: fl
     return max(by_memory, by_compute) + model.layers * (LAYER_S + tensor * GPU_S)
 
 
-def predict_serving(request: SizingRequest, machine: MachineType, found: FittedLayout) -> PredictedThroughput:
+def predict_serving(request: SizingRequest, machine: MachineType, fitted_layout: FittedLayout) -> PredictedThroughput:
     """Return the generated tokens per second of all replicas while they decode, with half of the context in the cache. Prompts take extra time."""
     assert machine.gpu is not None
-    gpu, layout, model = machine.gpu.key, found.layout, request.model
+    gpu, layout, model = machine.gpu.key, fitted_layout.layout, request.model
     batch = max(1, math.ceil(request.concurrency / layout.data))
     step = decode_s(
         model, gpu, tensor=layout.tensor, batch=batch, cached=request.context / 2, weight_bits=request.weight_bits

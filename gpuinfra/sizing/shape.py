@@ -102,9 +102,9 @@ def model_of(text: str) -> ModelShape:
     """Return the model with a known name, in a `config.json`, or with a number of parameters such as `13B`. Raises `UsageError`."""
     name = text.strip().lower().removeprefix("meta-llama/").replace("_", "-").replace(" ", "-")
     models = known_models()
-    for known in (name, name.rsplit("/", 1)[-1], f"meta-{name}"):
-        if known in models:
-            return models[known]
+    for key in (name, name.rsplit("/", 1)[-1], f"meta-{name}"):
+        if key in models:
+            return models[key]
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([mbt])?(?:-a([0-9]+(?:\.[0-9]+)?)([mbt])?)?", name):
         units = {"m": 1e6, "b": 1e9, "t": 1e12, None: 1.0}
         total = float(match[1]) * units[match[2]]
@@ -173,12 +173,14 @@ def model_in(path: Path) -> ModelShape:
 
     def number(*names: str, default: int | None = None) -> int:
         for name in names:
-            found = value.get(name)
-            if found is None:
+            value_given = value.get(name)
+            if value_given is None:
                 continue
-            if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= 10_000_000:
-                raise UsageError(f"--model {path}: {name} is {str(found)[:40]!r}; allowed: a whole number above 0")
-            return found
+            if isinstance(value_given, bool) or not isinstance(value_given, int) or not 1 <= value_given <= 10_000_000:
+                raise UsageError(
+                    f"--model {path}: {name} is {str(value_given)[:40]!r}; allowed: a whole number above 0"
+                )
+            return value_given
         if default is None:
             raise UsageError(
                 f"--model {path} has no {' or '.join(names)}; specify the config.json of a decoder-only model, or the parameters, such as 13B"

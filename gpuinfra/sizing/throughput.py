@@ -216,19 +216,19 @@ def _mean(
 
 def _distance(row: MeasuredRow, question: TrainingQuestion, width: _Bandwidth) -> float:
     """Return the squared distance of a row from a question."""
-    found = (math.log(row.active / question.model.active) / width.parameters) ** 2
-    found += (math.log(row.sequence / question.sequence) / width.sequence) ** 2
+    squares = (math.log(row.active / question.model.active) / width.parameters) ** 2
+    squares += (math.log(row.sequence / question.sequence) / width.sequence) ** 2
     if row.gpus:
-        found += (math.log(row.gpus / question.gpus) / width.gpus) ** 2
+        squares += (math.log(row.gpus / question.gpus) / width.gpus) ** 2
     if row.is_moe != question.model.is_moe:
-        found += 6.0
+        squares += 6.0
     if row.precision is not question.precision:
-        found += 4.0
+        squares += 4.0
     if row.source.other_device:
-        found += 4.0
+        squares += 4.0
     if row.gpu != question.gpu:
-        found += 0.3
-    return found
+        squares += 0.3
+    return squares
 
 
 def _near(question: TrainingQuestion, steps: _Mean | None, runs: _Mean | None, family: Sequence[MeasuredRow]) -> bool:
@@ -256,14 +256,14 @@ def _share(without: frozenset[str]) -> float:
     """Return the logarithm of the share of the tokens per second while training that whole runs reach: the median over the runs."""
     rows = measured_rows(without)
     slope, steps = _slope(without), [row for row in rows if row.kind is not MeasuredKind.RUN]
-    found = []
+    shares = []
     for row in rows:
         if row.kind is MeasuredKind.RUN:
             mean = _mean([one for one in steps if one.family == row.family], _question_of(row), _STEPS, slope, SPARSE)
             if mean:
-                found.append(math.log(row.utilization) - mean.value)
-    found.sort()
-    return min(0.0, found[len(found) // 2]) if found else math.log(0.7)
+                shares.append(math.log(row.utilization) - mean.value)
+    shares.sort()
+    return min(0.0, shares[len(shares) // 2]) if shares else math.log(0.7)
 
 
 def _question_of(row: MeasuredRow) -> TrainingQuestion:

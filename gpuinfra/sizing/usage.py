@@ -142,8 +142,8 @@ def _interval(hours: Sequence[float], days: int) -> tuple[list[float], list[floa
         warnings.simplefilter("ignore")
         model = ETSModel(series, error="add", trend="add", damped_trend=True, seasonal="add", seasonal_periods=WEEK)
         fitted = model.fit(disp=False, maxiter=300)
-        found = fitted.get_prediction(start=len(series), end=len(series) + days - 1).summary_frame(alpha=1 - SHARE)
-    return found["pi_lower"].tolist(), found["mean"].tolist(), found["pi_upper"].tolist()
+        frame = fitted.get_prediction(start=len(series), end=len(series) + days - 1).summary_frame(alpha=1 - SHARE)
+    return frame["pi_lower"].tolist(), frame["mean"].tolist(), frame["pi_upper"].tolist()
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -208,11 +208,11 @@ def flavour(machine: MachineType, *, prebuilt: bool = False) -> str:
 
 
 def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
-    known = request.release if request.prebuilt and request.pinned else None
-    found = known.contents.get("kernel") if known else None
-    if request.kernel and found and request.kernel != found:
-        message = f"the image{_release_text(known)} contains kernel {found}, not {request.kernel}"
-        conflicts.add("kernel", message, f"set the kernel to {found}, remove it, or choose a different image release")
+    release = request.release if request.prebuilt and request.pinned else None
+    kernel = release.contents.get("kernel") if release else None
+    if request.kernel and kernel and request.kernel != kernel:
+        message = f"the image{_release_text(release)} contains kernel {kernel}, not {request.kernel}"
+        conflicts.add("kernel", message, f"set the kernel to {kernel}, remove it, or choose a different image release")
     if request.kernel and request.kernel.endswith(tables.RESTRICTED_KERNELS) and not request.own_image:
         message = f"kernel {request.kernel} is not in Ubuntu's archive, so the bootstrap steps cannot install it"
         conflicts.add("kernel", message, "set image to an image that contains it, by its ID; or remove the kernel")
@@ -238,11 +238,11 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     branch = tables.BRANCHES.get(number)
     if branch is None:
         # The image decides, so that its hint does not name a branch that the next check rejects.
-        known = (
+        branches = (
             [str(carried)] if carried in tables.BRANCHES else [str(b) for b, row in tables.BRANCHES.items() if row.pin]
         )
-        message = f"driver {request.driver or number} belongs to an unknown branch; allowed: {', '.join(known)}"
-        hint = f"use {known[0]}" if len(known) == 1 else "use one of these branches"
+        message = f"driver {request.driver or number} belongs to an unknown branch; allowed: {', '.join(branches)}"
+        hint = f"use {branches[0]}" if len(branches) == 1 else "use one of these branches"
         conflicts.add("driver", message, _ANOTHER if of_image else hint, of_image=of_image)
         branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
     exact = request.driver if request.driver and "." in request.driver else None
@@ -281,10 +281,10 @@ def _release_text(release: ImageRelease | None) -> str:
 
 def _contents(choices: list[Choice], release: ImageRelease, conflicts: _Conflicts) -> None:
     """Compare the recorded contents of an image with the accepted ranges. The bootstrap steps would reject a version outside its range."""
-    known = {conflict.name for conflict in conflicts}
+    in_conflict = {conflict.name for conflict in conflicts}
     for choice in choices:
         version = release.contents.get(choice.name)
-        if not version or not choice.low or choice.name in known:
+        if not version or not choice.low or choice.name in in_conflict:
             continue
         if not at_least(version, choice.low) or (choice.high and at_least(version, choice.high)):
             below = f" to below {choice.high}" if choice.high else " or newer"
@@ -370,12 +370,12 @@ def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
         one for one in tables.NCCL_PACKAGES if (built := key(one.partition("+cuda")[2]))[0] == last[0] and built <= last
     ]
     wanted = request.nccl.split(".")
-    found = [one for one in fitting if one.partition("-")[0].split(".")[: len(wanted)] == wanted]
-    if not found:
-        known = ", ".join(one.partition("-")[0] for one in fitting)
-        message = f"the lock has no known package of NCCL {request.nccl} for CUDA {cuda.version}; allowed: {known}"
+    versions = [one for one in fitting if one.partition("-")[0].split(".")[: len(wanted)] == wanted]
+    if not versions:
+        versions = ", ".join(one.partition("-")[0] for one in fitting)
+        message = f"the lock has no known package of NCCL {request.nccl} for CUDA {cuda.version}; allowed: {versions}"
         conflicts.add("nccl", message, "use one of these versions, or remove the setting to use the lock's version")
-    return Choice(name="nccl", version=found[-1] if found else row.nccl, why="requested")
+    return Choice(name="nccl", version=versions[-1] if versions else row.nccl, why="requested")
 
 
 def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> None:

@@ -32,8 +32,8 @@ else:
                 from gpuinfra.base.errors import SpecError
                 from gpuinfra.spec.messages import findings
 
-                found = findings(cls, fields, problem.errors(include_url=False))
-                raise SpecError([replace(one, file=f"{cls.__name__}(...)") for one in found]) from None
+                problems = findings(cls, fields, problem.errors(include_url=False))
+                raise SpecError([replace(one, file=f"{cls.__name__}(...)") for one in problems]) from None
 
 
 class SpecModel(BaseModel, metaclass=_SpecType):

@@ -139,11 +139,11 @@ class _Walker:
         """Return the mappings of a merge key (`<<`). Keys of the mapping itself and of earlier mappings take precedence, as in Pulumi."""
         from ruamel.yaml.nodes import SequenceNode
 
-        known = dict(self.lines)
+        lines_before = dict(self.lines)
         values = [
             self.plain(one, route, depth + 1) for one in (node.value if isinstance(node, SequenceNode) else [node])
         ]
-        self.lines.update(known)
+        self.lines.update(lines_before)
         if not all(isinstance(one, dict) for one in values):
             at = node.start_mark.line + 1  # type: ignore[attr-defined]
             raise _error(

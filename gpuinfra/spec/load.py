@@ -96,12 +96,12 @@ def parse_spec(
         return ClusterSpec.model_validate(value, context={FOLDER: folder})
     except ValidationError as problem:
         errors = problem.errors(include_url=False)
-        found = kinds.without_fields_of_other_kinds(value, messages.findings(ClusterSpec, value, errors))
+        problems = kinds.without_fields_of_other_kinds(value, messages.findings(ClusterSpec, value, errors))
         routes = [messages.route_of(ClusterSpec, one["loc"]) for one in errors]
         # A finding about the kind of an entry replaces the findings about its fields.
         routes += [(*r[:depth], "kind") for r in routes for depth in range(len(r))]
         lines = {messages.path_text(r): r for r in routes}
-        raise SpecError([with_line(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
+        raise SpecError([with_line(f, document, (*route, *lines.get(f.path, ()))) for f in problems]) from None
     except RecursionError:
         raise SpecError([error("", "is nested too deeply", rule="value_is_allowed")]) from None
 
@@ -121,11 +121,11 @@ def find_stack(name_or_path: str | Path) -> Path:
     if text.endswith(SUFFIXES) or "/" in text:
         reason = "is a folder, not a file" if is_folder else "does not exist"
         raise UsageError(f"{text} {reason}; specify the name of a stack or the path of its file")
-    known = known_stacks()
-    if text in known:
-        return known[text]
-    near = nearest(text, list(known))
-    there = f"available stacks: {', '.join(sorted(known))}" if known else "this project has no stack files"
+    stacks = known_stacks()
+    if text in stacks:
+        return stacks[text]
+    near = nearest(text, list(stacks))
+    there = f"available stacks: {', '.join(sorted(stacks))}" if stacks else "this project has no stack files"
     raise UsageError(f"stack {shown(text)} does not exist; {f'did you mean {near}? ' if near else ''}{there}")
 
 

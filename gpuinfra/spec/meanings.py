@@ -19,10 +19,14 @@ from pydantic import BaseModel
 @cache
 def meanings(section: type[BaseModel]) -> dict[str, str]:
     """Return the docstring of each field of a section. A field that has its own description, or no docstring, is not in the result."""
-    found: dict[str, str] = {}
+    meaning_of: dict[str, str] = {}
     for base in reversed(section.__mro__):
-        found |= _docstrings(base.__module__).get(base.__name__, {}) if issubclass(base, BaseModel) else {}
-    return {name: found[name] for name, info in section.model_fields.items() if name in found and not info.description}
+        meaning_of |= _docstrings(base.__module__).get(base.__name__, {}) if issubclass(base, BaseModel) else {}
+    return {
+        name: meaning_of[name]
+        for name, info in section.model_fields.items()
+        if name in meaning_of and not info.description
+    }
 
 
 def meaning(section: type[BaseModel], name: str) -> str:

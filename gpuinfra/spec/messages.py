@@ -32,7 +32,7 @@ LARGEST_NETWORK = 16
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
     """Return one finding per error, in document order."""
-    found: dict[str, Finding] = {}
+    by_path: dict[str, Finding] = {}
     words: dict[str, Finding] = {}
     # pydantic also reports a list with invalid entries as too short. Keep only the errors in the entries.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
@@ -51,17 +51,17 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         if section:
             finding = replace(finding, hint=f"put it in {section[-1]}")
         # For a field that accepts a word or a mapping, pydantic reports one error for each. Keep only the first error.
-        if error["type"] in _SHAPES and finding.path in found:
+        if error["type"] in _SHAPES and finding.path in by_path:
             continue
         if error["type"] in ("literal_error", "string_type") and isinstance(error["input"], dict):
             words[finding.path] = finding
             continue
-        found.setdefault(finding.path, finding)
+        by_path.setdefault(finding.path, finding)
     # If the value is a mapping, the errors of its fields are more specific.
     for path, finding in words.items():
-        if not any(other.startswith(path) for other in found):
-            found[path] = finding
-    return list(found.values())
+        if not any(other.startswith(path) for other in by_path):
+            by_path[path] = finding
+    return list(by_path.values())
 
 
 _SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
@@ -221,8 +221,11 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         if known_reason := refused.field(model, last):
             return f"is not a known field, because {known_reason[0]}", known_reason[1]
         near = _near_field(owner, last)
-        known = list(model.model_fields) if model else []
-        return f"is not a known field; allowed: {listed(known, 20)}", f"did you mean {near}?" if near else "remove it"
+        fields_allowed = list(model.model_fields) if model else []
+        return (
+            f"is not a known field; allowed: {listed(fields_allowed, 20)}",
+            f"did you mean {near}?" if near else "remove it",
+        )
     if kind == "missing":
         info = model.model_fields.get(last) if model else None
         example = f", for example {last}: {info.examples[0]}" if info and info.examples else ""
@@ -242,8 +245,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         if forms:
             return f"is {shown(given)}; allowed: {forms[0]}", _choose(given, allowed)
         section = " or a mapping of fields" if _model(field) else ""
-        known = REASONS.get(tuple(allowed))
-        reason = f", because {refused.distribution(given) or known}" if known else ""
+        fields_allowed = REASONS.get(tuple(allowed))
+        reason = f", because {refused.distribution(given) or fields_allowed}" if fields_allowed else ""
         return f"is {shown(given)}; allowed: {listed(allowed)}{section}{reason}", _choose(given, allowed)
     if known_reason := refused.count(last, given):
         return f"is {shown(given)}; allowed: a whole number, because {known_reason[0]}", known_reason[1]
@@ -383,12 +386,12 @@ def _literals(annotation: Any) -> list[object]:
     here = _bare(annotation)
     if get_origin(here) is Literal:
         return list(get_args(here))
-    found: list[object] = []
+    values: list[object] = []
     for branch in _branches(here):
-        found += _literals(branch)
+        values += _literals(branch)
     if get_origin(here) in (tuple, list) and get_args(here):
-        found += _literals(get_args(here)[0])
-    return found
+        values += _literals(get_args(here)[0])
+    return values
 
 
 def _texts(annotation: Any) -> list[str]:

@@ -79,10 +79,10 @@ def of_cloud(
             reason = f"the resource does not exist in the cloud ({change.type})"
             yield Difference(kind="deleted", what=change.type, recorded=change.id, found="", reason=reason, **common)
         for changed in change.properties:
-            recorded, found = changed.recorded or "", changed.found or ""
-            how = "was added" if not recorded else "was removed" if not found else "has a different value"
+            recorded, now_is = changed.recorded or "", changed.found or ""
+            how = "was added" if not recorded else "was removed" if not now_is else "has a different value"
             yield Difference(
-                kind="changed", what=changed.path, recorded=recorded, found=found,
+                kind="changed", what=changed.path, recorded=recorded, found=now_is,
                 reason=f"{changed.path} {how} outside the stack ({change.type})", **common,
             )  # fmt: skip
 
@@ -94,8 +94,8 @@ def of_nodes(nodes: Iterable[Judged], absent: Iterable[Absent], commands: FixCom
     for node in judged:
         yield from _versions(node, usual, commands)
         yield from _settings(node, commands)
-    for one in absent:
-        yield _without_evidence(one, commands)
+    for missing in absent:
+        yield _without_evidence(missing, commands)
 
 
 def _versions(node: Judged, usual: Mapping[tuple[str, str], str], commands: FixCommands) -> Iterator[Difference]:
@@ -125,8 +125,8 @@ def _settings(node: Judged, commands: FixCommands) -> Iterator[Difference]:
     for reason, checks in groups.items():
         what = " ".join([*(str(check["id"]) for check in checks), str(checks[0]["name"])])
         text = reason or str(checks[0].get("hint") or "")
-        expected, found = (_plain(checks[0].get(key)) for key in ("expected", "found"))
-        yield _difference(node, "setting", what, expected, found, text, commands)
+        expected, shown = (_plain(checks[0].get(key)) for key in ("expected", "found"))
+        yield _difference(node, "setting", what, expected, shown, text, commands)
 
 
 def _difference(

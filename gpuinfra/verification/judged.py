@@ -72,8 +72,8 @@ def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before
 
 
 def _checks(evidence_document: EvidenceDocument, expectation: Expectation) -> list[CheckResult]:
-    found, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
-    probes = found if isinstance(found, Mapping) else {}
+    probes_sent, journal = evidence_document.document.get("probes"), evidence_document.document.get("state")
+    probes = probes_sent if isinstance(probes_sent, Mapping) else {}
     state = journal if isinstance(journal, Mapping) else {}
     try:
         return shared().call(judge_node, probes, dict(expectation), state)

@@ -62,8 +62,8 @@ def rows(
     drift: dict[str, list[Difference]] = {}
     for difference in differences:
         drift.setdefault(difference.id, []).append(difference)
-    found = [row for seen in polls for row in _rows(seen, drift, prices)]
-    return tuple(sorted(found, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
+    listed = [row for seen in polls for row in _rows(seen, drift, prices)]
+    return tuple(sorted(listed, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
 
 
 def _rows(

@@ -23,11 +23,11 @@ def found_of(
         host, problem = outcome.host, outcome.problem
         kind, reason, hint = (problem.kind.value, problem.reason, problem.hint) if problem else ("", "", "")
         if problem is None:
-            one = parse(outcome.value or b"", f"{host.title} over SSH", host.label or host.name)
-            if isinstance(one, EvidenceDocument):
-                newest.append(one)
+            document = parse(outcome.value or b"", f"{host.title} over SSH", host.label or host.name)
+            if isinstance(document, EvidenceDocument):
+                newest.append(document)
                 continue
-            kind, reason = NO_EVIDENCE, one or f"{host.title} sent a document of a different kind"
+            kind, reason = NO_EVIDENCE, document or f"{host.title} sent a document of a different kind"
             hint = f"log in to {host.title} and run the checks on the host"
         pool, expected = by_host[host.name]
         absent.append(

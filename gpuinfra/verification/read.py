@@ -83,21 +83,21 @@ def read_folder(folder: Path) -> FoundEvidence:
     paths = sorted(folder.rglob("*.json")) if folder.is_dir() else [folder] if folder.exists() else []
     if not paths:
         raise UsageError(f"{folder} contains no evidence; specify a folder with files in the format {SCHEMA}")
-    found: list[EvidenceDocument] = []
+    read: list[EvidenceDocument] = []
     problems: list[str] = []
     for path in paths:
         if path.name.endswith(".proof.json"):
             continue
         document = _read(path)
         if isinstance(document, EvidenceDocument):
-            found.append(document)
+            read.append(document)
         elif document:
             problems.append(document)
-    if not found:
+    if not read:
         reason = f" ({problems[0]})" if problems else ""
         raise UsageError(f"{folder} contains no evidence{reason}; specify a folder with files in the format {SCHEMA}")
     by_node: dict[str, list[EvidenceDocument]] = {}
-    for document in found:
+    for document in read:
         by_node.setdefault(document.instance_id, []).append(document)
     newest = []
     for node in sorted(by_node):

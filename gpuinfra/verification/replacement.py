@@ -94,17 +94,19 @@ class Replacement:
 def targets(polls: Sequence[Poll], names: Iterable[str]) -> tuple[ReplacementTarget, ...]:
     """Find nodes by their labels or instance IDs. Raises `UsageError` for an unknown or ambiguous name."""
     every = [ReplacementTarget(poll=poll, node=node) for poll in polls for node in poll.verdict.nodes]
-    found: dict[str, ReplacementTarget] = {}
+    by_instance: dict[str, ReplacementTarget] = {}
     for name in names:
         matching = [one for one in every if name in (one.node.label, one.node.instance_id)]
         if not matching:
-            known = ", ".join(one.node.label for one in every) or "none"
-            raise UsageError(f"NODE is {name}; allowed: a label or an instance ID of a node in the groups ({known})")
+            names_allowed = ", ".join(one.node.label for one in every) or "none"
+            raise UsageError(
+                f"NODE is {name}; allowed: a label or an instance ID of a node in the groups ({names_allowed})"
+            )
         if len(matching) > 1:
             ids = ", ".join(one.node.instance_id for one in matching)
             raise UsageError(f"NODE is {name}, which matches several nodes; specify an instance ID: {ids}")
-        found[matching[0].node.instance_id] = matching[0]
-    return tuple(found.values())
+        by_instance[matching[0].node.instance_id] = matching[0]
+    return tuple(by_instance.values())
 
 
 def uuids(node: NodeVerdict) -> frozenset[str]:
@@ -115,8 +117,8 @@ def uuids(node: NodeVerdict) -> frozenset[str]:
 def faulty(stack: str, region: str, target: ReplacementTarget) -> Faulty:
     """Return the description of a node for the provider."""
     node, data = target.node, target.poll.gatherer.data_of(target.node)
-    found = next((check.get("found") for check in node.checks if check.get("id") == XID_CHECK), None)
-    numbers = [one for one in found if isinstance(one, int)] if isinstance(found, list | tuple) else []
+    xids = next((check.get("found") for check in node.checks if check.get("id") == XID_CHECK), None)
+    numbers = [one for one in xids if isinstance(one, int)] if isinstance(xids, list | tuple) else []
     groups = {group.name: group.group for group in target.poll.gatherer.groups}
     return Faulty(
         stack=stack,
@@ -168,8 +170,8 @@ def wait(replacement: Replacement, limit_s: float, progress: Callable[[str], Non
             try:
                 verdict = poll.gatherer.poll(poll.verdict.names)
                 _match([one for one in replacement.nodes if one.target.poll is poll], poll.verdict.nodes, verdict.nodes)
-                found = poll.gatherer.problems(verdict.missing) if verdict.missing else []
-                replacement.problems += dict.fromkeys(f"{one.name or one.group}: {one.message}" for one in found)
+                problems = poll.gatherer.problems(verdict.missing) if verdict.missing else []
+                replacement.problems += dict.fromkeys(f"{one.name or one.group}: {one.message}" for one in problems)
             except PortUnavailable as problem:
                 replacement.problems.append(f"the nodes cannot be read: {problem}")
         text = "; ".join([*map(_state, replacement.nodes), *replacement.problems])
@@ -182,16 +184,16 @@ def wait(replacement: Replacement, limit_s: float, progress: Callable[[str], Non
 
 def _match(own: Sequence[Replaced], before: Sequence[NodeVerdict], now: Sequence[NodeVerdict]) -> None:
     """Find the replacement of each node: the same instance after a new boot, or the next new instance of the same group."""
-    here, known = {one.instance_id: one for one in now}, {one.instance_id for one in before}
-    new = [one for one in now if one.instance_id not in known]
-    for one in own:
-        old = one.target.node
+    here, before_ids = {one.instance_id: one for one in now}, {one.instance_id for one in before}
+    new = [one for one in now if one.instance_id not in before_ids]
+    for replaced in own:
+        old = replaced.target.node
         same = here.get(old.instance_id)
         if same is not None:
-            one.new = same if same.boot_id and same.boot_id != old.boot_id else None
+            replaced.new = same if same.boot_id and same.boot_id != old.boot_id else None
             continue
-        one.new = next((other for other in new if other.group == old.group), None)
-        new = [other for other in new if other is not one.new]
+        replaced.new = next((other for other in new if other.group == old.group), None)
+        new = [other for other in new if other is not replaced.new]
 
 
 def _state(replaced: Replaced) -> str:

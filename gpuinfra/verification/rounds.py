@@ -42,8 +42,8 @@ def pair_result(
     """Judge a pair. It is good if both nodes pass check B3; otherwise, the result contains the reasons."""
     reasons = []
     for name in pair:
-        one = by_node.get(name, NodeResult(problem=f"{name} returned no result"))
-        if reason := _problem(one, expectations[name]):
+        answer = by_node.get(name, NodeResult(problem=f"{name} returned no result"))
+        if reason := _problem(answer, expectations[name]):
             reasons.append(reason)
     return PairResult(first=pair[0], second=pair[1], good=not reasons, reason="; ".join(dict.fromkeys(reasons)))
 
@@ -51,10 +51,10 @@ def pair_result(
 def speed_of(node_result: NodeResult) -> float | None:
     """Return the bandwidth that one node measured, in GB/s."""
     try:
-        found = bounded(node_result.result.encode("utf-8", "replace"))["busbw_gb_s"]
+        bandwidth = bounded(node_result.result.encode("utf-8", "replace"))["busbw_gb_s"]
     except (ValueError, KeyError, TypeError):
         return None
-    return round(found, 1) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    return round(bandwidth, 1) if isinstance(bandwidth, int | float) and not isinstance(bandwidth, bool) else None
 
 
 def _problem(node_result: NodeResult, expectation: Mapping[str, Any]) -> str:

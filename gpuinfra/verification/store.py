@@ -60,11 +60,11 @@ def found_in(
     for seen in polls:
         expectations = {pool.name: pool.expectation for pool in seen.pools}
         for node in seen.verdict.nodes:
-            one = _evidence(seen.gatherer, node)
-            if one is None:
+            document = _evidence(seen.gatherer, node)
+            if document is None:
                 absent.append(_without_evidence(node))
             else:
-                newest.append(one)
+                newest.append(document)
                 expected[node.instance_id] = expectations[node.pool]
         absent += _never_launched(seen)
     clouds = dict.fromkeys(str((one.get("outputs") or {}).get("cloud")) for one in handovers_of(resources))
@@ -74,19 +74,19 @@ def found_in(
 
 def used_evidence(seen: Poll, pool: str) -> dict[str, Mapping[str, Any] | str]:
     """Return the evidence of each node of a pool by label, or the reason why a node has no verified evidence. Raises `PortUnavailable`."""
-    found: dict[str, Mapping[str, Any] | str] = {}
+    used: dict[str, Mapping[str, Any] | str] = {}
     for node in seen.verdict.nodes:
         if node.pool == pool:
-            one = _evidence(seen.gatherer, node)
-            found[node.label] = one.document if one else f"{node.outcome}: {node.reason}"
-    return found
+            document = _evidence(seen.gatherer, node)
+            used[node.label] = document.document if document else f"{node.outcome}: {node.reason}"
+    return used
 
 
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> EvidenceDocument | None:
     """Return the evidence if it is from the current bundle and its signer is verified, otherwise None."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
-    one = parse(data, node.evidence_key, node.label) if data is not None else None
-    return one if isinstance(one, EvidenceDocument) else None
+    document = parse(data, node.evidence_key, node.label) if data is not None else None
+    return document if isinstance(document, EvidenceDocument) else None
 
 
 def _without_evidence(node: NodeVerdict) -> Absent:

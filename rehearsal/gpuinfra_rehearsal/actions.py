@@ -37,8 +37,8 @@ def perform(session: Session, action: str) -> OperationResult:
         session.adopt()
     if action == "destroy":
         # Record the resources before the destroy, so that an interrupted destroy does not lose any data.
-        found = (*retained.recorded(session.folder), *retained.retained_in(session.pulumi.deployment()))
-        retained.record(session.folder, list({(one.type, one.name): one for one in found}.values()))
+        kept = (*retained.recorded(session.folder), *retained.retained_in(session.pulumi.deployment()))
+        retained.record(session.folder, list({(one.type, one.name): one for one in kept}.values()))
     flags = () if action == "preview" else ("--yes", "--skip-preview")
     faults = session.options.faults
     title = f"{action} of {session.folder.stack}{', with fault ' + ', '.join(faults) if faults else ''}"
@@ -69,7 +69,7 @@ def errors_of(operation: OperationResult) -> tuple[str, ...]:
     """Return the operation's errors without duplicates, each with the resource that caused it and a hint."""
     if operation.ok:
         return ()
-    found: list[str] = []
+    errors: list[str] = []
     for severity, urn, text in operation.progress.diagnostics:
         if severity != "error" or not text or text.strip() in ("update failed", "preview failed"):
             continue
@@ -77,14 +77,14 @@ def errors_of(operation: OperationResult) -> tuple[str, ...]:
         line = where + tidy(text)
         if where and kind_of(urn) != wire.TYPE:  # The errors of the handover contain the advice.
             line += f"\n  what to do: {hint_for(text)}"
-        if line not in found:
-            found.append(line)
-    if not found:
-        found = [
+        if line not in errors:
+            errors.append(line)
+    if not errors:
+        errors = [
             "the engine failed without an error message; the end of its log:",
             *operation.output.strip().splitlines()[-8:],
         ]
-    return tuple(found)
+    return tuple(errors)
 
 
 def tidy(text: str) -> str:

@@ -78,30 +78,30 @@ def resource_changes(old: LoadedStack, new: LoadedStack, day: date | None = None
             after = engine.run(new, stack=new.name, preview=True, before=before)
         finally:
             engine.close()
-    found = [*_compared(before, after)]
-    return tuple(sorted(found, key=lambda one: (ACTIONS.index(one.action), one.type, one.name)))
+    changes = [*_compared(before, after)]
+    return tuple(sorted(changes, key=lambda one: (ACTIONS.index(one.action), one.type, one.name)))
 
 
 @contextlib.contextmanager
 def _day(day: date | None) -> Iterator[None]:
     """Set the date that `GpuCluster` uses."""
-    known = os.environ.get(VARIABLE)
+    day_before = os.environ.get(VARIABLE)
     if day is not None:
         os.environ[VARIABLE] = day.isoformat()
     try:
         yield
     finally:
         if day is not None:
-            os.environ.pop(VARIABLE) if known is None else os.environ.update({VARIABLE: known})
+            os.environ.pop(VARIABLE) if day_before is None else os.environ.update({VARIABLE: day_before})
 
 
 def _below(*stacks: LoadedStack) -> list[LoadedStack]:
     """Return the stacks whose outputs these stacks read, lowest layer first. Each file is read from the folder of the first stack that has it."""
-    found: dict[str, LoadedStack] = {}
+    by_reference: dict[str, LoadedStack] = {}
 
     def add(stack: LoadedStack) -> None:
         for reference in (stack.spec.use.foundation, stack.spec.use.site):
-            if reference is None or reference in found:
+            if reference is None or reference in by_reference:
                 continue
             name = f"Pulumi.{reference.rsplit('/', 1)[-1]}.yaml"
             path = next((file for one in stacks if (file := one.path.with_name(name)).is_file()), None)
@@ -111,11 +111,11 @@ def _below(*stacks: LoadedStack) -> list[LoadedStack]:
                 )
             below = read_stack(path)
             add(below)
-            found[reference] = below
+            by_reference[reference] = below
 
     for stack in stacks:
         add(stack)
-    return [*found.values()]
+    return [*by_reference.values()]
 
 
 @dataclass
@@ -249,20 +249,20 @@ class _Monitor(mocks.MockMonitor):
         package = request.type.partition(":")[0]
         old = self._before.resources.get((request.type, request.name))
         inputs = self._checked(package, request, urn, given, old)
-        one = _Resource(
+        resource = _Resource(
             type=request.type, name=request.name, custom=True, retained=request.retainOnDelete, id="", inputs=inputs, outputs={}
         )  # fmt: skip
         if old is not None:
-            one.properties = self._differences(package, request, old, inputs)
-            one.replaced = any(change.replaces for change in one.properties)
-        if old is None or one.replaced:
-            one.id, one.outputs = self._created(package, request, urn, inputs)
-        elif one.properties:
-            one.id, one.outputs = old.id, self._updated(package, request, urn, old, inputs)
+            resource.properties = self._differences(package, request, old, inputs)
+            resource.replaced = any(change.replaces for change in resource.properties)
+        if old is None or resource.replaced:
+            resource.id, resource.outputs = self._created(package, request, urn, inputs)
+        elif resource.properties:
+            resource.id, resource.outputs = old.id, self._updated(package, request, urn, old, inputs)
         else:
-            one.id, one.outputs = old.id, old.outputs
-        self._made.resources[one.type, one.name] = one
-        return one.id, one.outputs
+            resource.id, resource.outputs = old.id, old.outputs
+        self._made.resources[resource.type, resource.name] = resource
+        return resource.id, resource.outputs
 
     def _checked(
         self, package: str, request: Any, urn: str, given: dict[str, Any], old: _Resource | None
@@ -287,8 +287,8 @@ class _Monitor(mocks.MockMonitor):
             changed = [(path, False) for path in own_changes({"ready": True}, old.inputs, inputs)]
         else:
             ignored = (*behaviors.of(request.type).ignored, *request.ignoreChanges)
-            found = diff(request.type, old.inputs, inputs, ignored)
-            changed = [(one.path, one.replace) for one in found]
+            changes = diff(request.type, old.inputs, inputs, ignored)
+            changed = [(one.path, one.replace) for one in changes]
         return tuple(
             PropertyChange(
                 path=path,

@@ -214,9 +214,9 @@ class _Drill:
                 self._use_replicas()
                 texts.append(f"{path.name} was written with `gpuinfra clone`")
         second = self._second()
-        for one in {"cold": (), "pilot-light": second.files[:1], "hot": second.files}[self.recovery.mode]:
-            self._deploy(one)
-            texts.append(f"{one.name} is deployed")
+        for file in {"cold": (), "pilot-light": second.files[:1], "hot": second.files}[self.recovery.mode]:
+            self._deploy(file)
+            texts.append(f"{file.name} is deployed")
         return ", ".join(texts)
 
     def _second(self) -> DeclaredSecond:
@@ -302,10 +302,10 @@ class _Drill:
         """Return the buckets of the file systems with their replicas."""
         named = replicas_of(self.resources).buckets
         names = {replica for purpose, replica in named.items() if purpose != "evidence"}
-        found = {one.source: one.replica for one in self.cloud.pairs(self.resources) if one.replica in names}
-        if not found:
+        replicas = {one.source: one.replica for one in self.cloud.pairs(self.resources) if one.replica in names}
+        if not replicas:
             raise _Failed("no file system has a replicated bucket, so a checkpoint would be lost; set `bucket: auto` in `storage`")  # fmt: skip
-        return found
+        return replicas
 
     def _ready(self) -> str:
         done = self._gpuinfra("ready", str(self.session.folder.stack_file), "--json")
@@ -366,16 +366,16 @@ class _Drill:
         newest = []
         for replica in self._buckets().values():
             with applied(self.session.pulumi.env):
-                found, wrong = workload.complete(
+                complete, wrong = workload.complete(
                     store_of(self.plan.cloud, self.recovery.region), replica, numbers, self.recovery.checkpoints
                 )
             if wrong:
                 raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
-            if not found:
+            if not complete:
                 raise _Failed(
                     f"the replica {label(replica)} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed"
                 )
-            newest.append(max(found))
+            newest.append(max(complete))
         self.rpo = self.failure - min(newest) * self.interval
         return f"checkpoint {min(newest)} of {CHECKPOINTS} is the newest in the replicas, and its checksums are correct"
 

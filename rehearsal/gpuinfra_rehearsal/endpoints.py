@@ -43,13 +43,13 @@ def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: 
 
 
 def _aws(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    known = operator.get("aws")
-    if not known:
+    pair = operator.get("aws")
+    if not pair:
         return {}
     return {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": str(known["access_key_id"]),
-        "AWS_SECRET_ACCESS_KEY": str(known["secret_access_key"]),
+        "AWS_ACCESS_KEY_ID": str(pair["access_key_id"]),
+        "AWS_SECRET_ACCESS_KEY": str(pair["secret_access_key"]),
         "AWS_REGION": region or REGION_FALLBACK,
         "AWS_DEFAULT_REGION": region or REGION_FALLBACK,
     }

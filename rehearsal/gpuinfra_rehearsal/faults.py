@@ -210,11 +210,11 @@ def _node(text: str, label: str, fault: str, pools: Mapping[str, int] | None) ->
         )
     if pools is not None and match["pool"] not in pools:
         raise UsageError(f"--fault {text}: {match['pool']!r} is not a pool; allowed: {', '.join(sorted(pools))}")
-    known = node_faults()
-    if fault not in known:
-        near = get_close_matches(fault, known, n=1)
+    faults = node_faults()
+    if fault not in faults:
+        near = get_close_matches(fault, faults, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--fault {text}: {fault!r} is not a node fault; {hint}allowed: {', '.join(sorted(known))}")
+        raise UsageError(f"--fault {text}: {fault!r} is not a node fault; {hint}allowed: {', '.join(sorted(faults))}")
     return Fault(text=text, scope="node", name=fault, target=label)
 
 

@@ -245,9 +245,9 @@ def write_project(
 def copy_files(folder: Folder, software: Software) -> None:
     """Copy the scripts and the files of the declaration next to the copy of the stack file, because their paths are relative to it."""
     read = [(one.file, one.script) for one in software.steps] + [(one.file, one.read) for one in software.files]
-    for file, found in read:
-        if file and found:
-            write_atomically(folder.project / file, found.content)
+    for file, source in read:
+        if file and source:
+            write_atomically(folder.project / file, source.content)
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:

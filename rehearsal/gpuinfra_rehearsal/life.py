@@ -36,13 +36,13 @@ def run_life(session: Session) -> RehearsalResult:
     for name, step in life.steps():
         begun = time.monotonic()
         try:
-            found, ok = step(), True
+            text, ok = step(), True
         except StepFailed as error:
-            found, ok = str(error), False
-        rows.append({"step": name, "ok": ok, "found": found, "seconds": round(time.monotonic() - begun, 1)})
-        session.view.line(f"{'ok    ' if ok else 'FAILED'} {name}: {found}")
+            text, ok = str(error), False
+        rows.append({"step": name, "ok": ok, "found": text, "seconds": round(time.monotonic() - begun, 1)})
+        session.view.line(f"{'ok    ' if ok else 'FAILED'} {name}: {text}")
         if not ok:
-            problems.append(f"{name}: {found}")
+            problems.append(f"{name}: {text}")
             break
     return finish(session, "life", ok=not problems, problems=tuple(problems), extra={"life": rows})
 
@@ -203,8 +203,8 @@ class _Life:
         return [n for n in self.session.cloud.nodes() if n.get("state") == "running"]
 
     def _nodes_ready(self) -> Mapping[str, Any]:
-        found = handovers_of(self.session.pulumi.resources())
-        return found[0].get("outputs") or {} if found else {}
+        resources = handovers_of(self.session.pulumi.resources())
+        return resources[0].get("outputs") or {} if resources else {}
 
     def _verified(self) -> str:
         """Return the handover's summary, which must report all nodes as verified."""
@@ -220,11 +220,11 @@ class _Life:
     def _journals(self) -> dict[str, str]:
         """Return the journal of each running node by instance ID. It changes when a step runs or the node boots."""
         folder = self.session.folder.base / "nodes"
-        found: dict[str, str] = {}
+        journals: dict[str, str] = {}
         for node in self._running():
             journal = folder / str(node["instance_id"]) / "root" / "var" / "lib" / "gpuinfra" / "state.json"
-            found[str(node["instance_id"])] = journal.read_text(encoding="utf-8") if journal.is_file() else ""
-        return found
+            journals[str(node["instance_id"])] = journal.read_text(encoding="utf-8") if journal.is_file() else ""
+        return journals
 
 
 def _add_node(declaration: dict[str, Any]) -> None:

@@ -30,10 +30,10 @@ def namespaces() -> Iterator[PreflightRow]:
 
 def sshd() -> Iterator[PreflightRow]:
     """An OpenSSH server is installed, for SSH to stand-in nodes."""
-    found = sshd_program()
-    if found and shutil.which("ssh-keygen"):
-        yield ok(TOPIC, "sshd", found)
+    program = sshd_program()
+    if program and shutil.which("ssh-keygen"):
+        yield ok(TOPIC, "sshd", program)
     else:
-        missing = "ssh-keygen" if found else "sshd"
+        missing = "ssh-keygen" if program else "sshd"
         needed = "OpenSSH, for commands on stand-in nodes"
         yield warning(TOPIC, "sshd", f"{missing} not found", needed, "sudo apt-get install openssh-server")

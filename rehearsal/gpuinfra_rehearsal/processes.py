@@ -93,7 +93,7 @@ def sweep(folder: Folder) -> list[str]:
 def marked(root: Path) -> list[int]:
     """Return the IDs of processes whose environment contains this folder's marker."""
     variable = f"{MARKER}={root}".encode()
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -102,8 +102,8 @@ def marked(root: Path) -> list[int]:
         except OSError:
             continue
         if variable in variables:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def start_time(pid: int) -> str:

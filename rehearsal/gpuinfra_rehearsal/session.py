@@ -159,8 +159,8 @@ class Session:
         A resource that is recreated instead of imported stays in the record until `up` creates it, so recovery does not
         delete it.
         """
-        known = urns_in({"deployment": self.pulumi.deployment()})
-        missing = [one for one in retained.recorded(self.folder) if (one.type, one.name) not in known]
+        urns = urns_in({"deployment": self.pulumi.deployment()})
+        missing = [one for one in retained.recorded(self.folder) if (one.type, one.name) not in urns]
         retained.record(self.folder, missing)
         return bool(missing)
 
@@ -171,10 +171,10 @@ class Session:
         in_cluster = any(parent[0] == CLUSTER for one in retained.recorded(self.folder) for parent in one.parents)
         if self.loaded is None or not in_cluster:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
-            found = [
+            retained_resources = [
                 one for one in retained.recorded(self.folder) if (one.type, one.id) in held and is_imported(one.type)
             ]
-            write_json(path, import_file(found, urns_in(export)))
+            write_json(path, import_file(retained_resources, urns_in(export)))
             return
         state = self.folder.root / "state.json"
         write_json(state, export)

@@ -11,8 +11,8 @@ from gpuinfra.report.tables import Cell, Column, Table
 def previewed_table(runs: Iterable[Mapping[str, Any]]) -> Table:
     """Return the resources that a preview would change: operation, type and names. `runs` come from a report."""
     names: dict[tuple[str, str], list[str]] = {}
-    for one in (one for run in runs for one in run.get("previewed", ())):
-        names.setdefault((one["operation"], one["type"]), []).append(one["name"])
+    for entry in (one for run in runs for one in run.get("previewed", ())):
+        names.setdefault((entry["operation"], entry["type"]), []).append(entry["name"])
     rows = [
         (operation, len(found), Cell(type_, code=True), ", ".join(sorted(found)))
         for (operation, type_), found in sorted(names.items())

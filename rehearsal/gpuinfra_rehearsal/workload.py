@@ -33,7 +33,7 @@ def complete(
 ) -> tuple[list[int], list[str]]:
     """Return the checkpoints whose files are all in the replica with the checksums of their manifest, and the keys of the other files."""
     there = objects.keys(replica, f"{PREFIX}/" if pattern is None else "")
-    found, wrong = [], []
+    done, wrong = [], []
     for number in numbers:
         manifest = _key(number, MANIFEST, pattern)
         if manifest not in there or (pattern is not None and named(pattern, number) not in there):
@@ -47,8 +47,8 @@ def complete(
         ]
         wrong += bad
         if not bad:
-            found.append(number)
-    return found, wrong
+            done.append(number)
+    return done, wrong
 
 
 def named(pattern: str, number: int) -> str:

@@ -52,11 +52,11 @@ class Account:
                 "openzfs": self._openzfs,
             }
             self._known[kind, lookup.purpose, self._region] = search[kind](lookup.purpose)
-        found = self._known[kind, lookup.purpose, self._region]
-        if found and lookup.kind == "alias":
-            found = self._alias(lookup.purpose)
+        id_ = self._known[kind, lookup.purpose, self._region]
+        if id_ and lookup.kind == "alias":
+            id_ = self._alias(lookup.purpose)
         # Without a Region in the ID, the provider imports from its own Region (pulumi-aws guide "Enhanced Region Support", retrieved 2026-11-22).
-        return f"{found}@{lookup.region}" if found and lookup.region else found
+        return f"{id_}@{lookup.region}" if id_ and lookup.region else id_
 
     def _client(self, service: str) -> Any:
         return self._session.client(service, region_name=self._region)  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -112,8 +112,8 @@ class Account:
 
     def _home(self, purpose: str) -> str | None:
         token = naming.unique_name(self._plan.name, purpose, self._token)
-        found = self._client("efs").describe_file_systems(CreationToken=token)["FileSystems"]
-        return next((str(one["FileSystemId"]) for one in found if one["LifeCycleState"] not in _DELETED), None)
+        systems = self._client("efs").describe_file_systems(CreationToken=token)["FileSystems"]
+        return next((str(one["FileSystemId"]) for one in systems if one["LifeCycleState"] not in _DELETED), None)
 
 
 def buckets(plan: Plan, account: str, token: str) -> list[str]:

@@ -180,8 +180,8 @@ def zones(plan: Plan) -> Iterator[PlannedInstance]:
     """Zones with nodes. Each zone has a route table."""
     network = _network(plan)
     for instance in networks(plan):
-        found = dict.fromkeys(one.zone for one in (network.subnets if network else ()) if one.role != "nat")
-        for index in range(len(found)):
+        zones_of_nodes = dict.fromkeys(one.zone for one in (network.subnets if network else ()) if one.role != "nat")
+        for index in range(len(zones_of_nodes)):
             yield replace(instance, values={"index": index})
 
 
@@ -306,18 +306,18 @@ NFS_PORT = 2049
 
 def existing_rules(plan: Plan) -> tuple[ExistingRule, ...]:
     """Return the rules of the nodes' security group for existing file systems. File systems with the same security group share their rules."""
-    found: list[ExistingRule] = []
+    rules: list[ExistingRule] = []
     for existing_file_system in plan.existing_file_systems:
         group = existing_file_system.security_group or ""
         if existing_file_system.service == "openzfs":
-            found += [ExistingRule(group, "tcp", first, last, both_ways=False) for first, last in OPENZFS_PORTS]
+            rules += [ExistingRule(group, "tcp", first, last, both_ways=False) for first, last in OPENZFS_PORTS]
         elif existing_file_system.kind == "home":
-            found.append(ExistingRule(group, "tcp", NFS_PORT, NFS_PORT, both_ways=False))
+            rules.append(ExistingRule(group, "tcp", NFS_PORT, NFS_PORT, both_ways=False))
         elif existing_file_system.efa:
-            found.append(ExistingRule(group, "-1", None, None, both_ways=True))
+            rules.append(ExistingRule(group, "-1", None, None, both_ways=True))
         else:
-            found += [ExistingRule(group, "tcp", first, last, both_ways=True) for first, last in LUSTRE_PORTS]
-    return tuple(dict.fromkeys(found))
+            rules += [ExistingRule(group, "tcp", first, last, both_ways=True) for first, last in LUSTRE_PORTS]
+    return tuple(dict.fromkeys(rules))
 
 
 def existing_egress(plan: Plan) -> Iterator[PlannedInstance]:

@@ -113,8 +113,10 @@ class PendingAccount:
     def _is_ours(
         self, create: PendingCreate, tags: Sequence[Mapping[str, str]], key: str = "Key", value: str = "Value"
     ) -> bool:
-        found = {one[key]: one[value] for one in tags}
-        return found.get(NAME_TAG) == create.texts("tags").get(NAME_TAG) and found.get(STACK_TAG) in self._stack.tokens
+        tags_of = {one[key]: one[value] for one in tags}
+        return (
+            tags_of.get(NAME_TAG) == create.texts("tags").get(NAME_TAG) and tags_of.get(STACK_TAG) in self._stack.tokens
+        )
 
     def tagged_in_ec2(self, create: PendingCreate) -> Iterator[str]:
         """Yield the IDs with both tags. `DescribeTags` needs one filter for each tag, because it returns tags and not resources."""
@@ -127,8 +129,8 @@ class PendingAccount:
             pages = ec2.get_paginator("describe_tags").paginate(
                 Filters=[kind, {"Name": "key", "Values": [tag]}, {"Name": "value", "Values": values}]
             )
-            found = {str(one["ResourceId"]) for page in pages for one in page["Tags"]}
-            ids = found if number == 0 else ids & found
+            tagged = {str(one["ResourceId"]) for page in pages for one in page["Tags"]}
+            ids = tagged if number == 0 else ids & tagged
         yield from sorted(ids)
 
     def route(self, create: PendingCreate) -> Iterator[str]:
@@ -158,32 +160,35 @@ class PendingAccount:
     def home(self, create: PendingCreate) -> Iterator[str]:
         """Yield the file system with the creation token, which contains the token of the stack."""
         efs = self._client("efs", create)
-        for one in efs.describe_file_systems(CreationToken=create.text("creationToken"))["FileSystems"]:
-            if one["LifeCycleState"] not in ("deleting", "deleted") and self._is_ours(create, one["Tags"]):
-                yield str(one["FileSystemId"])
+        for system in efs.describe_file_systems(CreationToken=create.text("creationToken"))["FileSystems"]:
+            if system["LifeCycleState"] not in ("deleting", "deleted") and self._is_ours(create, system["Tags"]):
+                yield str(system["FileSystemId"])
 
     def mount_target(self, create: PendingCreate) -> Iterator[str]:
         """Yield the mount target in the subnet. A file system has at most one in each zone."""
         efs = self._client("efs", create)
-        for one in efs.describe_mount_targets(FileSystemId=create.text("fileSystemId"))["MountTargets"]:
-            if one["SubnetId"] == create.text("subnetId") and one["LifeCycleState"] not in ("deleting", "deleted"):
-                yield str(one["MountTargetId"])
+        for target in efs.describe_mount_targets(FileSystemId=create.text("fileSystemId"))["MountTargets"]:
+            if target["SubnetId"] == create.text("subnetId") and target["LifeCycleState"] not in (
+                "deleting",
+                "deleted",
+            ):
+                yield str(target["MountTargetId"])
 
     def file_system(self, create: PendingCreate) -> Iterator[str]:
         """Yield the file systems of FSx with both tags."""
         for page in self._client("fsx", create).get_paginator("describe_file_systems").paginate():
-            for one in page["FileSystems"]:
-                if one["Lifecycle"] != "DELETING" and self._is_ours(create, one.get("Tags") or ()):
-                    yield str(one["FileSystemId"])
+            for system in page["FileSystems"]:
+                if system["Lifecycle"] != "DELETING" and self._is_ours(create, system.get("Tags") or ()):
+                    yield str(system["FileSystemId"])
 
     def link(self, create: PendingCreate) -> Iterator[str]:
         """Yield the data repository associations of the file system with both tags."""
-        found = self._client("fsx", create).describe_data_repository_associations(
+        links = self._client("fsx", create).describe_data_repository_associations(
             Filters=[{"Name": "file-system-id", "Values": [create.text("fileSystemId")]}]
         )
-        for one in found["Associations"]:
-            if one["Lifecycle"] != "DELETING" and self._is_ours(create, one.get("Tags") or ()):
-                yield str(one["AssociationId"])
+        for link_record in links["Associations"]:
+            if link_record["Lifecycle"] != "DELETING" and self._is_ours(create, link_record.get("Tags") or ()):
+                yield str(link_record["AssociationId"])
 
     def key(self, create: PendingCreate) -> Iterator[str]:
         """Yield the keys with both tags. KMS has no filter for tags. A key that is scheduled for deletion is not ours anymore."""
@@ -234,8 +239,8 @@ _ACTIONS: Mapping[Callable[[PendingAccount, PendingCreate], Iterator[str]], tupl
 def requests(types: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the requests of the search for resources of these types, by purpose."""
     actions = (action for type_ in types if type_ in LOOKUPS for action in _ACTIONS[LOOKUPS[type_]])
-    found = tuple(sorted(set(actions)))
-    return {SEARCH: found} if found else {}
+    actions_of_types = tuple(sorted(set(actions)))
+    return {SEARCH: actions_of_types} if actions_of_types else {}
 
 
 def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingAccount:

@@ -407,10 +407,10 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
 
 def _regions(plan: Plan, planned: _Planned, types: set[str]) -> list[str]:
     """Return the Regions of the resources of these types and of gpuinfra's own requests. The Region of the plan is first."""
-    found = {one.region or plan.region for one in planned if one.type.removeprefix("aws:") in types}
+    regions = {one.region or plan.region for one in planned if one.type.removeprefix("aws:") in types}
     if plan.recovery and types & {*IN_BOTH, SEARCH}:
-        found |= {plan.region, plan.recovery.region}
-    return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
+        regions |= {plan.region, plan.recovery.region}
+    return sorted(regions or {plan.region}, key=lambda region: (region != plan.region, region))
 
 
 def _regional(action: str, regions: Iterable[str]) -> list[str]:
@@ -509,8 +509,8 @@ def denials(plan: Plan) -> Iterator[dict[str, Any]]:
     """
 
     def deny(sid: str, actions: Iterable[str], where: Iterable[str], **conditions: Mapping[str, Any]) -> dict[str, Any]:
-        found = {"Sid": sid, "Effect": "Deny", "Action": sorted(actions), "Resource": _one(where)}
-        return {**found, "Condition": conditions} if conditions else found
+        statement = {"Sid": sid, "Effect": "Deny", "Action": sorted(actions), "Resource": _one(where)}
+        return {**statement, "Condition": conditions} if conditions else statement
 
     planned = [one for one in resources(plan) if one.retained]
     evidence = _evidence_buckets(plan) if plan.pools or "foundation" in plan.layers else []
@@ -539,9 +539,9 @@ def denials(plan: Plan) -> Iterator[dict[str, Any]]:
         streams = [f"{group}:log-stream:*" for group in groups]
         yield deny("KeepLogs", ("logs:DeleteLogGroup", "logs:DeleteLogStream"), [*groups, *streams])
     names: dict[str, list[str]] = {}
-    for one in planned:
-        if one.type in _FILE_SYSTEMS:
-            names.setdefault(_FILE_SYSTEMS[one.type], []).append(one.name)
+    for instance in planned:
+        if instance.type in _FILE_SYSTEMS:
+            names.setdefault(_FILE_SYSTEMS[instance.type], []).append(instance.name)
     for service, kept in sorted(names.items()):
         where = [f"arn:{partition(plan.region)}:{service}:{plan.region}:*:file-system/*"]
         ours = {f"aws:ResourceTag/{_CLUSTER}": plan.name}

@@ -220,8 +220,8 @@ class Preflight:
         ec2 = self.client("ec2")
         with asked("ec2:DescribeAvailabilityZones"):
             zones = ec2.describe_availability_zones(AllAvailabilityZones=True)["AvailabilityZones"]
-        known = next((one for one in zones if zone in (one.get("ZoneId"), one.get("ZoneName"))), None)
-        if known is None:
+        zone_record = next((one for one in zones if zone in (one.get("ZoneId"), one.get("ZoneName"))), None)
+        if zone_record is None:
             ids = ", ".join(sorted(str(one.get("ZoneId")) for one in zones))
             yield problem(
                 "machine",
@@ -231,20 +231,20 @@ class Preflight:
                 "set `zone` in the stack file",
             )
             return
-        if known.get("OptInStatus") == "not-opted-in":
-            fix = f"aws ec2 modify-availability-zone-group --group-name {known['GroupName']} --opt-in-status opted-in --region {self.region}"
+        if zone_record.get("OptInStatus") == "not-opted-in":
+            fix = f"aws ec2 modify-availability-zone-group --group-name {zone_record['GroupName']} --opt-in-status opted-in --region {self.region}"
             yield problem(
-                "machine", where, f"zone group {known['GroupName']} is not enabled", "an enabled zone group", fix
+                "machine", where, f"zone group {zone_record['GroupName']} is not enabled", "an enabled zone group", fix
             )
-        elif known.get("State") not in (None, "available"):
-            messages = "; ".join(str(one.get("Message")) for one in known.get("Messages", ()))
-            what = f"the zone is {known['State']}{f': {messages}' if messages else ''}"
+        elif zone_record.get("State") not in (None, "available"):
+            messages = "; ".join(str(one.get("Message")) for one in zone_record.get("Messages", ()))
+            what = f"the zone is {zone_record['State']}{f': {messages}' if messages else ''}"
             yield warning("machine", where, what, "an available zone", "choose a different zone, or wait")
         filters = [{"Name": "instance-type", "Values": [machine]}]
         with asked("ec2:DescribeInstanceTypeOfferings"):
             offered = ec2.describe_instance_type_offerings(LocationType="availability-zone-id", Filters=filters)
         offers = sorted(str(one["Location"]) for one in offered["InstanceTypeOfferings"])
-        if known.get("ZoneId") in offers:
+        if zone_record.get("ZoneId") in offers:
             yield ok("machine", where, f"offered in {', '.join(offers)}")
         elif offers:
             fix = f"set `zone` in the stack file to {' or '.join(offers)}"
@@ -345,8 +345,8 @@ class Preflight:
 
     def newest_image(self, family: ImageFamily) -> str | None:
         """Return the name of the newest image of a family, in the form of `ImageFamily.dated`, or None if the Region has none."""
-        found = self._found_image(Image(source="ssm", ref=family.latest, os=family.os, arch=family.arch, prebuilt=True))
-        return str(found["Name"]) if found else None
+        image = self._found_image(Image(source="ssm", ref=family.latest, os=family.os, arch=family.arch, prebuilt=True))
+        return str(image["Name"]) if image else None
 
     def _found_image(self, image: Image) -> dict[str, Any] | None:
         from botocore.exceptions import ClientError

@@ -206,9 +206,9 @@ class AwsProfile(CloudProfile):
         storage = {entry.zone for entry in spec.storage if isinstance(entry, Lustre) and entry.zone}
         zones = sorted({zoning.default, *zoning.by_pool.values(), *storage}, key=self.zone_number)
         if spec.network.existing:
-            known = spec.network.existing.subnets
+            existing = spec.network.existing.subnets
             subnets = tuple(
-                Subnet(name=self.subnet(zone), zone=zone, cidr="", role="nodes", existing_id=known.get(zone))
+                Subnet(name=self.subnet(zone), zone=zone, cidr="", role="nodes", existing_id=existing.get(zone))
                 for zone in zones
             )
             return NetworkPlan(

@@ -88,12 +88,12 @@ class Quotas:
         EC2 quotas count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
         https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, retrieved 2026-11-22.
         """
-        found = self._quota("ec2", code)
+        quota = self._quota("ec2", code)
         total = sum(needs.values())
-        used, unread = self._usage(found.get("UsageMetric"))
+        used, unread = self._usage(quota.get("UsageMetric"))
         yield quota_row(
-            f"{found.get('QuotaName', code)} ({code}) in {self.region}",
-            float(found["Value"]),
+            f"{quota.get('QuotaName', code)} ({code}) in {self.region}",
+            float(quota["Value"]),
             used,
             total,
             lambda total: quota_request(code, total, self.region),
@@ -110,17 +110,17 @@ class Quotas:
         quotas = self.client("service-quotas")
         with asked("servicequotas:GetServiceQuota"):
             try:
-                found = quotas.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
+                quota = quotas.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
             except ClientError as error:
                 if code_of(error) != "NoSuchResourceException":
                     raise
-                found = None
-        if found is None:
+                quota = None
+        if quota is None:
             with asked("servicequotas:GetAWSDefaultServiceQuota"):
-                found = quotas.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
-        if reason := found.get("ErrorReason"):
+                quota = quotas.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
+        if reason := quota.get("ErrorReason"):
             raise failed("servicequotas:GetServiceQuota", f"{reason.get('ErrorCode')}: {reason.get('ErrorMessage')}")
-        return dict(found)
+        return dict(quota)
 
     def _usage(self, metric: Mapping[str, Any] | None) -> tuple[float | None, str]:
         """Return the highest usage in the last hour, from the metric that Service Quotas specifies, or the reason why it is unknown."""

@@ -113,17 +113,17 @@ _PARTITIONS = {
 
 def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
     """Parse text such as `use1:1,2,4 usw2:1-4` into zone IDs by Region."""
-    found: dict[str, tuple[str, ...]] = {}
+    zones_of_region: dict[str, tuple[str, ...]] = {}
     for part in text.split():
         prefix, numbers = part.split(":")
         zones: list[int] = []
         for piece in numbers.split(","):
             low, _, high = piece.partition("-")
             zones.extend(range(int(low), int(high or low) + 1))
-        found[_REGIONS[prefix]] = tuple(f"{prefix}-az{number}" for number in zones)
+        zones_of_region[_REGIONS[prefix]] = tuple(f"{prefix}-az{number}" for number in zones)
     for region, extra in (local or {}).items():
-        found[region] = (*found.get(region, ()), *extra)
-    return found
+        zones_of_region[region] = (*zones_of_region.get(region, ()), *extra)
+    return zones_of_region
 
 
 SERVICE_PRICES = PRICES.services(frozenset(PREFIXES))

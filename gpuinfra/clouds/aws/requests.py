@@ -179,5 +179,5 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)
-    known = {**ASKED, **SSH, **REPLACE}
-    return {**{purpose: known[purpose] for purpose in known if by_name or purpose != Purpose.BY_NAME}, **moves}
+    requests = {**ASKED, **SSH, **REPLACE}
+    return {**{purpose: requests[purpose] for purpose in requests if by_name or purpose != Purpose.BY_NAME}, **moves}

@@ -31,9 +31,9 @@ def mismatches(reservation: Mapping[str, Any], group: Group, machine: str) -> It
         yield f"is in {zones[0]}", f"a reservation in {group.zone}", f"set `zone` in the stack file to {zones[0]}"
     if (reservation.get("ReservationType") == "capacity-block") != (group.kind == "block"):
         kinds = {"capacity-block": "a Capacity Block", "default": "a capacity reservation"}
-        found = kinds.get(str(reservation.get("ReservationType")), kinds["default"])
+        kind = kinds.get(str(reservation.get("ReservationType")), kinds["default"])
         yield (
-            f"is {found}",
+            f"is {kind}",
             f"capacity of kind {group.kind}",
             f"set `kind` to {'reserved' if group.kind == 'block' else 'block'}",
         )

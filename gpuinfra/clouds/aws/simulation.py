@@ -23,14 +23,14 @@ def context(conditions: Mapping[str, Mapping[str, Any]], region: str) -> list[di
     values: dict[str, str] = {"aws:RequestedRegion": region}
     for operator, keys in conditions.items():
         for key, wanted in keys.items():
-            one = str(wanted if isinstance(wanted, str) else wanted[0])
+            text = str(wanted if isinstance(wanted, str) else wanted[0])
             if operator == "Null":
-                if one == "false":
+                if text == "false":
                     values.setdefault(key, "example")
-            elif "${aws:userid}" in one:
+            elif "${aws:userid}" in text:
                 values |= {key: "example", "aws:userid": "example"}
             else:
-                values[key] = one
+                values[key] = text
     kinds = {"true": "boolean", "false": "boolean"}
     return [
         {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": kinds.get(value, "string")}

@@ -169,18 +169,18 @@ def stores(plan: Plan) -> Iterator[PlannedInstance]:
         yield _store(above, "store", "evidence", common.EVIDENCE)
     for above in networks(plan):
         yield _store(above, "flow", "flow", common.AUDIT)
-    for one, above in _lustre(plan):
-        if one.bucket == "auto":
-            yield _store(above, "data", one.name, common.DATA)
-    for one in _own_mounts(plan):
+    for instance, above in _lustre(plan):
+        if instance.bucket == "auto":
+            yield _store(above, "data", instance.name, common.DATA)
+    for instance in _own_mounts(plan):
         for above in sites(plan):
-            container = _store(above, one.name, one.name, common.DATA)
+            container = _store(above, instance.name, instance.name, common.DATA)
             yield replace(container, values={**container.values, "container": DATA_CONTAINER})
     for above in second_regions(plan):
         for replica in plan.recovery.replicas if plan.recovery else ():
             why = common.EVIDENCE if replica.name == "evidence" else common.DATA
-            one = _store(above, replica.name, in_region(replica.name, above.values["region"]), why)
-            yield replace(one, values={**one.values, "container": replica_container(replica.name)})
+            instance = _store(above, replica.name, in_region(replica.name, above.values["region"]), why)
+            yield replace(instance, values={**instance.values, "container": replica_container(replica.name)})
 
 
 def _own_mounts(plan: Plan) -> Iterator[FileSystemPlan]:
@@ -400,8 +400,10 @@ def existing_data(plan: Plan) -> Iterator[PlannedInstance]:
 
 def importers(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles of the importing service: one for the account and one for its blobs."""
-    for one, instance in _lustre(plan):
-        for at in ("account", "blobs") if one.bucket is not None and one.importer_id is not None else ():
+    for file_system, instance in _lustre(plan):
+        for at in (
+            ("account", "blobs") if file_system.bucket is not None and file_system.importer_id is not None else ()
+        ):
             yield replace(instance, values={"at": at})
 
 

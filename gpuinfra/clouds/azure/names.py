@@ -92,10 +92,10 @@ class ContainerId:
 
 def container_parts(container_id: str) -> ContainerId:
     """Split a container's resource ID into its parts. Raises ValueError if it has a different format."""
-    found = _CONTAINER_ID.fullmatch(container_id)
-    if found is None:
+    match = _CONTAINER_ID.fullmatch(container_id)
+    if match is None:
         raise ValueError(f"{container_id} is not the resource ID of a container of a storage account")
-    return ContainerId(**found.groupdict())
+    return ContainerId(**match.groupdict())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +118,8 @@ class ShareId:
 
 def share_parts(share_id: str) -> ShareId | None:
     """Split the resource ID of a file share into its parts. Returns None if it has a different format."""
-    found = _SHARE_ID.fullmatch(share_id)
-    return ShareId(**{key: text.lower() for key, text in found.groupdict().items()}) if found else None
+    match = _SHARE_ID.fullmatch(share_id)
+    return ShareId(**{key: text.lower() for key, text in match.groupdict().items()}) if match else None
 
 
 def is_netapp_volume(id: str) -> bool:

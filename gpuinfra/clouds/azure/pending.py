@@ -90,9 +90,9 @@ def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingSubsc
         from gpuinfra.clouds.azure.rest import Rest, subscription_of
         from gpuinfra.handover.ports import PortUnavailable
 
-        known = {id.split("/")[2] for id in stack.ids if id.startswith("/subscriptions/")}
-        if len(known) == 1:
-            return known.pop()
+        subscriptions = {id.split("/")[2] for id in stack.ids if id.startswith("/subscriptions/")}
+        if len(subscriptions) == 1:
+            return subscriptions.pop()
         try:
             return subscription_of(settings) or only_subscription(Rest())
         except PortUnavailable as problem:

@@ -106,8 +106,8 @@ class Preflight:
                     yield problem("identity", "Azure", what, "one subscription", fix)
                     return
                 self.subscription = str(listed[0].get("subscriptionId"))
-            found = self.rest.arm(f"/subscriptions/{self.subscription}", SUBSCRIPTIONS)
-        state = str(found.get("state"))
+            answer = self.rest.arm(f"/subscriptions/{self.subscription}", SUBSCRIPTIONS)
+        state = str(answer.get("state"))
         if state != "Enabled":
             what = f"subscription {self.subscription} is {state}"
             yield problem("identity", "Azure", what, "an enabled subscription", "enable it in the Azure portal")
@@ -171,17 +171,19 @@ class Preflight:
             f"{scope}/providers/Microsoft.Authorization/permissions",
             "2022-04-01",
         )
-        known = "/resourceGroups/" not in scope or self.get(action, path, api) is not None
-        granted = self.every(action, path, api) if known else []
+        exists = "/resourceGroups/" not in scope or self.get(action, path, api) is not None
+        granted = self.every(action, path, api) if exists else []
         return [one for one in wanted if not any(_allows(entry, one) for entry in granted)]
 
     def _missing_on_groups(self, plan: Plan, token: Callable[[], str], wanted: list[str]) -> list[str]:
         """Return the actions that are missing on a resource group of the stack, or all of them if the names of the groups are not known."""
         try:
-            known = token()
+            token_text = token()
         except Unanswered:
             return wanted
-        groups = [one.replace("SUBSCRIPTION", self.subscription).replace("TOKEN", known) for one in groups_of(plan)]
+        groups = [
+            one.replace("SUBSCRIPTION", self.subscription).replace("TOKEN", token_text) for one in groups_of(plan)
+        ]
         return sorted({action for group in groups for action in self._missing(group, wanted)})
 
     def providers(self, plan: Plan) -> Iterator[PreflightRow]:
@@ -205,8 +207,8 @@ class Preflight:
     def feature(self, namespace: str, name: str) -> Iterator[PreflightRow]:
         """A feature of a resource provider is registered."""
         path = f"/subscriptions/{self.subscription}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
-        found = self.get("Microsoft.Features/providers/features/read", path, "2021-07-01")
-        state = str(((found or {}).get("properties") or {}).get("state") or "NotRegistered")
+        answer = self.get("Microsoft.Features/providers/features/read", path, "2021-07-01")
+        state = str(((answer or {}).get("properties") or {}).get("state") or "NotRegistered")
         where = f"{namespace}/{name}"
         register = f"az feature register --namespace {namespace} --name {name} --subscription {self.subscription}"
         if state == "Registered":
@@ -356,11 +358,11 @@ class Preflight:
         if version == "latest":
             version = self._newest_version(publisher, offer, sku)
         path = f"{self._versions(publisher, offer, sku)}/{version}"
-        found = self.get(READS["image"][0], path, COMPUTE) if version else None
-        if found is None:
+        answer = self.get(READS["image"][0], path, COMPUTE) if version else None
+        if answer is None:
             yield problem("image", ref, f"not found in {self.region}", "an existing image", fix)
             return
-        properties = found.get("properties") or {}
+        properties = answer.get("properties") or {}
         state = str((properties.get("imageDeprecationStatus") or {}).get("imageState") or "Active")
         arch = {"x64": "x86_64", "Arm64": "arm64"}.get(str(properties.get("architecture")), pool.image.arch)
         if arch != pool.image.arch:

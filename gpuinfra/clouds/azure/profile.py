@@ -366,15 +366,15 @@ def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str
     """Return an existing network with its node subnet and a subnet per file system."""
     existing = spec.network.existing
     assert existing is not None
-    known = existing.subnets
+    subnet_ids = existing.subnets
     subnets = [
-        Subnet(name=nodes, zone=REGIONAL, cidr="", role="nodes", existing_id=node_subnet(known, spec.where.region))
+        Subnet(name=nodes, zone=REGIONAL, cidr="", role="nodes", existing_id=node_subnet(subnet_ids, spec.where.region))
     ]
     subnets += [
-        Subnet(name=name, zone=REGIONAL, cidr="", role="storage", existing_id=known.get(name)) for name in lustre
+        Subnet(name=name, zone=REGIONAL, cidr="", role="storage", existing_id=subnet_ids.get(name)) for name in lustre
     ]
     if netapp:
-        delegated = known.get(NETAPP_SUBNET)
+        delegated = subnet_ids.get(NETAPP_SUBNET)
         subnets.append(Subnet(name=NETAPP_SUBNET, zone=REGIONAL, cidr="", role=NETAPP, existing_id=delegated))
     return NetworkPlan(
         cidr="",

@@ -55,11 +55,11 @@ class Quotas:
         listed = self.every(PREFLIGHT["quota"][0], self._path("Microsoft.Compute"), COMPUTE)
         usages = {_plain((one.get("name") or {}).get("value")): one for one in listed}
         for name, kinds in sorted(quota_needs(plan, of_node).items()):
-            found, total = usages.get(_plain(name), {}), sum(kinds.values())
+            usage, total = usages.get(_plain(name), {}), sum(kinds.values())
             yield quota_row(
                 f"{name} in {self.region}",
-                int(found.get("limit") or 0),
-                int(found.get("currentValue") or 0),
+                int(usage.get("limit") or 0),
+                int(usage.get("currentValue") or 0),
                 total,
                 lambda total, name=name: self._request(name, total),
                 # A capacity reservation uses quota when it is created, so the usage includes its nodes.
@@ -70,20 +70,20 @@ class Quotas:
     def lustre(self, count: int) -> Iterator[PreflightRow]:
         """The quota covers the file systems of Azure Managed Lustre."""
         listed = self.every(PREFLIGHT["quota"][1], self._path("Microsoft.StorageCache"), STORAGE_CACHE)
-        found = _named(listed, LUSTRE_QUOTA, "Microsoft.StorageCache")
-        yield self._row(LUSTRE_QUOTA, found, count, "file systems", "Azure Managed Lustre")
+        usage = _named(listed, LUSTRE_QUOTA, "Microsoft.StorageCache")
+        yield self._row(LUSTRE_QUOTA, usage, count, "file systems", "Azure Managed Lustre")
 
     def netapp(self, tib: int) -> Iterator[PreflightRow]:
         """The regional capacity quota covers the capacity pools of Azure NetApp Files."""
         listed = self.every(PREFLIGHT["quota"][2], self._path("Microsoft.NetApp"), NETAPP)
-        found = _named(listed, NETAPP_QUOTA, "Microsoft.NetApp").get("properties") or {}
-        yield self._row(NETAPP_QUOTA, found, tib, "TiB", "Azure NetApp Files")
+        usage = _named(listed, NETAPP_QUOTA, "Microsoft.NetApp").get("properties") or {}
+        yield self._row(NETAPP_QUOTA, usage, tib, "TiB", "Azure NetApp Files")
 
-    def _row(self, name: str, found: Mapping[str, Any], total: int, unit: str, service: str) -> PreflightRow:
+    def _row(self, name: str, usage: Mapping[str, Any], total: int, unit: str, service: str) -> PreflightRow:
         return quota_row(
             f"{name} in {self.region}",
-            int(found.get("limit") or 0),
-            int(found.get("currentValue") or 0),
+            int(usage.get("limit") or 0),
+            int(usage.get("currentValue") or 0),
             total,
             # Microsoft.Quota, which `az quota update` calls, does not have these services.
             lambda total: (
@@ -111,10 +111,10 @@ def of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
 
 def _named(listed: list[dict[str, Any]], name: str, namespace: str) -> dict[str, Any]:
     """Return the usage with this name. Raises `Unanswered` if the answer does not contain it."""
-    found = next((one for one in listed if _plain((one.get("name") or {}).get("value")) == _plain(name)), None)
-    if found is None:
+    entry = next((one for one in listed if _plain((one.get("name") or {}).get("value")) == _plain(name)), None)
+    if entry is None:
         raise failed(f"{namespace}/locations/usages/read", f"the answer does not contain {name}")
-    return found
+    return entry
 
 
 def _plain(name: object) -> str:

@@ -76,8 +76,8 @@ def _os_profile(resource: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not _is(resource, "compute", "VirtualMachineScaleSet"):
         return None
     profile = (resource.get("inputs") or {}).get("virtualMachineProfile") or {}
-    found: Mapping[str, Any] | None = profile.get("osProfile")
-    return found
+    profile_of_os: Mapping[str, Any] | None = profile.get("osProfile")
+    return profile_of_os
 
 
 def _keys(profile: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -81,8 +81,8 @@ class Project:
     def _connection(self, lookup: Lookup) -> str | None:
         """Look up a service connection, which is a network peering. Its ID consists of the escaped network and the service."""
         network = self.path(Lookup(kind="network", purpose=naming.logical(self._plan.name, "network", "main")))
-        known = self._read("compute", network) or {}
-        peered = any(one.get("name") == SERVICE.replace(".", "-") for one in known.get("peerings", []))
+        network_record = self._read("compute", network) or {}
+        peered = any(one.get("name") == SERVICE.replace(".", "-") for one in network_record.get("peerings", []))
         return f"{quote_plus(network)}:{SERVICE}" if peered else None
 
     def _read(self, service: str, path: str) -> dict[str, Any] | None:

@@ -37,19 +37,21 @@ def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
     key = next((name for name in KEYS if os.environ.get(name)), None)
     try:
         if os.environ.get(TOKEN):
-            found, project = Credentials(token=_content(os.environ[TOKEN])), None
+            credentials, project = Credentials(token=_content(os.environ[TOKEN])), None
         elif key is not None:
             with warnings.catch_warnings():  # deprecated for untrusted keys; this key belongs to the operator
                 warnings.simplefilter("ignore", DeprecationWarning)
-                found, project = google.auth.load_credentials_from_dict(_json(key), scopes=list(scopes))
+                credentials, project = google.auth.load_credentials_from_dict(_json(key), scopes=list(scopes))
         else:
-            found, project = google.auth.default(scopes=list(scopes))
+            credentials, project = google.auth.default(scopes=list(scopes))
     except GoogleAuthError as error:
         raise NoCredentials(f"{' '.join(str(error).split())} (variables: {TOKEN}, {', '.join(KEYS)})") from None
     if target := os.environ.get(IMPERSONATED):
-        found = impersonated_credentials.Credentials(found, target_principal=target, target_scopes=list(scopes))
+        credentials = impersonated_credentials.Credentials(
+            credentials, target_principal=target, target_scopes=list(scopes)
+        )
     named = next((value for name in PROJECTS if (value := os.environ.get(name))), None)
-    return found, named or project
+    return credentials, named or project
 
 
 def _content(value: str) -> str:

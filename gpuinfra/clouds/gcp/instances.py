@@ -88,12 +88,12 @@ def secure_boot(pool: PoolPlan) -> bool:
 def nic_subnets(pool: PoolPlan) -> tuple[str, ...]:
     """Return the name in the plan of each interface's subnet, in interface order."""
     taken: Counter[str] = Counter()
-    found = []
+    subnet_per_nic = []
     for nic in pool.nics:
         zonal = f"{nic.network}-{taken[nic.network]}" if nic.network in ZONAL_NETWORKS else nic.network
-        found.append(pool.subnet if nic.network == "main" else zonal)
+        subnet_per_nic.append(pool.subnet if nic.network == "main" else zonal)
         taken[nic.network] += 1
-    return tuple(found)
+    return tuple(subnet_per_nic)
 
 
 def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
@@ -284,8 +284,8 @@ def existing_networks(plan: Plan) -> Iterator[PlannedInstance]:
 
 def lustre_ranges(plan: Plan) -> tuple[str, ...]:
     """Return the address ranges of existing Lustre file systems."""
-    found = (one.address_range for one in plan.existing_file_systems if one.kind == "lustre")
-    return tuple(dict.fromkeys(range for range in found if range))
+    ranges = (one.address_range for one in plan.existing_file_systems if one.kind == "lustre")
+    return tuple(dict.fromkeys(range for range in ranges if range))
 
 
 def existing_lustre_networks(plan: Plan) -> Iterator[PlannedInstance]:
@@ -332,8 +332,8 @@ def filestores(plan: Plan) -> Iterator[PlannedInstance]:
 
 def bucket_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for Managed Lustre on its import and export bucket."""
-    for one, instance in _file_systems(plan):
-        for access in ("objects", "bucket") if one.bucket is not None else ():
+    for file_system, instance in _file_systems(plan):
+        for access in ("objects", "bucket") if file_system.bucket is not None else ():
             yield replace(instance, values={"access": access})
 
 

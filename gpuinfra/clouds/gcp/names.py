@@ -81,8 +81,8 @@ def network_path(given: str, project: str) -> str:
 
 def project_of(path: str, otherwise: str) -> str:
     """Return the project in a path, or `otherwise` if the path contains none."""
-    found = re.search(r"(?:^|/)projects/([^/]+)/", path)
-    return found[1] if found else otherwise
+    match = re.search(r"(?:^|/)projects/([^/]+)/", path)
+    return match[1] if match else otherwise
 
 
 def subnet_path(given: str, project: str, region: str) -> str:
@@ -92,8 +92,8 @@ def subnet_path(given: str, project: str, region: str) -> str:
 
 def repository(registry: str) -> tuple[str, str, str] | None:
     """Return the location, project and repository of an Artifact Registry repository, or `None` for other registries."""
-    found = re.fullmatch(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z][a-z0-9:.-]+)/([a-z0-9-]+)(/.*)?", registry)
-    return (found[1], found[2], found[3]) if found else None
+    match = re.fullmatch(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z][a-z0-9:.-]+)/([a-z0-9-]+)(/.*)?", registry)
+    return (match[1], match[2], match[3]) if match else None
 
 
 def file_system(name: str) -> str:

@@ -114,8 +114,8 @@ Source: the pages of the methods, retrieved 2026-11-29."""
 
 def requests(types: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the requests of the search for resources of these types, by purpose."""
-    found = tuple(sorted({_LISTS[type_] for type_ in types if type_ in _LISTS}))
-    return {SEARCH: found} if found else {}
+    lists_of_types = tuple(sorted({_LISTS[type_] for type_ in types if type_ in _LISTS}))
+    return {SEARCH: lists_of_types} if lists_of_types else {}
 
 
 class PendingProject:
@@ -132,10 +132,10 @@ class PendingProject:
         short = {key: create.text(key).rpartition("/")[2] for key in _SHORT if create.text(key)}
         if create.type == CONNECTION:
             short["network"] = quote_plus(create.text("network"))
-        found = from_inputs(create, self._stack, SHAPES, repeatable=REPEATABLE, derived=DERIVED, more=short)
-        for id in found or ():
+        ids = from_inputs(create, self._stack, SHAPES, repeatable=REPEATABLE, derived=DERIVED, more=short)
+        for id in ids or ():
             self._check_labels(create, id)
-        return found
+        return ids
 
     def _check_labels(self, create: PendingCreate, id: str) -> None:
         """Raise `NotFoundByTag` if the resource exists with the labels of another stack."""
@@ -165,26 +165,27 @@ class PendingProject:
             if not token:
                 return
 
-    def _is_same(self, create: PendingCreate, one: Mapping[str, Any]) -> bool:
+    def _is_same(self, create: PendingCreate, candidate: Mapping[str, Any]) -> bool:
         """Return whether a resource with a generated ID is the one that was being created. Names alone are no proof, because another stack can use them."""
         if create.type == "gcp:storage/transferJob:TransferJob":
-            wanted, found = create.inputs.get("replicationSpec") or {}, one.get("replicationSpec") or {}
+            wanted, spec = create.inputs.get("replicationSpec") or {}, candidate.get("replicationSpec") or {}
             pair = [(wanted.get(key) or {}).get("bucketName") for key in ("gcsDataSource", "gcsDataSink")]
             return (
-                pair == [(found.get(key) or {}).get("bucketName") for key in ("gcsDataSource", "gcsDataSink")]
-                and one.get("status") != "DELETED"
+                pair == [(spec.get(key) or {}).get("bucketName") for key in ("gcsDataSource", "gcsDataSink")]
+                and candidate.get("status") != "DELETED"
             )
-        if one.get("displayName") != create.text("displayName"):
+        if candidate.get("displayName") != create.text("displayName"):
             return False
         if create.type == BUDGET:  # Budgets have no labels. Their display name contains the token of the stack.
-            if self._stack.owns(create, str(one["displayName"])):
+            if self._stack.owns(create, str(candidate["displayName"])):
                 return True
             raise NotFoundByTag(
-                f"the budget {one['name']} ({one['displayName']}) exists, and nothing in its name proves that a killed run of this stack created it; "
-                f"delete it, or import it with `pulumi refresh --import-pending-creates {create.urn} --import-pending-creates {one['name']}`"
+                f"the budget {candidate['name']} ({candidate['displayName']}) exists, "
+                "and nothing in its name proves that a killed run of this stack created it; "
+                f"delete it, or import it with `pulumi refresh --import-pending-creates {create.urn} --import-pending-creates {candidate['name']}`"
             )
-        labels = one.get("userLabels") or {}
-        addresses = [(found.get("labels") or {}).get("email_address") for found in (one, create.inputs)]
+        labels = candidate.get("userLabels") or {}
+        addresses = [(found.get("labels") or {}).get("email_address") for found in (candidate, create.inputs)]
         return labels.get(names.label_key(STACK_TAG)) in self._stack.tokens and addresses[0] == addresses[1]
 
     def _read(self, service: str, path: str) -> dict[str, Any] | None:

@@ -238,38 +238,38 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
     named = [f'resource.name.startsWith("{one}")' for one in evidence]
     # A plan does not contain the name of another stack's bucket.
     place = "(" + " || ".join(named or ['resource.name.extract("projects/_/buckets/{name}-evidence-") != ""']) + ")"
-    if found := objects(bundles):
+    if allowed := objects(bundles):
         path = f'resource.name.extract("/objects/bootstrap/{plan.name}/{{name}}") != ""'
-        yield _Part(purpose="bundles", what="the bundles", permissions=found, expressions=[f"{place} && {path}"])
-    if found := objects({EVIDENCE}):
+        yield _Part(purpose="bundles", what="the bundles", permissions=allowed, expressions=[f"{place} && {path}"])
+    if allowed := objects({EVIDENCE}):
         path = f'resource.name.extract("/objects/{evidence_prefix(plan.name)}/{{name}}") != ""'
         listing = 'resource.type == "storage.googleapis.com/Bucket"'
         yield _Part(
             purpose="evidence",
             what="the evidence",
-            permissions=found,
+            permissions=allowed,
             expressions=[f"{place} && ({path} || {listing})"],
         )
-    if plan.recovery and (found := objects(RECORD)):
+    if plan.recovery and (allowed := objects(RECORD)):
         listing = 'resource.type == "storage.googleapis.com/Bucket"'
         path = " || ".join(f'resource.name.endsWith("/objects/{key}")' for key in OWN_KEYS)
         yield _Part(
             purpose="record",
             what="the record of the active region",
-            permissions=found,
+            permissions=allowed,
             expressions=[f"{place} && ({path} || {listing})"],
         )
-    if plan.recovery and (found := objects(moves)):
+    if plan.recovery and (allowed := objects(moves)):
         names = _prefixes(plan, *(one.name for one in plan.recovery.replicas))
-        yield _Part(purpose="replicas", what="the replicas", permissions=found, expressions=_any(names))
-    if found := [one for one in _BUCKETS if one in uses]:
+        yield _Part(purpose="replicas", what="the replicas", permissions=allowed, expressions=_any(names))
+    if allowed := [one for one in _BUCKETS if one in uses]:
         given = [f"projects/_/buckets/{one.bucket}" for one in plan.file_systems if one.bucket not in (None, "auto")]
         given += [f"projects/_/buckets/{one.bucket}" for one in plan.mounted_buckets if one.bucket != "auto"]
         names = [*_prefixes(plan), *dict.fromkeys(given)]
         yield _Part(
             purpose="buckets",
             what="the buckets",
-            permissions=found,
+            permissions=allowed,
             expressions=[*_any(names), *([] if named else [place])],
         )
     if _SET_PROJECT_POLICY in uses:
@@ -284,10 +284,10 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
 
 def _prefixes(plan: Plan, *purposes: str) -> list[str]:
     """Return the beginnings of the names of the stack's buckets, or of those with these purposes, without the hash at their end."""
-    found = [one.values["purpose"] for one in buckets(plan)]
+    kinds = [one.values["purpose"] for one in buckets(plan)]
     if purposes:
-        found = [one for one in found if one.startswith(purposes)]
-    names = [bucket(plan.name, purpose, "", "").rpartition("-")[0] for purpose in found]
+        kinds = [one for one in kinds if one.startswith(purposes)]
+    names = [bucket(plan.name, purpose, "", "").rpartition("-")[0] for purpose in kinds]
     return [f"projects/_/buckets/{name}-" for name in dict.fromkeys(names)]
 
 

@@ -206,11 +206,11 @@ class Preflight:
         names = [need.action for need in needed.needs]
         wanted = list(needed.documents[0]["includedPermissions"])
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
-        found = together([functools.partial(self._granted, part) for part in parts])
-        if None in found:
+        answers = together([functools.partial(self._granted, part) for part in parts])
+        if None in answers:
             raise failed("cloudresourcemanager.googleapis.com", "a request received no response")
-        granted = {one for answer in found if answer for one in answer[0]}
-        untested = {one for answer in found if answer for one in answer[1]}
+        granted = {one for answer in answers if answer for one in answer[0]}
+        untested = {one for answer in answers if answer for one in answer[1]}
         missing = [one for one in wanted if one not in granted | untested]
         where = f"project {self.project}"
         if missing:
@@ -318,7 +318,7 @@ class Preflight:
         project = owner.removeprefix("projects/").partition("/")[0] or self.project
         name = name.partition("/")[0]
         try:
-            found = self.get("compute", f"projects/{project}/zones/{group.zone}/reservations/{name}")
+            answer = self.get("compute", f"projects/{project}/zones/{group.zone}/reservations/{name}")
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
         except NotFound:
@@ -337,22 +337,22 @@ class Preflight:
                 fix,
             )
             return
-        specific = found.get("specificReservation") or {}
+        specific = answer.get("specificReservation") or {}
         kind = str((specific.get("instanceProperties") or {}).get("machineType") or "")
         total, used = int(specific.get("count") or 0), int(specific.get("inUseCount") or 0)
-        end = f", until {found['deleteAtTime']}" if found.get("deleteAtTime") else ""
-        have = f"{found.get('status')}, {total - used} of {total} free{end}"
+        end = f", until {answer['deleteAtTime']}" if answer.get("deleteAtTime") else ""
+        have = f"{answer.get('status')}, {total - used} of {total} free{end}"
         update = f"gcloud compute reservations update {name} --zone={group.zone} --project={project}"
         if kind and kind != machine:
             fix = f"set `machine` to {kind}, or `id` to a different reservation"
             yield problem("reservation", where, f"is for {kind}", f"a reservation of {machine}", fix)
-        elif found.get("status") != "READY":
+        elif answer.get("status") != "READY":
             again = "run the command again when it is ready"
             fix = (
-                "create another reservation, and set `id` in the stack file" if found.get("status") in ENDED else again
+                "create another reservation, and set `id` in the stack file" if answer.get("status") in ENDED else again
             )
             yield problem("reservation", where, have, "a reservation that is READY", fix)
-        elif specific and not found.get("specificReservationRequired"):
+        elif specific and not answer.get("specificReservationRequired"):
             fix = "create the reservation with --require-specific-reservation, because the nodes target it"
             yield problem(
                 "reservation",
@@ -372,7 +372,7 @@ class Preflight:
             yield warning(
                 "reservation",
                 where,
-                str(found.get("status")),
+                str(answer.get("status")),
                 "a reservation of VMs",
                 "check the number of free VMs yourself",
             )
@@ -385,23 +385,23 @@ class Preflight:
         path = _newest(ref) if pool.image.source == "family" else ref
         path = path.partition("/compute/v1/")[2] or path
         try:
-            found = self.get("compute", path)
+            answer = self.get("compute", path)
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
         except NotFound:
             yield problem("image", ref, "not found", "an existing image", fix)
             return
-        made = found.get("creationTimestamp")
+        made = answer.get("creationTimestamp")
         age = f", {(datetime.now(UTC) - datetime.fromisoformat(str(made))).days} days old" if made else ""
-        about = f"{found.get('name')}{age}"
-        state = str((found.get("deprecated") or {}).get("state") or "ACTIVE")
-        arch = {"X86_64": "x86_64", "ARM64": "arm64"}.get(str(found.get("architecture")), pool.image.arch)
-        size = int(found.get("diskSizeGb") or 0)
-        if found.get("status") != "READY" or state in ("OBSOLETE", "DELETED"):
+        about = f"{answer.get('name')}{age}"
+        state = str((answer.get("deprecated") or {}).get("state") or "ACTIVE")
+        arch = {"X86_64": "x86_64", "ARM64": "arm64"}.get(str(answer.get("architecture")), pool.image.arch)
+        size = int(answer.get("diskSizeGb") or 0)
+        if answer.get("status") != "READY" or state in ("OBSOLETE", "DELETED"):
             yield problem(
                 "image",
                 ref,
-                f"{about} is {state if state != 'ACTIVE' else found.get('status')}",
+                f"{about} is {state if state != 'ACTIVE' else answer.get('status')}",
                 "an image that is READY",
                 fix,
             )
@@ -418,12 +418,12 @@ class Preflight:
     def newest_image(self, family: ImageFamily) -> str | None:
         """Return the path of the newest image of a family, in the form of `ImageFamily.dated`, or None if the family has none."""
         try:
-            found = self.get("compute", _newest(family.latest))
+            image = self.get("compute", _newest(family.latest))
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
         except NotFound:
             return None
-        return f"projects/{family.latest.partition('/')[0]}/global/images/{found['name']}"
+        return f"projects/{family.latest.partition('/')[0]}/global/images/{image['name']}"
 
 
 def _newest(ref: str) -> str:

@@ -74,7 +74,7 @@ class Rates:
 
     def of(self, kind: CapacityKind, names: Iterable[str], region: str) -> float | None:
         """Return the price of the first of the names that the region has, or None."""
-        return next((found for name in names if (found := self.usd.get((kind, name, region)))), None)
+        return next((usd for name in names if (usd := self.usd.get((kind, name, region)))), None)
 
 
 def table(file: TextIO) -> PublicFile | None:
@@ -110,10 +110,10 @@ def _add(rates: Rates, sku: dict[str, Any], today: date) -> None:
     # SKUs of local disks on spot VMs have the usage type OnDemand, so the description decides.
     spot = match["spot"] or match["attached"] or usage == "Preemptible"
     kind = CapacityKind.SPOT if spot else CapacityKind.ON_DEMAND
-    found = _current(sku.get("pricingInfo"), today)
-    if found is None:
+    rate = _current(sku.get("pricingInfo"), today)
+    if rate is None:
         return
-    usd, since = found
+    usd, since = rate
     rates.newest = max(rates.newest, since)
     for region in _list(sku.get("serviceRegions")):
         key = (kind, match["part"], str(region))

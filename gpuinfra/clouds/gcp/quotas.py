@@ -90,8 +90,8 @@ class Quotas:
 
     def lustre(self, zone: str, network: str, total: int) -> Iterator[PreflightRow]:
         """The quota covers the Managed Lustre instances in a zone. `network` is the name of an existing network, or empty."""
-        known = {"zone": zone, "network_name": network}
-        yield self._storage("lustre.googleapis.com", LUSTRE, zone, known, total)
+        dimensions = {"zone": zone, "network_name": network}
+        yield self._storage("lustre.googleapis.com", LUSTRE, zone, dimensions, total)
 
     def _storage(self, service: str, quota_id: str, place: str, limits: Mapping[str, str], total: int) -> PreflightRow:
         dimensions = {key: value for key, value in limits.items() if value}
@@ -110,10 +110,10 @@ class Quotas:
             quotas = self.get("compute", f"projects/{self.project}/regions/{self.region}").get("quotas") or ()
         except (NotFound, Invalid) as error:
             raise failed("compute.googleapis.com", str(error)) from None
-        found = next((one for one in quotas if one.get("metric") == metric), None)
-        if found is None:
+        quota = next((one for one in quotas if one.get("metric") == metric), None)
+        if quota is None:
             raise failed("compute.googleapis.com", f"the region has no metric {metric}")
-        return float(found.get("limit") or 0), float(found.get("usage") or 0)
+        return float(quota.get("limit") or 0), float(quota.get("usage") or 0)
 
     def _limit(self, service: str, quota_id: str, place: str, limits: Mapping[str, str]) -> float:
         """Return the limit for a region or zone and these dimensions. The most specific entry applies. A missing entry or value means a limit of 0."""

@@ -42,5 +42,5 @@ def files(node: Faulty) -> dict[str, str]:
         else f"Google does not accept reports about hosts of {node.machine}. Send node.txt to your account team or to Google Cloud support.\n"
     )
     facts = [f"Instance: {node.resource}", f"Instance number: {node.instance_id}", f"Zone: {node.zone}"]
-    found = {"node.txt": "\n".join([*facts, *node.facts()]) + "\n", "SEND.txt": send}
-    return {"report-host-as-faulty.json": json.dumps(body, indent=2) + "\n", **found} if accepted else found
+    written = {"node.txt": "\n".join([*facts, *node.facts()]) + "\n", "SEND.txt": send}
+    return {"report-host-as-faulty.json": json.dumps(body, indent=2) + "\n", **written} if accepted else written

@@ -92,19 +92,19 @@ class ActiveRegion:
 def parsed_record(text: bytes, stack: str) -> ActiveRegion:
     """Return the content of the object. Raises `DeploymentError` if it is not the record of this stack."""
     try:
-        found: Any = bounded(text, LONGEST)
-        moves = {str(name): dict(body) for name, body in found["moves"].items()}
+        document: Any = bounded(text, LONGEST)
+        moves = {str(name): dict(body) for name, body in document["moves"].items()}
         record = ActiveRegion(
-            stack=str(found["stack"]),
-            region=str(found["region"]),
-            epoch=int(found["epoch"]),
-            changed_by=one_line(found["changed_by"]),
-            changed_at=one_line(found["changed_at"]),
+            stack=str(document["stack"]),
+            region=str(document["region"]),
+            epoch=int(document["epoch"]),
+            changed_by=one_line(document["changed_by"]),
+            changed_at=one_line(document["changed_at"]),
             moves=moves,
         )
     except (ValueError, TypeError, KeyError, AttributeError):
-        found, record = None, None
-    if record is None or found.get("schema") != SCHEMA or record.stack != stack:
+        document, record = None, None
+    if record is None or document.get("schema") != SCHEMA or record.stack != stack:
         raise DeploymentError(
             f"the object {KEY} in the second region is not a record of {stack} in the format {SCHEMA}; "
             "restore an earlier version of the object"

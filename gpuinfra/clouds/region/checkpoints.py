@@ -101,14 +101,14 @@ def _line(pattern: str, pair: CheckpointPair, rpo_minutes: int, now: datetime) -
 
 
 def _listed(listing: Listing, prefix: str) -> dict[str, CheckpointObject]:
-    found: dict[str, CheckpointObject] = {}
-    for one in listing(prefix):
-        found[one.key] = one
-        if len(found) > MOST_OBJECTS:
+    by_key: dict[str, CheckpointObject] = {}
+    for item in listing(prefix):
+        by_key[item.key] = item
+        if len(by_key) > MOST_OBJECTS:
             raise DeploymentError(
                 f"more than {MOST_OBJECTS:,} objects begin with {prefix!r}; begin recovery.checkpoints with a longer folder name"
             )
-    return found
+    return by_key
 
 
 def _judged(
@@ -152,14 +152,14 @@ def newest_complete(
     if originals is None:
         return next(iter(_checkpoints(pattern, copies)), None)
     compared = 0
-    for one in _checkpoints(pattern, {**copies, **originals}):
-        marker = [key for key in _markers(pattern, copies) if _folder(key) == one.name]
+    for checkpoint in _checkpoints(pattern, {**copies, **originals}):
+        marker = [key for key in _markers(pattern, copies) if _folder(key) == checkpoint.name]
         if not marker:
             continue
         compared += 1
-        wanted = [each for key, each in originals.items() if _within(key, one.name)]
+        wanted = [each for key, each in originals.items() if _within(key, checkpoint.name)]
         if all((copy := copies.get(each.key)) is not None and copy.size == each.size for each in wanted):
-            return one
+            return checkpoint
         if compared == COMPARED:
             return None
     return None
@@ -172,8 +172,8 @@ def _markers(pattern: str, objects: Iterable[str]) -> list[str]:
 
 def _checkpoints(pattern: str, objects: Mapping[str, CheckpointObject]) -> Sequence[Checkpoint]:
     """Return the checkpoints in a listing, the newest first."""
-    found = [Checkpoint(name=_folder(key), written=objects[key].modified) for key in _markers(pattern, objects)]
-    return sorted(found, key=lambda one: (one.written, one.name), reverse=True)
+    checkpoints = [Checkpoint(name=_folder(key), written=objects[key].modified) for key in _markers(pattern, objects)]
+    return sorted(checkpoints, key=lambda one: (one.written, one.name), reverse=True)
 
 
 def _folder(key: str) -> str:

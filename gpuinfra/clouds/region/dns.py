@@ -145,10 +145,10 @@ def records(
         raise DeploymentError(
             f"no node is verified, so {names.login} cannot point to a node; wait until `gpuinfra verify` reports a verified node, and run the command again"
         )
-    found = (*_login(names, verdicts), *_mounts(dns, names, list(resources)))
-    if not found:
+    records_of_names = (*_login(names, verdicts), *_mounts(dns, names, list(resources)))
+    if not records_of_names:
         raise DeploymentError(f"the states contain no file system and no node for the names in {names.domain}; deploy the stack first")  # fmt: skip
-    return found
+    return records_of_names
 
 
 def _login(names: NamesPlan, verdicts: Iterable[FleetVerdict]) -> Iterator[NameRecord]:
@@ -162,14 +162,14 @@ def _mounts(dns: Dns, names: NamesPlan, resources: Sequence[Mapping[str, Any]]) 
     for planned in names.mounts:
         entry = entries.get(planned.mount)
         try:
-            found = dns.mounted(entry, resources) if entry else None
+            mounted = dns.mounted(entry, resources) if entry else None
         except Unreachable as problem:
             raise DeploymentError(f"the addresses of the file systems cannot be read: {problem}") from None
-        if found is None:
+        if mounted is None:
             continue
-        if found.addresses:
-            yield NameRecord(name=planned.host, type="A", values=tuple(sorted(found.addresses)))
-        yield NameRecord(name=planned.source, type="TXT", values=(f'"{found.source}"',))
+        if mounted.addresses:
+            yield NameRecord(name=planned.host, type="A", values=tuple(sorted(mounted.addresses)))
+        yield NameRecord(name=planned.source, type="TXT", values=(f'"{mounted.source}"',))
 
 
 def _addresses(verdicts: Iterable[FleetVerdict]) -> tuple[str, ...]:
@@ -182,9 +182,9 @@ def moved(
     dns: Dns, names: NamesPlan, resources: Iterable[Mapping[str, Any]], verdicts: Sequence[FleetVerdict]
 ) -> tuple[NameRecord, ...]:
     """Point the names to the file systems and the verified nodes of a region. Returns the records."""
-    found = records(dns, names, resources, verdicts)
-    dns.point(names.zone, found)
-    return found
+    records_moved = records(dns, names, resources, verdicts)
+    dns.point(names.zone, records_moved)
+    return records_moved
 
 
 def lines(question: ReadinessQuestion, dns: Dns) -> Iterator[ReadinessLine]:

@@ -85,7 +85,7 @@ def prove(
         raise DeploymentError(
             f"the state contains resources of {len(services)} service in {region}, and {LEAST_SERVICES} services are required as evidence"
         )
-    found: list[ConnectionFailure] = []
+    failures: list[ConnectionFailure] = []
     until = monotonic() + PROOF_S
     while True:
         for service, request in services.items():
@@ -93,11 +93,11 @@ def prove(
                 request()
             except Unreachable as problem:
                 now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                found.append(ConnectionFailure(service=service, at=now, error=one_line(problem)))
+                failures.append(ConnectionFailure(service=service, at=now, error=one_line(problem)))
                 continue
             except (Busy, GpuinfraError) as problem:
                 raise DeploymentError(f"{service} in {region} responds: {one_line(problem)}") from None
             raise DeploymentError(f"{service} in {region} responds")
         if monotonic() >= until:
-            return tuple(found)
+            return tuple(failures)
         wait(PROOF_PAUSE_S)

@@ -99,10 +99,10 @@ class GpuTableCheck(Check):
 
 def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = "") -> dict[str, Any]:
     """Return the JSON object that a `node.pyz` command printed. `part` names its list."""
-    found = json_object(answers.text(probe), what)
-    if found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
+    document = json_object(answers.text(probe), what)
+    if document.get("schema") != schema or (part and not isinstance(document.get(part), list)):
         raise Unreadable("%s has an unknown format" % what)
-    return found
+    return document
 
 
 def all_same(values: Iterable[Any]) -> Any:
@@ -155,12 +155,12 @@ def is_number(value: object) -> TypeGuard[float]:
 def json_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object that a tool printed."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         raise Unreadable("%s is not JSON" % what) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Unreadable("%s is not a JSON object" % what)
-    return found
+    return document
 
 
 def listed(items: list[str], most: int = 8, limit: int = 160) -> str:

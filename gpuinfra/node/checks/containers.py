@@ -48,14 +48,14 @@ class ContainerRuntime(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
         """Return how each runtime provides GPUs to containers. The text is empty if it cannot."""
-        found = {}
+        ways_of = {}
         info = docker(answers)
         if info is not None:
             runtimes = info.get("Runtimes")
             if not isinstance(runtimes, dict):
                 raise Unreadable("docker info lists no runtimes")
             ways = (["runtime nvidia"] if "nvidia" in runtimes else []) + (["CDI"] if offers_cdi(info) else [])
-            found["docker"] = " and ".join(ways)
+            ways_of["docker"] = " and ".join(ways)
         # Docker ships its own containerd, which serves only Docker; a containerd counts only with a Kubernetes plugin.
         if answers.installed("containerd"):
             text = answers.text("containerd")
@@ -64,11 +64,11 @@ class ContainerRuntime(Check):
             disabled = re.search(
                 r"(?m)^[ \t]*disabled_plugins = \[[^\[\]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text
             )
-            if not (disabled and "docker" in found):
+            if not (disabled and "docker" in ways_of):
                 ways = ["runtime nvidia"] if re.search(r"(?m)^[ \t]*\[.*runtimes\.[\"']?nvidia[\"']?\]", text) else []
                 ways += ["CDI"] if re.search(r"(?m)^[ \t]*enable_cdi = true", text) else []
-                found["containerd"] = " and ".join(ways)
-        return found
+                ways_of["containerd"] = " and ".join(ways)
+        return ways_of
 
     def judge(self, found: dict[str, str], machine: Machine) -> CheckOutcome:
         declared = "docker" in machine.containers
@@ -200,14 +200,14 @@ class ContainersKeptFromMetadata(Check):
             return []
         if "No such file or directory" in answers.raw("metadata-guard").stderr:
             return []
-        found, dropping = [], False
+        rules, dropping = [], False
         for line in answers.lines("metadata-guard"):
             rule = re.match(r"^\s*ip6? daddr (\S+) tcp dport != 53 (?:counter packets \d+ bytes \d+ )?drop$", line)
             if rule and dropping:
-                found.append(rule.group(1))
+                rules.append(rule.group(1))
             else:
                 dropping = re.match(r"^\s*type filter hook forward priority ", line) is not None
-        return found
+        return rules
 
     def judge(self, found: list[str], machine: Machine) -> CheckOutcome:
         wanted = machine.metadata_guarded

@@ -54,8 +54,8 @@ def _judge(rates: dict[str, float], least: float) -> CheckOutcome:
 
 def _least(machine: Machine, check: str, rates: list[float]) -> float:
     """Return the floor of the machine type, or the share of the node's median."""
-    found = known_floor(machine, check)
-    return round(SHARE * sorted(rates)[len(rates) // 2], 1) if found is None else found
+    bandwidth = known_floor(machine, check)
+    return round(SHARE * sorted(rates)[len(rates) // 2], 1) if bandwidth is None else bandwidth
 
 
 class HostCopy(Check):

@@ -240,9 +240,9 @@ class DriverLibrary(Check):
             ):
                 # The probe keeps the first lines of the list unfiltered. They also contain libraries.
                 raise Unreadable("cannot parse a line of ldconfig: %s" % shortened(line, 80))
-            found = re.match(r"^\s+libcuda\.so\.1 \(([^)]*)\) => (/\S+)$", line)
-            if found and ("x86-64" in found.group(1) or "AArch64" in found.group(1)):
-                places.append(found.group(2))
+            match = re.match(r"^\s+libcuda\.so\.1 \(([^)]*)\) => (/\S+)$", line)
+            if match and ("x86-64" in match.group(1) or "AArch64" in match.group(1)):
+                places.append(match.group(2))
         return places
 
     def judge(self, found: list[str], machine: Machine) -> CheckOutcome:

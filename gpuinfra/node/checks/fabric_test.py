@@ -61,10 +61,10 @@ class FabricTest(Check):
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         if answers.raw("fabric-result").exit != 0:
             return {"state": TestState.WAITING.value, "reason": "the fabric test has not started on this node"}
-        found = json_object(answers.text("fabric-result"), "the result of the fabric test")
-        if found.get("schema") != SCHEMA or found.get("state") not in [state.value for state in TestState]:
+        result = json_object(answers.text("fabric-result"), "the result of the fabric test")
+        if result.get("schema") != SCHEMA or result.get("state") not in [state.value for state in TestState]:
             raise Unreadable("the result of the fabric test has an unknown format")
-        return found
+        return result
 
     def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         state, reason = TestState(found["state"]), shortened(str(found.get("reason") or ""), 400)

@@ -271,10 +271,10 @@ class InfoRom(GpuTableCheck):
 
 def _described(answers: Answers, machine: Machine) -> "tuple[nvsmi.SmiGpu, ...]":
     """Return the GPUs of `nvidia-smi -q -x`. Raises `Unreadable` if not every GPU of the machine is in it."""
-    found = answers.xml().gpus
-    if len(found) != machine.gpus:
-        raise Unreadable("nvidia-smi -q -x describes %d of %d GPUs, see G1" % (len(found), machine.gpus))
-    return found
+    described = answers.xml().gpus
+    if len(described) != machine.gpus:
+        raise Unreadable("nvidia-smi -q -x describes %d of %d GPUs, see G1" % (len(described), machine.gpus))
+    return described
 
 
 class ErrorTokens(Check):

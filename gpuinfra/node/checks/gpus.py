@@ -155,15 +155,15 @@ class MigLayout(Check):
     source = "nvidia-smi -L of an H100 with MIG, driver 590.48.01"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[tuple[str, str]]]:
-        found = instances(answers.text("nvidia-smi-list"))
+        cuts = instances(answers.text("nvidia-smi-list"))
         described = {gpu.index: gpu.repeated.get("mig_device", 0) for gpu in answers.xml().gpus}
-        listed_ = {gpu: len(cut) for gpu, cut in found.items()}
+        listed_ = {gpu: len(cut) for gpu, cut in cuts.items()}
         if described != listed_:
             raise Unreadable(
                 "nvidia-smi contradicts itself: -L lists %s instances per GPU, -q -x describes %s"
                 % (listed_, described)
             )
-        return found
+        return cuts
 
     def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> CheckOutcome:
         wanted = sorted(str(name) for name in machine.mig_profiles)

@@ -35,12 +35,12 @@ class LinkSpeed(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         document = result_of(answers, "links", "gpuinfra.links/1", "the output of the link test", "devices")
-        for one in document["devices"]:
-            rate = one.get("gbps") if isinstance(one, Mapping) else None
-            if not isinstance(one, Mapping) or not isinstance(one.get("device"), str):
+        for device in document["devices"]:
+            rate = device.get("gbps") if isinstance(device, Mapping) else None
+            if not isinstance(device, Mapping) or not isinstance(device.get("device"), str):
                 raise Unreadable("the link test reports an entry without a device name")
             if rate is not None and not (is_number(rate) and 0 <= rate < math.inf):
-                raise Unreadable("%s has an invalid rate" % shortened(one["device"], 40))
+                raise Unreadable("%s has an invalid rate" % shortened(device["device"], 40))
         return document["devices"]
 
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> CheckOutcome:
@@ -52,13 +52,13 @@ class LinkSpeed(Check):
         if least is None:
             least = round(SHARE * rates[len(rates) // 2], 2) if rates else 0.0
         wrong = []
-        for one in found:
-            name = shortened(one["device"], 40)
-            counters = one.get("counters") or {}
-            if one["gbps"] is None or one.get("problem"):
-                wrong.append("%s: %s" % (name, shortened(str(one.get("problem") or "no rate"), 160)))
-            elif one["gbps"] < least or least <= 0:
-                wrong.append("%s: %.1f Gb/s" % (name, one["gbps"]))
+        for device in found:
+            name = shortened(device["device"], 40)
+            counters = device.get("counters") or {}
+            if device["gbps"] is None or device.get("problem"):
+                wrong.append("%s: %s" % (name, shortened(str(device.get("problem") or "no rate"), 160)))
+            elif device["gbps"] < least or least <= 0:
+                wrong.append("%s: %.1f Gb/s" % (name, device["gbps"]))
             elif counters:
                 wrong.append("%s: counters increased: %s" % (name, shortened(str(counters), 80)))
         slowest = rates[0] if rates else None

@@ -32,13 +32,13 @@ _INTERFACES = {
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
     """Return all RDMA ports, as the node program reads them from sysfs."""
-    found = result_of(answers, "ports", "gpuinfra.ports/1", "the list of RDMA ports", "ports")["ports"]
-    for port in found:
+    ports = result_of(answers, "ports", "gpuinfra.ports/1", "the list of RDMA ports", "ports")["ports"]
+    for port in ports:
         if not isinstance(port, dict) or not isinstance(port.get("device"), str):
             raise Unreadable("the list of RDMA ports contains an invalid entry")
         if any(not (port.get(name) is None or isinstance(port[name], str)) for name in _TEXTS):
             raise Unreadable("port %s has a field that is not text" % shortened(port["device"], 40))
-    return found
+    return ports
 
 
 _TEXTS = ("state", "physical", "rate", "layer", "link_downed", "key_0", "key_1")
@@ -299,7 +299,7 @@ class RdmaErrors(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+        errors_of_device: dict[str, dict[str, int]] = {}
         for port in rdma_ports(answers):
             errors = port.get("errors")
             if not isinstance(errors, dict):
@@ -309,8 +309,8 @@ class RdmaErrors(Check):
                     raise Unreadable(
                         "%s has an invalid counter %s" % (shortened(port["device"], 40), shortened(name, 40))
                     )
-                found.setdefault(port["device"], {})[name] = int(value)
-        return found
+                errors_of_device.setdefault(port["device"], {})[name] = int(value)
+        return errors_of_device
 
     def judge(self, found: dict[str, dict[str, int]], machine: Machine) -> CheckOutcome:
         many = ["%s: %s %d" % (device, shortened(name, 40), count) for device, errors in sorted(found.items())

@@ -121,13 +121,15 @@ class DeclaredFiles(Check):
     source = "the files and variables that the pool declares"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-        found = result_of(answers, "declared-files", "gpuinfra.files/1", "the list of declared files", "files")
+        document = result_of(answers, "declared-files", "gpuinfra.files/1", "the list of declared files", "files")
         files = {}
-        for one in found["files"]:
-            if not isinstance(one, Mapping) or not all(isinstance(one.get(name), str) for name in ("path", *_OF_FILE)):
+        for file_entry in document["files"]:
+            if not isinstance(file_entry, Mapping) or not all(
+                isinstance(file_entry.get(name), str) for name in ("path", *_OF_FILE)
+            ):
                 raise Unreadable("the list of declared files contains an invalid entry")
-            files[one["path"]] = {name: one[name] for name in _OF_FILE}
-        shown = found.get("variables")
+            files[file_entry["path"]] = {name: file_entry[name] for name in _OF_FILE}
+        shown = document.get("variables")
         if not isinstance(shown, Mapping) or not all(isinstance(value, str) for value in shown.values()):
             raise Unreadable("the list of declared files contains no environment variables")
         return files, dict(shown)
@@ -138,20 +140,20 @@ class DeclaredFiles(Check):
             return skipped("the pool declares no files")
         files, shown = found
         wrong = []
-        for one in wanted:
-            here = files.get(one["path"])
+        for declared in wanted:
+            here = files.get(declared["path"])
             if here is None or here["problem"]:
-                wrong.append("%s: %s" % (one["path"], shortened((here or {}).get("problem") or "not listed", 100)))
+                wrong.append("%s: %s" % (declared["path"], shortened((here or {}).get("problem") or "not listed", 100)))
                 continue
             different = [
                 "another content"
                 if name == "sha256"
-                else "%s %s instead of %s" % (name, shortened(here[name], 40), one[name])
+                else "%s %s instead of %s" % (name, shortened(here[name], 40), declared[name])
                 for name in ("sha256", "owner", "group", "mode")
-                if here[name] != one[name]
+                if here[name] != declared[name]
             ]
             if different:
-                wrong.append("%s has %s" % (one["path"], ", ".join(different)))
+                wrong.append("%s has %s" % (declared["path"], ", ".join(different)))
         for name, value in variables.items():
             if name not in shown:
                 wrong.append("login shells do not have the variable %s" % name)

@@ -91,13 +91,13 @@ def known_floor(machine: Machine, check: str) -> float | None:
 
 def floor(machine: Machine, check: str) -> float:
     """Return the floor for a check that requires one."""
-    found = known_floor(machine, check)
-    if found is None:
+    bandwidth = known_floor(machine, check)
+    if bandwidth is None:
         raise Unreadable(
             "the machine's record has no floor for %s" % check,
             "measure a healthy machine and add its figure to the record",
         )
-    return found
+    return bandwidth
 
 
 class Metrics(Check):
@@ -189,11 +189,11 @@ class NetworkPlugin(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
-        found = nccl_result(answers, "nccl-network")
-        names = found.get("network")
+        result = nccl_result(answers, "nccl-network")
+        names = result.get("network")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise Unreadable("NCCL did not report its network")
-        return found
+        return result
 
     def judge(self, found: dict[str, Any], machine: Machine) -> CheckOutcome:
         provider = machine.fabric_provider

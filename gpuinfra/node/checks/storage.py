@@ -15,13 +15,15 @@ from .conditions import buckets, homes, lustre, lustre_over_efa
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
     """Return mount point -> (kind, problem), as measured by the node program. The problem is None if the mount responds."""
-    found = {}
-    for one in _mounts(answers):
-        texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(one.get("problem", 0), (str, type(None))):
+    mounts = {}
+    for mount in _mounts(answers):
+        texts = [mount.get(name) for name in ("mount", "kind")] if isinstance(mount, dict) else [None]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(
+            mount.get("problem", 0), (str, type(None))
+        ):
             raise Unreadable("the list of mounts contains an invalid entry")
-        found[one["mount"]] = (one["kind"], one["problem"])
-    return found
+        mounts[mount["mount"]] = (mount["kind"], mount["problem"])
+    return mounts
 
 
 def _mounts(answers: Answers) -> list[Any]:
@@ -119,14 +121,14 @@ class MountedBuckets(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None, bool]]:
-        found = {}
+        states = {}
         modes = {one["mount"]: one.get("read_only") for one in _mounts(answers) if isinstance(one, dict)}
         for mount, (kind, problem) in network_mounts(answers).items():
             read_only = modes[mount]
             if not isinstance(read_only, bool):
                 raise Unreadable("the list of mounts does not show whether %s is read-only" % shortened(mount, 80))
-            found[mount] = (kind, problem, read_only)
-        return found
+            states[mount] = (kind, problem, read_only)
+        return states
 
     def judge(self, found: dict[str, tuple[str, str | None, bool]], machine: Machine) -> CheckOutcome:
         wanted = {str(one["mount"]): bool(one["read_only"]) for one in machine.buckets}
@@ -169,12 +171,12 @@ class LustreOverEfa(Check):
         if not lines or lines[0].strip() != "net:":
             raise Unreadable("lnetctl printed no network list")
         for line in lines[1:]:
-            found = re.match(r"^\s*(?:- )?(net type|nid|status|recv_count): (\S+)\s*$", line)
-            if found is None:
+            match = re.match(r"^\s*(?:- )?(net type|nid|status|recv_count): (\S+)\s*$", line)
+            if match is None:
                 if not re.match(r"^[\w() \t.\[\],-]+:(?: .*)?$", line):
                     raise Unreadable("cannot parse a line of lnetctl: %s" % shortened(line, 80))
                 continue
-            field, value = found.groups()
+            field, value = match.groups()
             if field == "net type":
                 net, address = value, None
             elif field == "nid":

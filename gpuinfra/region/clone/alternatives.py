@@ -20,12 +20,12 @@ def alternatives(
 
     Regions are sorted by price. Regions with an unknown price come last.
     """
-    found = [
+    choices = [
         *_machines(machine, nodes, wanted_cloud, wanted, fabric=fabric)[:1],
         *_regions(machine, nodes, cloud, source, wanted),
         *_clouds(machine, nodes, cloud, fabric=fabric),
     ]
-    return tuple(found[:MOST])
+    return tuple(choices[:MOST])
 
 
 def _machines(machine: MachineType, nodes: int, cloud: str, region: str, *, fabric: bool) -> list[Alternative]:
@@ -71,7 +71,7 @@ def _regions(machine: MachineType, nodes: int, cloud: str, source: str, wanted: 
 
 
 def _clouds(machine: MachineType, nodes: int, cloud: str, *, fabric: bool) -> list[Alternative]:
-    found = []
+    choices = []
     for name in CLOUDS:
         if name == cloud or cloud_of(name).second_region is None:
             continue
@@ -81,15 +81,15 @@ def _clouds(machine: MachineType, nodes: int, cloud: str, *, fabric: bool) -> li
                 count = nodes * machine.gpus // (other.gpus or 1)
                 reason = f"{other.name} on {profile.title} is the nearest machine type"
                 options = f"--cloud {name} --region {region}"
-                found.append(_made(profile, region, other, count, reason, options))
-    return sorted(found, key=lambda one: (one.usd_per_hour is None, one.usd_per_hour or 0, one.region))
+                choices.append(_made(profile, region, other, count, reason, options))
+    return sorted(choices, key=lambda one: (one.usd_per_hour is None, one.usd_per_hour or 0, one.region))
 
 
 def _made(
     profile: CloudProfile, region: str, machine: MachineType, nodes: int, reason: str, options: str
 ) -> Alternative:
-    found = cheapest(machine, profile, region)
-    if found:
-        reason = f"{reason}; {found[1].value.replace('_', '-')} price"
-    total = round(found[0] * nodes, 2) if found else None
+    price = cheapest(machine, profile, region)
+    if price:
+        reason = f"{reason}; {price[1].value.replace('_', '-')} price"
+    total = round(price[0] * nodes, 2) if price else None
     return Alternative(region=region, machine=machine.name, usd_per_hour=total, reason=reason, options=options)

@@ -51,10 +51,10 @@ class _Entry:
 
 def set_capacity(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> None:
     """Set the capacity. `machines` are the machine types of the pools. Stops at the first error."""
-    known = machines_of(pair.spec)
+    machines_known = machines_of(pair.spec)
     for index, pool in enumerate(pair.spec.pools):
-        counts, why = _counts(pair, pool, known[pool.machine], machines[pool.name])
-        draft.findings += _dearer(pair, index, pool, known[pool.machine], machines[pool.name], sum(counts))
+        counts, why = _counts(pair, pool, machines_known[pool.machine], machines[pool.name])
+        draft.findings += _dearer(pair, index, pool, machines_known[pool.machine], machines[pool.name], sum(counts))
         if not _set_pool(pair, draft, index, machines[pool.name], counts, why):
             return
         if pool.quota_vcpus is not None:
@@ -215,11 +215,11 @@ def _not_free(pair: RegionPair, entry: _Entry) -> Finding:
 
 def list_quotas(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> None:
     """List the quotas that the clone requires. Machine types of one family share a quota."""
-    known = machines_of(cloned)
+    machines_known = machines_of(cloned)
     needed: dict[str, tuple[Quota, int, list[str]]] = {}
     for pool in cloned.pools:
         for entry in pool.capacity:
-            quota = pair.facts.quota(known[pool.machine], CapacityKind(entry.kind))
+            quota = pair.facts.quota(machines_known[pool.machine], CapacityKind(entry.kind))
             if quota is None:
                 continue
             _, total, nodes = needed.get(quota.name, (quota, 0, []))

@@ -129,9 +129,9 @@ def route_of(text: str, value: Any) -> Route:
         rest = rest[match.end() :]
     if not route or text.endswith("."):
         raise UsageError(f"--set {_shown(text)} is not a path; allowed: a path such as pools[0].capacity[0].id=VALUE")
-    found: list[str | int] = []
+    parts: list[str | int] = []
     for part in route:
-        here = value_at(value, tuple(found))
+        here = value_at(value, tuple(parts))
         if isinstance(part, int):
             if isinstance(here, dict) and part == 0:
                 continue
@@ -142,8 +142,8 @@ def route_of(text: str, value: Any) -> Route:
                 )
         elif here is not None and not isinstance(here, dict):
             raise UsageError(f"--set {_shown(text)} selects a key of {shown(here)}, which is not a mapping")
-        found.append(part)
-    return tuple(found)
+        parts.append(part)
+    return tuple(parts)
 
 
 def leaves(value: object, route: Route = ()) -> Iterator[tuple[Route, str]]:

@@ -68,11 +68,11 @@ def _list_secrets_provider(pair: RegionPair, draft: Draft) -> None:
     assert pair.stack.document is not None
     if not pair.stack.route or not isinstance(pair.stack.document.value, dict):
         return
-    found = [key for key in STACK_SECRETS if key in pair.stack.document.value]
-    if found:
+    keys = [key for key in STACK_SECRETS if key in pair.stack.document.value]
+    if keys:
         draft.manual.append(
             Manual(
-                path=found[0],
+                path=keys[0],
                 what="secrets provider of the clone",
                 why="the clone cannot use the stack's secrets provider; it needs its own, whose key must remain available if either region fails",
                 command=f"pulumi stack init {pair.name} --secrets-provider=PROVIDER",

@@ -27,15 +27,15 @@ def free_kinds(machine: MachineType, cloud: CloudProfile) -> list[CapacityKind]:
 
 def hourly(machine: MachineType, cloud: CloudProfile, region: str, kind: CapacityKind) -> float | None:
     """Return the price of a node per hour, or None if it is unknown."""
-    found, _ = node_price(machine, kind, region)
-    return found.usd_per_hour if found else None
+    price, _ = node_price(machine, kind, region)
+    return price.usd_per_hour if price else None
 
 
 def cheapest(machine: MachineType, cloud: CloudProfile, region: str) -> tuple[float, CapacityKind] | None:
     """Return the price of a node per hour and its kind of capacity: the first kind of `free_kinds` that has its own price."""
     for kind in free_kinds(machine, cloud):
-        if found := machine.price(kind, region):
-            return found.usd_per_hour, kind
+        if price := machine.price(kind, region):
+            return price.usd_per_hour, kind
     return None
 
 
@@ -67,8 +67,8 @@ def equals(
 
 
 def _distance(machine: MachineType, other: MachineType, cloud: CloudProfile, region: str) -> tuple[object, ...]:
-    found = cheapest(other, cloud, region)
-    price = found[0] if found else None
+    cheapest_price = cheapest(other, cloud, region)
+    price = cheapest_price[0] if cheapest_price else None
     if machine.gpu is None or other.gpu is None:
         return (other.vcpus, other.memory_gib, price is None, price or 0, other.name)
     return (

@@ -131,8 +131,8 @@ def _priced(
 
 def _named(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     order = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
-    found = [replace(one, rule=one.rule or RULE) for one in findings]
-    return tuple(sorted(found, key=lambda one: order[one.level]))
+    findings_named = [replace(one, rule=one.rule or RULE) for one in findings]
+    return tuple(sorted(findings_named, key=lambda one: order[one.level]))
 
 
 def _refused(pair: RegionPair, draft: Draft, base: CloneResult) -> CloneResult:
@@ -143,8 +143,8 @@ def _refused(pair: RegionPair, draft: Draft, base: CloneResult) -> CloneResult:
 
 
 def _alternatives(pair: RegionPair) -> tuple[Alternative, ...]:
-    known = machines_of(pair.spec)
-    pools = [(pool, known[pool.machine]) for pool in pair.spec.pools]
+    machines = machines_of(pair.spec)
+    pools = [(pool, machines[pool.machine]) for pool in pair.spec.pools]
     if not pools:
         return ()
     pool, machine = max(pools, key=lambda one: one[0].nodes * one[1].gpus)
@@ -164,11 +164,11 @@ def _failover(pair: RegionPair, nodes: ClonedFile) -> str:
 
 
 def _next(pair: RegionPair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
-    for one in made:
-        yield f"gpuinfra plan {stack_argument(one.path)}"
+    for file in made:
+        yield f"gpuinfra plan {stack_argument(file.path)}"
     yield f"choose a state backend and a secrets provider that do not depend on {pair.source}, which can fail"
-    for one in made:
-        yield f"pulumi stack init {one.stack} --secrets-provider=PROVIDER"
+    for file in made:
+        yield f"pulumi stack init {file.stack} --secrets-provider=PROVIDER"
     deploy = [one.stack for one in made]
     if pair.request.mode == "cold":
         yield _failover(pair, made[-1])

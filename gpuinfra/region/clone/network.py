@@ -89,9 +89,9 @@ def range_for(cidr: str, source: str, target: str, regions: Sequence[str], avoid
         return None
     used = [one for one in (here, *map(network_of, avoid)) if one is not None]
     for base in _bases(cidr, source, target, regions):
-        found = ipaddress.IPv4Network(f"{base}/{here.prefixlen}")
-        if not any(found.overlaps(one) for one in used):
-            return str(found)
+        candidate = ipaddress.IPv4Network(f"{base}/{here.prefixlen}")
+        if not any(candidate.overlaps(one) for one in used):
+            return str(candidate)
     return None
 
 

@@ -35,13 +35,15 @@ def set_zones(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType
     for zone in dict.fromkeys(every):
         if zone in zones:
             continue
-        found, why = find.zone_for(zone, users.get(zone) or list(machines.values()), pair.there, pair.target, zones)
-        if found is None and not machines and _has_zones(pair):
-            found, why = _numbered(pair, zone), f"zone of {pair.target}"
-        if found:
-            zones[zone] = found
+        zone_there, why = find.zone_for(
+            zone, users.get(zone) or list(machines.values()), pair.there, pair.target, zones
+        )
+        if zone_there is None and not machines and _has_zones(pair):
+            zone_there, why = _numbered(pair, zone), f"zone of {pair.target}"
+        if zone_there:
+            zones[zone] = zone_there
         if zone == spec.where.zone:
-            draft.set(("where", "zone"), found, why)
+            draft.set(("where", "zone"), zone_there, why)
     for index, pool in enumerate(spec.pools):
         if pool.zone:
             draft.set(("pools", index, "zone"), zones.get(pool.zone), f"{pool.zone} is in {pair.source}")
@@ -68,7 +70,7 @@ def _asked(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) 
 
 def _users(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) -> dict[str, list[MachineType]]:
     """Return the machine types of the clone by zone of the stack."""
-    spec, known = pair.spec, machines_of(pair.spec)
+    spec, machines_known = pair.spec, machines_of(pair.spec)
     users: dict[str, list[MachineType]] = {}
     for pool in spec.pools:
         zone = pool.zone or spec.where.zone
@@ -77,7 +79,7 @@ def _users(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineType]) 
     for name in spec.network.machines:
         if spec.where.zone and not pair.across:
             new = draft.get(("network", "machines", spec.network.machines.index(name)))
-            users.setdefault(spec.where.zone, []).append(known.get(new, known[name]))
+            users.setdefault(spec.where.zone, []).append(machines_known.get(new, machines_known[name]))
     return users
 
 

@@ -18,11 +18,11 @@ from gpuinfra.spec.shown import shown
 def set_machines(pair: RegionPair, draft: Draft) -> dict[str, MachineType]:
     """Set the machine types. Returns pool -> machine type, without pools that no machine type can replace."""
     chosen: dict[str, MachineType] = {}
-    known, offered = machines_of(pair.spec), dict(pair.there.machines)
+    machines_known, offered = machines_of(pair.spec), dict(pair.there.machines)
     if not pair.across:
-        offered = known
+        offered = machines_known
     for index, pool in enumerate(pair.spec.pools):
-        old = known[pool.machine]
+        old = machines_known[pool.machine]
         asked = pair.request.machine.get(pool.name) or pair.request.machine.get("*")
         new = _machine(pair, draft, index, pool, old, asked, offered)
         if new is None:
@@ -30,7 +30,7 @@ def set_machines(pair: RegionPair, draft: Draft) -> dict[str, MachineType]:
         chosen[pool.name] = new
         draft.set(("pools", index, "machine"), new.name, _why(pair, old, new, asked))
     for index, name in enumerate(() if pair.across else pair.spec.network.machines):
-        old = known[name]
+        old = machines_known[name]
         new = _machine(pair, draft, index, None, old, None, offered)
         if new:
             draft.set(("network", "machines", index), new.name, _why(pair, old, new, None))

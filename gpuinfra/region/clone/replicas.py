@@ -80,23 +80,23 @@ def image_lines(
             copy = replicas.images.get(image.ref)
             if image.ref not in copied or copy is None:
                 continue
-            found = used[path].ref if path in used else "not set"
-            if found == copy:
+            ref_there = used[path].ref if path in used else "not set"
+            if ref_there == copy:
                 yield passes("image", f"{path}.ref", f"is {copy}, the copy of {image.ref}")
                 continue
-            reason = f"is {found} in {file.path.name}, but the copy of {image.ref} is {copy}"
+            reason = f"is {ref_there} in {file.path.name}, but the copy of {image.ref} is {copy}"
             fix = join(with_values(rewrite, {f"{path}.ref": copy}))
             yield fails("image", f"{path}.ref", reason, fix)
 
 
 def with_values(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
     """Return a `gpuinfra clone` command with values of `--set`, which replace its values for the same paths. Each path can be set only once."""
-    found: list[str] = []
+    words_filled: list[str] = []
     for word in command:
-        if found and found[-1] == SET and word.partition("=")[0] in values:
-            found.pop()
+        if words_filled and words_filled[-1] == SET and word.partition("=")[0] in values:
+            words_filled.pop()
         else:
-            found.append(word)
+            words_filled.append(word)
     for path, value in values.items():
-        found += [SET, f"{path}={json.dumps(value) if isinstance(value, bool) else value}"]
-    return found
+        words_filled += [SET, f"{path}={json.dumps(value) if isinstance(value, bool) else value}"]
+    return words_filled

@@ -82,9 +82,11 @@ def _set_service(pair: RegionPair, draft: Draft, index: int, entry: Home) -> Non
     name = entry.service if entry.service in services else services[0]
     if entry.service not in (None, name):
         draft.set(("storage", index, "service"), None, f"{pair.there.title} offers {listed(list(services))}")
-    known = SERVICE_SETTINGS.get(name)
-    for field in sorted(entry.model_fields_set & settings_of_services() - set(known.settings if known else ())):
-        draft.set(("storage", index, field), None, f"{known.title if known else name} does not support this setting")
+    service = SERVICE_SETTINGS.get(name)
+    for field in sorted(entry.model_fields_set & settings_of_services() - set(service.settings if service else ())):
+        draft.set(
+            ("storage", index, field), None, f"{service.title if service else name} does not support this setting"
+        )
 
 
 def _start_empty(pair: RegionPair, draft: Draft, index: int, entry: Lustre | Home) -> None:

@@ -50,8 +50,8 @@ def render(
     if not same_folder:
         body = _SCHEMA.sub("", body)
     reasons, header = list(reasons), list(header)
-    for one in (body, _dump(value)):
-        noted = _noted(one, reasons, header)
+    for content in (body, _dump(value)):
+        noted = _noted(content, reasons, header)
         with contextlib.suppress(SpecError):  # A comment inside a text of several lines changes the text.
             if parse(noted, "").value == value:
                 return noted

@@ -98,7 +98,7 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
 
 def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPair]) -> str:
     back = returning.back
-    found = check_readiness(back)
+    summary = check_readiness(back)
     running = {group: count for group in groups if (count := returning.forward.running(group))}
     if running:
         nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())
@@ -112,19 +112,19 @@ def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPa
     compared = _compared(returning, pairs)
     copies = [copy for each in compared.values() for copy in each.copies]
     gib = sum(copy.size for copy in copies) / 2**30
-    parts = [found, f"{counted(len(copies), 'object')} ({gib:.1f} GiB) to copy"]
+    parts = [summary, f"{counted(len(copies), 'object')} ({gib:.1f} GiB) to copy"]
     return ", ".join(part for part in parts if part)
 
 
 def _compared(returning: Returning, pairs: Sequence[BucketPair]) -> Mapping[BucketPair, Comparison]:
     """Compare each bucket with its replica. Raises `DeploymentError` if objects are newer in the first region, unless `conflicts` is ignored."""
     compared = {pair: returning.forward.compare(pair) for pair in pairs}
-    found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
-    if found and CONFLICTS not in returning.back.ignore:
+    conflicts = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
+    if conflicts and CONFLICTS not in returning.back.ignore:
         raise DeploymentError(
-            f"{counted(len(found), 'object')} in {returning.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or "
+            f"{counted(len(conflicts), 'object')} in {returning.back.second} {'is' if len(conflicts) == 1 else 'are'} newer than the replica or "
             "differ from it, and must not be replaced; compare both "
-            f"versions, or add --ignore {CONFLICTS} to keep both versions and make the version that was written last the current version: {_shown(found)}"
+            f"versions, or add --ignore {CONFLICTS} to keep both versions and make the version that was written last the current version: {_shown(conflicts)}"
         )
     return compared
 
@@ -195,9 +195,9 @@ def copy_back(returning: Returning, pairs: Sequence[BucketPair]) -> str:
 
 def _kept(compared: Mapping[BucketPair, Comparison]) -> Iterator[str]:
     """Describe the objects that differ from the replica after the copy."""
-    found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
-    if found:
-        yield f"{counted(len(found), 'object')} kept in the first region: {_shown(found)}"
+    conflicts = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
+    if conflicts:
+        yield f"{counted(len(conflicts), 'object')} kept in the first region: {_shown(conflicts)}"
     if deleted := sum(each.deleted for each in compared.values()):
         yield f"{counted(deleted, 'object')} deleted in the second region and kept in the first region"
 
@@ -212,12 +212,12 @@ def launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
 def expected_stop(failover: FailoverJournal) -> str:
     """Return how long no node runs during a failback, from the durations of the same steps of the failover, in words."""
     minutes = {step: failover.minutes(*names) for step, names in _STOPS.items()}
-    known = {step: found for step, found in minutes.items() if found is not None}
+    measured = {step: found for step, found in minutes.items() if found is not None}
     rest = "and the time to copy what is written after `precopy`"
-    if not known:
+    if not measured:
         return f"unknown, because the failover has no durations of these steps, {rest}"
-    listed = ", ".join(f"{step} {found:.0f}" for step, found in known.items())
-    return f"about {sum(known.values()):.0f} minutes, as in the failover ({listed}), {rest}"
+    listed = ", ".join(f"{step} {found:.0f}" for step, found in measured.items())
+    return f"about {sum(measured.values()):.0f} minutes, as in the failover ({listed}), {rest}"
 
 
 _STOPS = {FENCE: (FENCE,), "up": (up_step(""),), IMPORT: (f"{IMPORT} ",), "verify": (verify_step(""),)}

@@ -128,12 +128,12 @@ class FailoverJournal(StackJournal):
     def entry(self, step: str) -> Mapping[str, Any]:
         """Return the journal entry for a step: `state`, `started`, `ended`, `found`."""
         steps = self._body.get("steps") or {}
-        found = steps.get(step)
-        return found if isinstance(found, dict) else {}
+        entry = steps.get(step)
+        return entry if isinstance(entry, dict) else {}
 
     def minutes(self, *names: str) -> float | None:
         """Return the duration of the steps that are done and that have one of these names, or begin with it and a space. None without such a step."""
-        found = [
+        durations = [
             (
                 datetime.fromisoformat(str(entry["ended"])) - datetime.fromisoformat(str(entry["started"]))
             ).total_seconds()
@@ -141,7 +141,7 @@ class FailoverJournal(StackJournal):
             if step in names or step.startswith(tuple(name for name in names if name.endswith(" ")))
             if self.state(step) == DONE and (entry := self.entry(step)).get("started") and entry.get("ended")
         ]
-        return sum(found) / 60 if found else None
+        return sum(durations) / 60 if durations else None
 
     def start(self, step: str, region: str | None = None) -> None:
         """Record that a step starts, and that `region` is the active one from now on."""

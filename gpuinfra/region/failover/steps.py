@@ -284,10 +284,10 @@ def check_readiness(failing: Failing) -> str:
     lines = list(failing.ask())
     wrong = [line for line in lines if line.state == FAIL and line.topic not in failing.ignore]
     if wrong:
-        found = "".join(f"\n  {line.topic} {line.name}: {line.reason}; to fix: {line.fix}" for line in wrong)
+        listed = "".join(f"\n  {line.topic} {line.name}: {line.reason}; to fix: {line.fix}" for line in wrong)
         topics = " ".join(f"--ignore {topic}" for topic in dict.fromkeys(line.topic for line in wrong))
         raise DeploymentError(
-            f"{failing.second} is not ready, and nothing was changed; to continue anyway, add {topics}{found}"
+            f"{failing.second} is not ready, and nothing was changed; to continue anyway, add {topics}{listed}"
         )
     counts = {
         state: sum(line.state == state for line in lines) for state in dict.fromkeys(line.state for line in lines)
@@ -304,9 +304,9 @@ def fence(failing: Failing, groups: Sequence[str]) -> str:
         left = {group: count for group in groups if (count := failing.cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"
-    found = ", ".join(f"{label(group)} {count}" for group, count in left.items())
+    running = ", ".join(f"{label(group)} {count}" for group, count in left.items())
     raise DeploymentError(
-        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate these nodes in the cloud console"
+        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {running}; terminate these nodes in the cloud console"
     )
 
 
@@ -320,11 +320,11 @@ def _drain(failing: Failing) -> str:
     total = sum(map(len, missing.values()))
     if not total:
         return "the replicas contain every object"
-    found = "; ".join(
+    by_bucket = "; ".join(
         f"{label(bucket)}: {', '.join(keys[:SHOWN])}{' ...' if len(keys) > SHOWN else ''}"
         for bucket, keys in missing.items()
     )
-    text = f"{counted(total, 'object')} {'is' if total == 1 else 'are'} not in the replicas: {found}"
+    text = f"{counted(total, 'object')} {'is' if total == 1 else 'are'} not in the replicas: {by_bucket}"
     if DRAIN in failing.ignore:
         return text
     raise DeploymentError(
@@ -359,16 +359,16 @@ def _up(failing: Failing, name: str, again: bool) -> str:
 
 
 def _import(failing: Failing, name: str) -> str:
-    found = failing.cloud.file_systems(failing.state(name))
-    if not found:
+    file_systems = failing.cloud.file_systems(failing.state(name))
+    if not file_systems:
         raise DeploymentError(
             f"the state of {name} contains no file system that imports from a bucket; run `gpuinfra ready {failing.stack}`"
         )
-    tasks = {failing.cloud.start_import(file_system): file_system for file_system in found}
+    tasks = {failing.cloud.start_import(file_system): file_system for file_system in file_systems}
     for _ in polls(failing):
         tasks = {task: file_system for task, file_system in tasks.items() if not failing.cloud.import_ended(task)}
         if not tasks:
-            return f"imported into {', '.join(map(label, found))}"
+            return f"imported into {', '.join(map(label, file_systems))}"
     raise DeploymentError(
         f"the import did not finish within {LIMIT_S / 60:.0f} minutes: {', '.join(map(label, tasks))}"
     )
@@ -406,13 +406,13 @@ def _verify(failing: Failing, second: SecondStack, limit_s: float | None = None)
 def _rename(failing: Failing, names: StackNames) -> str:
     resources = [resource for second in failing.stacks for resource in failing.state(second.loaded.name)]
     verdicts = failing.verdicts(resources)
-    found = moved(names.dns, names.plan, resources, verdicts)
+    records = moved(names.dns, names.plan, resources, verdicts)
     login = (
         ""
         if any(v.verified for v in verdicts)
         else f"; {names.plan.login} is unchanged, because {failing.second} has no nodes"
     )
-    return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s{login}"
+    return f"{'; '.join(map(str, records))}; resolvers keep earlier values for at most {TTL_S} s{login}"
 
 
 def polls(failing: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:

@@ -111,12 +111,12 @@ def compare(calls: Iterator[Recorded], folder: Path) -> dict[ProviderDifference,
     cloud.fleet = Fleet(cloud, None, "a comparison has no nodes")
     try:
         replay = _Replay(cloud)
-        found: dict[ProviderDifference, int] = {}
+        differences: dict[ProviderDifference, int] = {}
         for call in calls:
             if call.call in _REQUESTS:
                 for difference in replay.again(call):
-                    found[difference] = found.get(difference, 0) + 1
-        return found
+                    differences[difference] = differences.get(difference, 0) + 1
+        return differences
     finally:
         cloud.close()
 
@@ -247,10 +247,10 @@ def _stables(kind: str, recorded: Recorded) -> Iterator[tuple[str, str]]:
         return
     real = {str(name) for name in (*response["stables"], *(response.get("replaces") or ()))}
     ours = {name for name in replace.inputs(kind) if "." not in name}
-    known = {name for field in ("olds", "oldInputs", "news") for name in recorded.request.get(field) or {}}
+    sent = {name for field in ("olds", "oldInputs", "news") for name in recorded.request.get(field) or {}}
     for name in sorted(real - ours):
         yield name, "only the provider replaces the resource after a change"
-    for name in sorted((ours & known) - real):
+    for name in sorted((ours & sent) - real):
         yield name, "only the stand-in replaces the resource after a change"
 
 
@@ -346,7 +346,7 @@ def main(argv: list[str]) -> int:
     if not argv or any(word.startswith("-") for word in argv):
         print((__doc__ or "").strip(), file=sys.stderr)
         return 2
-    found: dict[ProviderDifference, int] = {}
+    differences: dict[ProviderDifference, int] = {}
     calls = 0
     try:
         for name in argv:
@@ -354,14 +354,14 @@ def main(argv: list[str]) -> int:
             calls += len(recorded)
             with tempfile.TemporaryDirectory(prefix="gpuinfra-compare-") as folder:
                 for difference, count in compare(iter(recorded), Path(folder)).items():
-                    found[difference] = found.get(difference, 0) + count
+                    differences[difference] = differences.get(difference, 0) + count
     except NoRecording as problem:
         print(f"gpuinfra: {problem}; make one with PULUMI_DEBUG_GRPC=FILE pulumi up", file=sys.stderr)
         return 2
-    for difference in sorted(found):
-        print(f"{difference}" + (f" ({found[difference]} times)" if found[difference] > 1 else ""))
-    print(f"{calls} provider calls, {len(found)} differences")
-    return 1 if found else 0
+    for difference in sorted(differences):
+        print(f"{difference}" + (f" ({differences[difference]} times)" if differences[difference] > 1 else ""))
+    print(f"{calls} provider calls, {len(differences)} differences")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

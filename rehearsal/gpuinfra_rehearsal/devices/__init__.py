@@ -77,9 +77,9 @@ def verbs_ports(state: DeviceState) -> list[tuple[str, str, bool]]:
     """Return (device, link layer, whether the port is active) of each port that libibverbs lists, without EFA."""
     from . import fabric
 
-    found = [(port["NAME"], port["LAYER"], not port["DOWN"]) for port in fabric.ports(state)]
+    ports_seen = [(port["NAME"], port["LAYER"], not port["DOWN"]) for port in fabric.ports(state)]
     bridges = fabric.switch_bridges(state) if "mlx5_ib" in state["modules"] else []
-    return found + [(name, "InfiniBand", True) for name in bridges]
+    return ports_seen + [(name, "InfiniBand", True) for name in bridges]
 
 
 def faults() -> dict[str, str]:

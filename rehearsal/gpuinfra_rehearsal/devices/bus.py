@@ -48,25 +48,25 @@ def switch_address(state: DeviceState, index: int) -> str:
 
 def files(state: DeviceState) -> dict[str, str]:
     """Return the content of each device file below /proc/driver, /sys and /dev, keyed by path."""
-    found = {}
+    content = {}
     driver = state.get("driver", {})
     if driver.get("loaded"):
         flavour = "Open Kernel Module for x86_64" if driver.get("open") else "x86_64 Kernel Module"
-        found["/proc/driver/nvidia/version"] = (
+        content["/proc/driver/nvidia/version"] = (
             "NVRM version: NVIDIA UNIX %s  %s  Release Build  (dvs-builder@U22-I3-AM02-24-3)  Thu Nov 20 01:00:00 UTC 2025\n"
             "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04.2)\n" % (flavour, driver["loaded"])
         )
         for gpu in device_gpus.listed(state):
             address = gpu["PCI"][4:].lower()
-            found["/proc/driver/nvidia/gpus/%s/information" % address] = (
+            content["/proc/driver/nvidia/gpus/%s/information" % address] = (
                 "Model: \t\t %s\nGPU UUID: \t %s\nVideo BIOS: \t %s\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %s\nGPU Excluded:\t No\n"
                 % (gpu["NAME"], gpu["UUID"], gpu["VBIOS"], address, gpu["INDEX"])
             )
-            found["/dev/nvidia%s" % gpu["INDEX"]] = ""
-        found["/dev/nvidiactl"] = ""
+            content["/dev/nvidia%s" % gpu["INDEX"]] = ""
+        content["/dev/nvidiactl"] = ""
         if "nvidia_uvm" in state.get("modules", ()):
-            found["/dev/nvidia-uvm"] = found["/dev/nvidia-uvm-tools"] = ""
+            content["/dev/nvidia-uvm"] = content["/dev/nvidia-uvm-tools"] = ""
     for gpu in device_gpus.on_bus(state):
-        found.update(fabric.pci_files(gpu["PCI"][4:].lower(), "10de", gpu["PCIID"][:4].lower(), "030200"))
-    found.update(fabric.files(state))
-    return found
+        content.update(fabric.pci_files(gpu["PCI"][4:].lower(), "10de", gpu["PCIID"][:4].lower(), "030200"))
+    content.update(fabric.files(state))
+    return content

@@ -25,8 +25,8 @@ BROKEN = 5
 def efa_addresses(state: DeviceState) -> list[tuple[str, str]]:
     """Return the bus and slot of each EFA device, in hexadecimal."""
     count = state.get("hardware", {}).get("efa", 0)
-    found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
-    return found[:-1] if "efa-missing" in device_faults.active(state) else found
+    addresses = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
+    return addresses[:-1] if "efa-missing" in device_faults.active(state) else addresses
 
 
 def efa_names(state: DeviceState) -> list[str]:
@@ -42,27 +42,27 @@ def efa_ready(state: DeviceState) -> bool:
 def nics(state: DeviceState) -> list[tuple[str, str, str, str]]:
     """Return (address, vendor:device, class, name) of each device that lspci lists besides GPUs and bridges."""
     where, provider = layout_table.cloud(state), state.get("hardware", {}).get("fabric")
-    found = []
+    cards = []
     if where == "aws":
         words = "Amazon.com, Inc. Elastic Network Adapter (ENA)"
-        found.append(("0000:00:05.0", "1d0f:ec20", "Ethernet controller [0200]", words))
+        cards.append(("0000:00:05.0", "1d0f:ec20", "Ethernet controller [0200]", words))
         for bus, slot in efa_addresses(state):
             words = "Amazon.com, Inc. Elastic Fabric Adapter (EFA)"
-            found.append(("0000:%s:%s.0" % (bus, slot), "1d0f:efa0", "Ethernet controller [0200]", words))
+            cards.append(("0000:%s:%s.0" % (bus, slot), "1d0f:efa0", "Ethernet controller [0200]", words))
     for address in gvnics(state):
-        found.append(
+        cards.append(
             (address, "1ae0:0042", "Ethernet controller [0200]", "Google, Inc. Compute Engine Virtual Ethernet [gVNIC]")
         )
     if where == "azure":
         words = "Mellanox Technologies MT27800 Family [ConnectX-5 Virtual Function]"
-        found.append(("a1b2:00:02.0", "15b3:1018", "Ethernet controller [0200]", words))
+        cards.append(("a1b2:00:02.0", "15b3:1018", "Ethernet controller [0200]", words))
     for _, address, _ in devices(state):
         kind = "Infiniband controller [0207]" if provider == "infiniband" else "Ethernet controller [0200]"
         chip = _adapter(state)[1]
-        known = "MT28908 Family [ConnectX-6 Virtual Function]"
-        family = known if chip == "101c" else "ConnectX Family mlx5Gen Virtual Function"
-        found.append((address, "15b3:" + chip, kind, "Mellanox Technologies " + family))
-    return found  # fmt: skip
+        words_of_family = "MT28908 Family [ConnectX-6 Virtual Function]"
+        family = words_of_family if chip == "101c" else "ConnectX Family mlx5Gen Virtual Function"
+        cards.append((address, "15b3:" + chip, kind, "Mellanox Technologies " + family))
+    return cards  # fmt: skip
 
 
 def gvnics(state: DeviceState) -> list[str]:
@@ -70,12 +70,12 @@ def gvnics(state: DeviceState) -> list[str]:
     if layout_table.cloud(state) != "gcp":
         return []
     arch = _arch(state)
-    found = list(layout_table.layout(state, arch).get("gvnics", ()))
+    addresses = list(layout_table.layout(state, arch).get("gvnics", ()))
     if state.get("hardware", {}).get("fabric") in ("tcpx", "tcpxo"):
-        found += layout_table.fabric_addresses(state, arch)
-    if "gvnic-missing" in device_faults.active(state) and len(found) > 1:
-        found.pop(min(BROKEN, len(found) - 1))
-    return found
+        addresses += layout_table.fabric_addresses(state, arch)
+    if "gvnic-missing" in device_faults.active(state) and len(addresses) > 1:
+        addresses.pop(min(BROKEN, len(addresses) - 1))
+    return addresses
 
 
 def devices(state: DeviceState) -> list[tuple[int, str, str]]:
@@ -83,13 +83,13 @@ def devices(state: DeviceState) -> list[tuple[int, str, str]]:
     provider = state.get("hardware", {}).get("fabric")
     if provider not in ("infiniband", "gib"):
         return []
-    found = []
+    named = []
     for number, address in enumerate(layout_table.fabric_addresses(state, _arch(state))):
         bus = int(address[5:7], 16)
-        found.append((number, address, "mlx5_ib%d" % number if provider == "infiniband" else "rocep%ds0" % bus))
+        named.append((number, address, "mlx5_ib%d" % number if provider == "infiniband" else "rocep%ds0" % bus))
     if "fabric-device-missing" in device_faults.active(state):
-        found.pop(min(BROKEN, len(found) - 1))
-    return found
+        named.pop(min(BROKEN, len(named) - 1))
+    return named
 
 
 def ports(state: DeviceState) -> list[Port]:
@@ -100,20 +100,20 @@ def ports(state: DeviceState) -> list[Port]:
     hardware, faults = state.get("hardware", {}), device_faults.active(state)
     layer = "InfiniBand" if hardware.get("fabric") == "infiniband" else "Ethernet"
     rate = int(hardware.get("fabric_gbps", 0))
-    found = []
+    port_rows = []
     for number, _, name in devices(state):
         broken = number == BROKEN
         down, slow = broken and "fabric-port-down" in faults, broken and "fabric-port-slow" in faults
-        found.append({
+        port_rows.append({
             "NAME": name, "NUMBER": number, "LAYER": layer, "DOWN": down, "RATE": rate // 4 if slow else rate,
             "LID": 0 if layer == "Ethernet" or down else 958 + number, "NETDEV": "ib%d" % number if layer == "InfiniBand" else "gpu%drdma0" % number,
             "PKEY": "0x7fff" if broken and "fabric-no-key" in faults else "0x800b",
         })  # fmt: skip
-    if layout_table.cloud(state) == "azure" and found:
-        found.append({
+    if layout_table.cloud(state) == "azure" and port_rows:
+        port_rows.append({
             "NAME": "mlx5_an0", "NUMBER": 8, "LAYER": "Ethernet", "DOWN": False, "RATE": 100, "LID": 0, "NETDEV": "enP41394s1", "PKEY": "0xffff",
         })  # fmt: skip
-    return found
+    return port_rows
 
 
 def switch_bridges(state: DeviceState) -> list[str]:
@@ -193,12 +193,12 @@ def rdma(state: DeviceState, args: list[str]) -> int:
 def ibstat(state: DeviceState, args: list[str]) -> int:
     """`ibstat [-l]`: InfiniBand and RDMA over Ethernet. EFA has no management devices and is not listed."""
     del args
-    found = ports(state)
-    if not found and "ib_umad" not in state.get("modules", ()):
+    port_rows = ports(state)
+    if not port_rows and "ib_umad" not in state.get("modules", ()):
         _print_error("ibpanic: [1001] main: can't init UMAD library: (No such file or directory)")
         return 255
     name, _, _, firmware = _adapter(state)
-    for port in found:
+    for port in port_rows:
         guid = _guid(port)
         words = ("Down", "Polling") if port["DOWN"] else ("Active", "LinkUp")
         print(
@@ -220,8 +220,8 @@ def ibv_devinfo(state: DeviceState, args: list[str]) -> int:
     """`ibv_devinfo`."""
     del args
     efa = efa_names(state) if efa_ready(state) else []
-    found = ports(state)
-    if not efa and not found:
+    port_rows = ports(state)
+    if not efa and not port_rows:
         print("No IB devices found")
         return 255
     for name in efa:
@@ -230,7 +230,7 @@ def ibv_devinfo(state: DeviceState, args: list[str]) -> int:
             % name
         )
     _, _, part, firmware = _adapter(state)
-    for port in found:
+    for port in port_rows:
         guid = _guid(port)
         node = ":".join(guid[at : at + 4] for at in range(0, 16, 4))
         print(
@@ -275,54 +275,54 @@ def pci_files(address: str, vendor: str, device: str, kind: str) -> dict[str, st
 
 def files(state: DeviceState) -> dict[str, str]:
     """Return the content of each fabric device file below /sys and /dev, keyed by path."""
-    found = {}
+    content = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
-        found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))
+        content.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))
         if efa_ready(state):
             down = name == efa_names(state)[0] and "efa-port-down" in device_faults.active(state)
-            found["/sys/class/infiniband/%s/ports/1/state" % name] = "1: DOWN\n" if down else "4: ACTIVE\n"
-            found["/sys/class/infiniband/%s/ports/1/link_layer" % name] = "Unspecified\n"
-            found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
-            found["/sys/class/infiniband/%s/device/vendor" % name] = "0x1d0f\n"
+            content["/sys/class/infiniband/%s/ports/1/state" % name] = "1: DOWN\n" if down else "4: ACTIVE\n"
+            content["/sys/class/infiniband/%s/ports/1/link_layer" % name] = "Unspecified\n"
+            content["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
+            content["/sys/class/infiniband/%s/device/vendor" % name] = "0x1d0f\n"
     for name in switch_bridges(state) if "mlx5_ib" in state.get("modules", ()) else []:
         folder = "/sys/class/infiniband/%s" % name
-        found[folder + "/device/vendor"] = "0x15b3\n"
-        found[folder + "/device/vpd"] = "NVIDIA ConnectX-7 SW_MNG\n"
-        found[folder + "/node_type"] = "1: CA\n"
-        found[folder + "/hca_type"] = "MT4129\n"
-        found[folder + "/ports/1/state"] = "4: ACTIVE\n"
-        found[folder + "/ports/1/phys_state"] = "5: LinkUp\n"
-        found[folder + "/ports/1/link_layer"] = "InfiniBand\n"
+        content[folder + "/device/vendor"] = "0x15b3\n"
+        content[folder + "/device/vpd"] = "NVIDIA ConnectX-7 SW_MNG\n"
+        content[folder + "/node_type"] = "1: CA\n"
+        content[folder + "/hca_type"] = "MT4129\n"
+        content[folder + "/ports/1/state"] = "4: ACTIVE\n"
+        content[folder + "/ports/1/phys_state"] = "5: LinkUp\n"
+        content[folder + "/ports/1/link_layer"] = "InfiniBand\n"
     for index, name in enumerate(efa_names(state) if efa_ready(state) else []):
-        found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"
-        found["/dev/infiniband/uverbs%d" % index] = ""
+        content["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"
+        content["/dev/infiniband/uverbs%d" % index] = ""
     for _, address, _ in devices(state):
         kind = "020700" if state["hardware"].get("fabric") == "infiniband" else "020000"
-        found.update(pci_files(address, "15b3", _adapter(state)[1], kind))
+        content.update(pci_files(address, "15b3", _adapter(state)[1], kind))
     for address in gvnics(state):
-        found.update(pci_files(address, "1ae0", "0042", "020000"))
+        content.update(pci_files(address, "1ae0", "0042", "020000"))
     for index, port in enumerate(ports(state)):
         folder = "/sys/class/infiniband/%s" % port["NAME"]
-        found[folder + "/device/vendor"] = "0x15b3\n"
-        found[folder + "/node_type"] = "1: CA\n"
-        found[folder + "/hca_type"] = _adapter(state)[0] + "\n"
-        found[folder + "/fw_ver"] = _adapter(state)[3] + "\n"
-        found[folder + "/ports/1/state"] = "1: DOWN\n" if port["DOWN"] else "4: ACTIVE\n"
-        found[folder + "/ports/1/phys_state"] = "2: Polling\n" if port["DOWN"] else "5: LinkUp\n"
-        found[folder + "/ports/1/rate"] = "%d Gb/sec (4X %s)\n" % (
+        content[folder + "/device/vendor"] = "0x15b3\n"
+        content[folder + "/node_type"] = "1: CA\n"
+        content[folder + "/hca_type"] = _adapter(state)[0] + "\n"
+        content[folder + "/fw_ver"] = _adapter(state)[3] + "\n"
+        content[folder + "/ports/1/state"] = "1: DOWN\n" if port["DOWN"] else "4: ACTIVE\n"
+        content[folder + "/ports/1/phys_state"] = "2: Polling\n" if port["DOWN"] else "5: LinkUp\n"
+        content[folder + "/ports/1/rate"] = "%d Gb/sec (4X %s)\n" % (
             port["RATE"],
             "NDR" if port["RATE"] >= 400 else "HDR",
         )
-        found[folder + "/ports/1/link_layer"] = port["LAYER"] + "\n"
+        content[folder + "/ports/1/link_layer"] = port["LAYER"] + "\n"
         flaps = 9 if index == BROKEN and "fabric-flapping" in device_faults.active(state) else 0
-        found[folder + "/ports/1/counters/link_downed"] = "%d\n" % flaps
-        found[folder + "/ports/1/pkeys/0"] = port["PKEY"] + "\n"
-        found[folder + "/ports/1/pkeys/1"] = "0x7fff\n" if port["LAYER"] == "InfiniBand" else "0x0000\n"
-        found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = port["NAME"] + "\n"
-        found["/dev/infiniband/uverbs%d" % index] = ""
+        content[folder + "/ports/1/counters/link_downed"] = "%d\n" % flaps
+        content[folder + "/ports/1/pkeys/0"] = port["PKEY"] + "\n"
+        content[folder + "/ports/1/pkeys/1"] = "0x7fff\n" if port["LAYER"] == "InfiniBand" else "0x0000\n"
+        content["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = port["NAME"] + "\n"
+        content["/dev/infiniband/uverbs%d" % index] = ""
         if "ib_umad" in state.get("modules", ()):
-            found["/dev/infiniband/umad%d" % index] = ""
-    return found  # fmt: skip
+            content["/dev/infiniband/umad%d" % index] = ""
+    return content  # fmt: skip
 
 
 def _print_error(text: str) -> None:

@@ -38,7 +38,7 @@ def gpus(state: DeviceState) -> list[tuple[int, Gpu]]:
     blackwell = record["ARCH"] == "Blackwell"
     instance = state.get("instance", {})
     tail = _number(instance.get("id", "")) + instance.get("moves", 0) * 16**8
-    found = []
+    present = []
     for index in range(state["hardware"]["gpus"]):
         domain, bus, device = layout_table.gpu_address(state, record["ARCH"], index).upper().split(":")
         values: Gpu = {name: str(value) for name, value in record.items()}
@@ -69,22 +69,22 @@ def gpus(state: DeviceState) -> list[tuple[int, Gpu]]:
             FABRIC_XML_CLIQUE="0" if record["FABRIC"] else "N/A", FABRIC_XML_CLUSTER="00000000-0000-0000-0000-000000000000" if record["FABRIC"] else "N/A",
             FABRIC_CLIQUE="0" if record["FABRIC"] else "[N/A]", FABRIC_CLUSTER="00000000-0000-0000-0000-000000000000" if record["FABRIC"] else "[N/A]",
         )  # fmt: skip
-        found.append((index, values))
-    return found
+        present.append((index, values))
+    return present
 
 
 def on_bus(state: DeviceState) -> list[Gpu]:
     """Return the GPUs that lspci lists."""
     hidden = "gpu-off-bus" in device_faults.active(state)
-    found = gpus(state)
-    return [values for index, values in found if not (hidden and index == device_faults.broken(len(found)))]
+    present = gpus(state)
+    return [values for index, values in present if not (hidden and index == device_faults.broken(len(present)))]
 
 
 def listed(state: DeviceState) -> list[Gpu]:
     """Return the GPUs that the driver lists. A hidden GPU shifts the indexes of later GPUs."""
     hidden = [fault for fault in device_faults.active(state) if fault in device_faults.UNLISTED]
-    found = gpus(state)
-    seen = [values for index, values in found if not (hidden and index == device_faults.broken(len(found)))]
+    present = gpus(state)
+    seen = [values for index, values in present if not (hidden and index == device_faults.broken(len(present)))]
     for index, values in enumerate(seen):
         values.update(INDEX=str(index), COUNT=str(len(seen)))
     return seen

@@ -68,8 +68,8 @@ def layout(state: DeviceState, arch: str) -> Layout:
 
 def gpu_address(state: DeviceState, arch: str, index: int) -> str:
     """`0000:10:1c.0` of one GPU."""
-    known = layout(state, arch)["gpus"]
-    return known[index] if index < len(known) else "0000:%02x:00.0" % (0xB0 + index)
+    addresses = layout(state, arch)["gpus"]
+    return addresses[index] if index < len(addresses) else "0000:%02x:00.0" % (0xB0 + index)
 
 
 def fabric_addresses(state: DeviceState, arch: str) -> list[str]:

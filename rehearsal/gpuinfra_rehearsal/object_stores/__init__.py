@@ -32,14 +32,14 @@ class ObjectStore(Protocol):
 
 def store_of(cloud: str, region: str) -> ObjectStore:
     """Return the object storage of a region, with the credentials and addresses from the environment."""
-    found: ObjectStore = importlib.import_module(f"{__name__}.{cloud}").connect(region)
-    return found
+    store: ObjectStore = importlib.import_module(f"{__name__}.{cloud}").connect(region)
+    return store
 
 
 def pattern_of(cloud: str, bucket: str) -> str:
     """Return a regular expression for the names that a bucket of the stand-in account has in other accounts."""
-    found: str = importlib.import_module(f"{__name__}.{cloud}").pattern(bucket)
-    return found
+    pattern: str = importlib.import_module(f"{__name__}.{cloud}").pattern(bucket)
+    return pattern
 
 
 def admit(cloud: str, ask: Ask, buckets: Iterable[str]) -> None:

@@ -38,15 +38,15 @@ class CloudStorage:
         self._ask("POST", f"upload/storage/v1/b/{bucket}/o", {"uploadType": "media", "name": key}, content)
 
     def keys(self, bucket: str, prefix: str) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         token = ""
         while True:
             more = {"pageToken": token} if token else {}
             page = self._ask("GET", f"storage/v1/b/{bucket}/o", {"prefix": prefix, **more}).json()
-            found |= {str(one["name"]) for one in page.get("items") or []}
+            names |= {str(one["name"]) for one in page.get("items") or []}
             token = str(page.get("nextPageToken") or "")
             if not token:
-                return found
+                return names
 
     def get(self, bucket: str, key: str) -> bytes:
         content: bytes = self._ask("GET", f"storage/v1/b/{bucket}/o/{quote(key, safe='')}", {"alt": "media"}).content

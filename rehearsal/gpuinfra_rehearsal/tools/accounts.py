@@ -76,8 +76,8 @@ def stat(argv: list[str]) -> int:
 
 def _file_key(path: str) -> str:
     """Return a key of a file that a rename does not change, and that a later file with the same inode does not have."""
-    found = os.stat(path)
-    return f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
+    status = os.stat(path)
+    return f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}"
 
 
 def sshd(argv: list[str]) -> int:

@@ -52,12 +52,12 @@ def apt_cache(argv: list[str]) -> int:
     universe = Universe(state)
     if action == "pkgnames":
         prefix = names[0] if names else ""
-        known = [
+        packages = [
             name
             for name in universe.names()
             if name.startswith(prefix) and (_known(universe, name) or name in state["packages"])
         ]
-        sys.stdout.write("".join(f"{name}\n" for name in known))
+        sys.stdout.write("".join(f"{name}\n" for name in packages))
         return 0
     for name in names:
         versions = _known(universe, name)
@@ -127,15 +127,15 @@ def _update() -> int:
     for path in walk(LISTS):
         os.unlink(path)
     for source, keyring in _sources():
-        found = next((item for item in universe.data["repositories"].items() if item[1]["uri"] in source), None)
-        if found is None:
+        configured = next((item for item in universe.data["repositories"].items() if item[1]["uri"] in source), None)
+        if configured is None:
             sys.stdout.write(f"Err: {source}\n")
             worst = fail(
                 f"E: Failed to fetch {source}  Could not resolve host (a stand-in node reaches only vendors' repositories)",
                 100,
             )
             continue
-        name, repository = found
+        name, repository = configured
         if "repository-503" in state["faults"] and name != "ubuntu":
             worst = fail(f"E: Failed to fetch {source}/InRelease  503  Service Unavailable", 100)
             continue
@@ -317,7 +317,7 @@ def _candidate(universe: Universe, name: str, pins: list[tuple[list[str], str, i
 
 def _pins() -> list[tuple[list[str], str, int]]:
     """Return (package globs, version glob, priority) of each preference file."""
-    found = []
+    pins = []
     for path in [*walk("/etc/apt/preferences.d"), "/etc/apt/preferences"]:
         packages: list[str] = []
         version = ""
@@ -328,15 +328,15 @@ def _pins() -> list[tuple[list[str], str, int]]:
             elif key == "Pin" and value.split()[:1] == ["version"]:
                 version = value.split()[1]
             elif key == "Pin-Priority" and version:
-                found.append((packages, version, int(value)))
+                pins.append((packages, version, int(value)))
             elif not line.strip():
                 packages, version = [], ""
-    return found
+    return pins
 
 
 def _sources() -> list[tuple[str, str]]:
     """Return (URI, keyring) of each enabled source."""
-    found = []
+    sources = []
     for path in ["/etc/apt/sources.list", *walk("/etc/apt/sources.list.d")]:
         text = read_text(path, "")
         if path.endswith(".list"):
@@ -354,12 +354,12 @@ def _sources() -> list[tuple[str, str]]:
                     "",
                 )
                 if rest:
-                    found.append((rest[0].rstrip("/"), keyring))
+                    sources.append((rest[0].rstrip("/"), keyring))
         elif path.endswith(".sources"):
             values = {line.partition(":")[0]: line.partition(":")[2] for line in text.splitlines()}
             for uri in values.get("URIs", "").split():
-                found.append((uri.rstrip("/"), values.get("Signed-By", "").strip()))
-    return found
+                sources.append((uri.rstrip("/"), values.get("Signed-By", "").strip()))
+    return sources
 
 
 def _uri(universe: Universe, name: str) -> str:

@@ -196,8 +196,8 @@ def _blobfuse_words(account: str, code: int, text: str) -> str:
     if not code:
         host = f"{account}.blob.core.windows.net"
         return f'Get "https://{host}/?comp=list": dial tcp: lookup {host}: {text}'
-    known = {403: "AuthorizationPermissionMismatch", 404: "ContainerNotFound"}.get(code, str(code))
-    return f"BlockBlob::TestPipeline : [{text.partition('<Code>')[2].partition('</Code>')[0] or known}]"
+    codes = {403: "AuthorizationPermissionMismatch", 404: "ContainerNotFound"}.get(code, str(code))
+    return f"BlockBlob::TestPipeline : [{text.partition('<Code>')[2].partition('</Code>')[0] or codes}]"
 
 
 def _list_container(container: str, environ: dict[str, str], storage: dict[str, str]) -> None:

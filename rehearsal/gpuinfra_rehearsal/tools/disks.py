@@ -74,11 +74,11 @@ def lsblk(argv: list[str]) -> int:
 def blkid(argv: list[str]) -> int:
     """Formatted devices."""
     words = [word for word in argv if word.startswith("/")]
-    found = [row for row in disks(read_state()) if row["fstype"] and (not words or row["name"] in words)]
-    for row in found:
+    rows = [row for row in disks(read_state()) if row["fstype"] and (not words or row["name"] in words)]
+    for row in rows:
         label = f' LABEL="{row["label"]}"' if row["label"] else ""
         sys.stdout.write(f'{row["name"]}:{label} TYPE="{row["fstype"]}"\n')
-    return 0 if found else 2
+    return 0 if rows else 2
 
 
 def mdadm(argv: list[str]) -> int:
@@ -86,8 +86,8 @@ def mdadm(argv: list[str]) -> int:
     words = [word for word in argv if word.startswith("/dev/")]
     state = read_state()
     if "--create" in argv or "-C" in argv:
-        known = {row["name"] for row in disks(state)}
-        missing = [word for word in words[1:] if word not in known]
+        names = {row["name"] for row in disks(state)}
+        missing = [word for word in words[1:] if word not in names]
         if missing:
             return fail(f"mdadm: cannot open {missing[0]}: No such file or directory")
 

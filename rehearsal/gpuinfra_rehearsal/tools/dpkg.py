@@ -112,13 +112,13 @@ def _half() -> list[str]:
 
 
 def _search(state: State, patterns: list[str]) -> int:
-    found = False
+    matched = False
     for name in state["packages"]:
         for path in file_list(state, name):
             if any(pattern == path or (not pattern.startswith("/") and pattern in path) for pattern in patterns):
                 sys.stdout.write(f"{name}: {path}\n")
-                found = True
-    return 0 if found else fail(f"dpkg-query: no path found matching pattern {patterns[0]}", 1)
+                matched = True
+    return 0 if matched else fail(f"dpkg-query: no path found matching pattern {patterns[0]}", 1)
 
 
 def _format(form: str, name: str, package: dict, abbreviation: str) -> str:

@@ -45,10 +45,10 @@ def run(argv: list[str]) -> int:
 def docker_version() -> str:
     """Return the version of the installed engine, such as 29.8.1."""
     packages = read_state()["packages"]
-    found = next(
+    package = next(
         (packages[name]["version"] for name in ("docker-ce", "docker.io", "moby-engine") if name in packages), "0"
     )
-    return upstream(found)
+    return upstream(package)
 
 
 def info(argv: list[str]) -> int:

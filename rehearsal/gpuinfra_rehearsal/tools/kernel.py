@@ -293,10 +293,10 @@ def _with_dependencies(name: str) -> list[str]:
 
 
 def _blacklisted() -> set[str]:
-    found = set()
+    modules = set()
     for path in [*walk("/etc/modprobe.d"), *walk("/usr/lib/modprobe.d")]:
         for line in read_text(path).splitlines():
             words = line.split()
             if words[:1] == ["blacklist"]:
-                found.add(words[1].replace("-", "_"))
-    return found
+                modules.add(words[1].replace("-", "_"))
+    return modules

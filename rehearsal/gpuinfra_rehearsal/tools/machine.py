@@ -53,15 +53,15 @@ def ldconfig(argv: list[str]) -> int:
     folders = list(LIBRARIES)
     for path in walk("/etc/ld.so.conf.d"):
         folders += [line.strip() for line in read_text(path).splitlines() if line.startswith("/")]
-    found = []
+    lines = []
     for folder in dict.fromkeys(folders):
         if not os.path.isdir(folder):
             continue
         for name in sorted(os.listdir(folder)):
             target = f"{folder}/{name}"
             if ".so" in name and not (os.path.islink(target) and os.readlink(target).startswith("/.host")):
-                found.append(f"\t{name} (libc6,x86-64) => {target}")
-    sys.stdout.write(f"{len(found)} libs found in cache `/etc/ld.so.cache'\n" + "".join(line + "\n" for line in found))
+                lines.append(f"\t{name} (libc6,x86-64) => {target}")
+    sys.stdout.write(f"{len(lines)} libs found in cache `/etc/ld.so.cache'\n" + "".join(line + "\n" for line in lines))
     return 0
 
 
@@ -112,14 +112,14 @@ def detect_virt(argv: list[str]) -> int:
 
 def pgrep(argv: list[str]) -> int:
     """`pgrep -a -x NAME`. A stand-in command runs in an interpreter, which is omitted from the output."""
-    name, found = argv[-1], 1
+    name, code = argv[-1], 1
     for entry in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         if read_text(f"/proc/{entry}/comm", "").strip() == name[:15]:
             words = read_text(f"/proc/{entry}/cmdline", "").rstrip("\0").split("\0")
             start = next((at for at, word in enumerate(words) if word.rpartition("/")[2] == name), 0)
             sys.stdout.write(f"{entry} {' '.join(words[start:])}\n" if "-a" in argv else f"{entry}\n")
-            found = 0
-    return found
+            code = 0
+    return code
 
 
 def timedatectl(argv: list[str]) -> int:

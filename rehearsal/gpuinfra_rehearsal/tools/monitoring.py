@@ -22,8 +22,8 @@ def daemon(argv: list[str]) -> int:
     if problem:
         return fail(f"Error loading config: {problem}")
     for job in _content(files[0]).get("scrape_configs", ()):
-        for found in job.get("ec2_sd_configs", ()):
-            _discover([(one["name"], one["values"]) for one in found["filters"]])
+        for discovery in job.get("ec2_sd_configs", ()):
+            _discover([(one["name"], one["values"]) for one in discovery["filters"]])
     return stay()
 
 
@@ -48,7 +48,7 @@ def promtool(argv: list[str]) -> int:
     if not problem:
         folder = path.rpartition("/")[0]
         problem = next(
-            (one for name in _content(path).get("rule_files", ()) if (one := _problem(f"{folder}/{name}"))), ""
+            (reason for name in _content(path).get("rule_files", ()) if (reason := _problem(f"{folder}/{name}"))), ""
         )
     return (
         fail(f"  FAILED: {problem}") if problem else _said(f" SUCCESS: {path} is valid prometheus config file syntax")

@@ -175,10 +175,10 @@ def mountpoint(argv: list[str]) -> int:
     words = [word for word in argv if not word.startswith("-")]
     quiet = "-q" in argv
     path = words[0].rstrip("/") or "/"
-    found = any(item["target"] == path for item in table())
+    is_mount = any(item["target"] == path for item in table())
     if not quiet:
-        sys.stdout.write(f"{path} is {'' if found else 'not '}a mountpoint\n")
-    return 0 if found else 1
+        sys.stdout.write(f"{path} is {'' if is_mount else 'not '}a mountpoint\n")
+    return 0 if is_mount else 1
 
 
 _FINDMNT = {
@@ -342,12 +342,12 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def _fstab() -> list[tuple[str, str, str, str]]:
-    found = []
+    entries = []
     for line in read_text("/etc/fstab", "").splitlines():
         words = line.split()
         if len(words) >= 4 and not line.startswith("#"):
-            found.append((words[0], words[1], words[2], words[3]))
-    return found
+            entries.append((words[0], words[1], words[2], words[3]))
+    return entries
 
 
 def _disk(source: str) -> str | None:

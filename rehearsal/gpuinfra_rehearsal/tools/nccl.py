@@ -298,9 +298,9 @@ class Nccl:
         return 0
 
     def ncclCommDestroy(self, comm: Any) -> int:
-        for one in (self._server, self._partner):
-            if one is not None:
-                one.close()
+        for connection in (self._server, self._partner):
+            if connection is not None:
+                connection.close()
         return 0
 
     def ncclCommAbort(self, comm: Any) -> int:
@@ -364,10 +364,10 @@ class NcclNetwork:
                 )
                 return []
             content = read_text(path)
-            found = next((network for words, network in _PLUGINS.items() if words in content), None)
-            if found is not None:
+            plugin_network = next((network for words, network in _PLUGINS.items() if words in content), None)
+            if plugin_network is not None:
                 self._info(f"Successfully loaded external network plugin {path}")
-                return [found]
+                return [plugin_network]
         self._info(f"NET/Plugin: Could not find: {' '.join(names)}")
         return []
 
@@ -441,10 +441,10 @@ _PLUGINS = {
 
 def _environment() -> dict[str, str]:
     """Return the environment with the variables from NCCL's configuration files."""
-    found = dict(os.environ)
+    environment = dict(os.environ)
     for path in CONFIGURATION:
         for line in read_text(path, "").splitlines():
             name, equals, value = line.strip().partition("=")
             if equals and not name.startswith("#"):
-                found.setdefault(name, value)
-    return found
+                environment.setdefault(name, value)
+    return environment

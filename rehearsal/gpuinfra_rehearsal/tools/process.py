@@ -87,16 +87,16 @@ def find_program(name: str, path: str) -> str | None:
 def members(invocation: str) -> list[int]:
     """Return the processes of a unit's or a command's invocation, including detached ones. systemd identifies them by their cgroup."""
     needles = {f"{name}={invocation}".encode() for name in (OF_UNIT, OF_COMMAND)}
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) > 1:
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     if not needles.isdisjoint(file.read().split(b"\0")):
-                        found.append(int(name))
+                        pids.append(int(name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def end_all(invocation: str, patience: float) -> None:

@@ -70,9 +70,9 @@ def systemctl(argv: list[str]) -> int:
             path = find(full_name(name))
             if path is None:
                 return fail(f"No files found for {full_name(name)}.")
-            for one in (path, *drop_ins(full_name(name))):
-                with open(one, encoding="utf-8") as file:
-                    sys.stdout.write(f"# {one}\n{file.read()}\n")
+            for path_of_file in (path, *drop_ins(full_name(name))):
+                with open(path_of_file, encoding="utf-8") as file:
+                    sys.stdout.write(f"# {path_of_file}\n{file.read()}\n")
         return 0
     if action == "add-wants":
         for name in names[1:]:
@@ -226,11 +226,11 @@ def _status(names: list[str]) -> int:
 def _list(action: str, names: list[str], failed: bool) -> int:
     if action == "list-unit-files":
         full = [full_name(name) for name in names]
-        found = [name for name in full if find(name)]
-        for name in found:
+        existing = [name for name in full if find(name)]
+        for name in existing:
             sys.stdout.write(f"{name} {is_enabled(name)} enabled\n")
-        sys.stdout.write(f"\n{len(found)} unit files listed.\n")
-        return 0 if found or not names else 1
+        sys.stdout.write(f"\n{len(existing)} unit files listed.\n")
+        return 0 if existing or not names else 1
     for name, state in sorted(units().items()):
         if failed and state.get("active") != "failed":
             continue

@@ -156,12 +156,12 @@ def _verify(words: list[str], home: str, status: str) -> int:
 
 def _keys(text: str) -> list[tuple[str, str]]:
     """Return (fingerprint, owner) of each stand-in key in a keyring."""
-    found = []
+    keys = []
     for line in text.splitlines():
         words = line.split(" ", 3)
         if len(words) == 4 and words[:2] == ["stand-in", "key"]:
-            found.append((words[2], words[3]))
-    return found
+            keys.append((words[2], words[3]))
+    return keys
 
 
 def _show(text: str, colons: bool) -> int:

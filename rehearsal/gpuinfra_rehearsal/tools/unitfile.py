@@ -83,12 +83,12 @@ def load(name: str) -> UnitFile | None:
 
 def drop_ins(name: str) -> list[str]:
     """Return the drop-in files of a unit in the order in which they apply."""
-    found = []
+    paths = []
     for folder in reversed(SEARCH):
         drop = f"{folder}/{name}.d"
         if os.path.isdir(drop):
-            found += [f"{drop}/{file}" for file in sorted(os.listdir(drop)) if file.endswith(".conf")]
-    return found
+            paths += [f"{drop}/{file}" for file in sorted(os.listdir(drop)) if file.endswith(".conf")]
+    return paths
 
 
 def wanted_by(target: str) -> list[str]:
@@ -216,7 +216,7 @@ def _specifiers(name: str, value: str) -> str:
 
 def unmet(unit: UnitFile) -> list[str]:
     """Return the unmet conditions."""
-    found, triggering, triggered = [], [], False
+    conditions, triggering, triggered = [], [], False
     checks = {
         "ConditionPathExists": os.path.exists,
         "ConditionPathIsDirectory": os.path.isdir,
@@ -231,8 +231,8 @@ def unmet(unit: UnitFile) -> list[str]:
                 triggering.append(f"{key}={value}")
                 triggered = triggered or holds
             elif not holds:
-                found.append(f"{key}={value}")
-    return found + ([] if triggered else triggering)
+                conditions.append(f"{key}={value}")
+    return conditions + ([] if triggered else triggering)
 
 
 def _has_entries(path: str) -> bool:

@@ -69,14 +69,14 @@ class Universe:
 
     def names(self) -> list[str]:
         """Return all package names."""
-        found = []
+        packages = []
         for name, entry in self.packages.items():
             family = entry.get("expand")
             if family is None:
-                found.append(name)
+                packages.append(name)
             else:
-                found += [name.replace("{" + family + "}", value) for value in self._values(entry)]
-        return found
+                packages += [name.replace("{" + family + "}", value) for value in self._values(entry)]
+        return packages
 
     def get(self, name: str) -> dict | None:
         """Return the entry of a package with its templates filled, or None."""
@@ -135,12 +135,12 @@ class Universe:
             return self.lustre_kernels(entry["versions_of"])
         values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest(entry))}
         values |= {**entry["values"], "number": self.number, "suite": self.suite}
-        found = []
+        versions = []
         for version in entry["versions"]:
             for name, value in values.items():
                 version = version.replace("{" + name + "}", value)
-            found.append(version)
-        return found
+            versions.append(version)
+        return versions
 
 
 def upstream(version: str) -> str:
@@ -161,17 +161,17 @@ def matches(text: str, pattern: str) -> bool:
         return False
     place = len(parts[0])
     for part in parts[1:-1]:
-        found = text.find(part, place)
-        if found < 0:
+        at = text.find(part, place)
+        if at < 0:
             return False
-        place = found + len(part)
+        place = at + len(part)
     return place <= len(text) - len(parts[-1])
 
 
 def newer(left: str, right: str) -> int:
     """Return -1, 0 or 1 as dpkg orders versions."""
-    for one, other in zip(_version_parts(left), _version_parts(right), strict=True):
-        result = _compare(one, other)
+    for part, other in zip(_version_parts(left), _version_parts(right), strict=True):
+        result = _compare(part, other)
         if result:
             return result
     return 0
@@ -197,15 +197,15 @@ def _compare(left: str, right: str) -> int:
     a = b = 0
     while a < len(left) or b < len(right):
         while (a < len(left) and not left[a].isdigit()) or (b < len(right) and not right[b].isdigit()):
-            one = _order(left[a]) if a < len(left) and not left[a].isdigit() else 0
+            order = _order(left[a]) if a < len(left) and not left[a].isdigit() else 0
             other = _order(right[b]) if b < len(right) and not right[b].isdigit() else 0
-            if one != other:
-                return -1 if one < other else 1
+            if order != other:
+                return -1 if order < other else 1
             a, b = a + 1, b + 1
-        one, a = _digits(left, a)
+        order, a = _digits(left, a)
         other, b = _digits(right, b)
-        if one != other:
-            return -1 if one < other else 1
+        if order != other:
+            return -1 if order < other else 1
     return 0
 
 

@@ -226,8 +226,8 @@ def lfs(argv: list[str]) -> int:
     if "--version" in argv or argv[:1] == ["version"]:
         state = read_state()
         universe = Universe(state)
-        found = (universe.get(name) or {} for name in state["packages"] if "lustre-client" in name)
-        sys.stdout.write(f"lfs {next((entry['lustre'] for entry in found if 'lustre' in entry), '')}\n")
+        entries = (universe.get(name) or {} for name in state["packages"] if "lustre-client" in name)
+        sys.stdout.write(f"lfs {next((entry['lustre'] for entry in entries if 'lustre' in entry), '')}\n")
     elif argv[:1] in (["df"], ["check"]):
         for item in read_state()["mounts"]:
             if item["type"] == "lustre":
@@ -335,9 +335,9 @@ def _gpu_indexes() -> list[str] | None:
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(io.StringIO()):
         code = device_tools.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
-    found = [line.strip() for line in output.getvalue().splitlines() if line.strip().isdigit()]
-    if found:
-        return found
+    indexes = [line.strip() for line in output.getvalue().splitlines() if line.strip().isdigit()]
+    if indexes:
+        return indexes
     if code in (6, 9, 12, 13, 18):
         return None
     return sorted(  # If a GPU is lost, every query fails, but the device nodes of the other GPUs still exist.

@@ -159,8 +159,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     ) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]], Mapping[str, pulumi.Input[str]]]:
         """Return the ID of the network, its subnets for nodes, and its subnets for file systems."""
         plan = self.plan
-        if found := self.existing_network("vpc_id"):
-            return *found, found[1]
+        if network := self.existing_network("vpc_id"):
+            return *network, network[1]
         created = self.create(
             Network, "network", NetworkArgs(scope=self.scope, plan=plan, log_key_arn=foundation.log_key_arn)
         )
@@ -227,12 +227,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:
     """Return a reference to the nodes' role. A different stack may have created the site without the role."""
 
-    def found(known: str | None) -> str:
-        if known is None:
+    def found(id_: str | None) -> str:
+        if id_ is None:
             raise pulumi.RunError(
                 "access.node_role_in_site is true, but the site has no role for the nodes; set access.node_role_in_site in the site's "
                 "declaration and run `pulumi up` on the site stack first"
             )
-        return known
+        return id_
 
     return pulumi.Output.from_input(value).apply(found)

@@ -47,17 +47,17 @@ def check_absent(identity: str, region: str, profile: str | None, name: str) -> 
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        found = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), identity)
+        existing = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), identity)
     except (BotoCoreError, ClientError) as problem:
         raise RuntimeError(
             f"cannot check whether {name} already exists: {problem}; set credentials in the environment or in "
             "`aws:profile` that allow fsx:DescribeFileSystems"
         ) from None
-    if found is None:
+    if existing is None:
         return
     stack = pulumi.get_stack()
     raise RuntimeError(
-        f"{name} exists: {found}. A second file system would be empty, and the nodes would mount it. "
+        f"{name} exists: {existing}. A second file system would be empty, and the nodes would mount it. "
         f"If an earlier destroy of {stack} retained it, run `gpuinfra adopt {stack}`, then `pulumi up`. "
         "If you did not destroy the stack, this change replaces the file system (`pulumi preview --diff` shows the "
         "input). FSx can only increase the size and the metadata IOPS; undo the change, or declare another mount, copy "
@@ -73,7 +73,7 @@ def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: s
     backup = str(plan.restore_from)
     try:
         fsx = boto3.Session(profile_name=profile, region_name=region).client("fsx")
-        found = fsx.describe_backups(BackupIds=[backup])["Backups"]
+        backups = fsx.describe_backups(BackupIds=[backup])["Backups"]
     except (BotoCoreError, ClientError) as problem:
         if isinstance(problem, ClientError) and problem.response.get("Error", {}).get("Code") == "BackupNotFound":
             raise RuntimeError(
@@ -82,7 +82,7 @@ def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: s
         raise RuntimeError(
             f"cannot read {backup} for {name}: {problem}; set credentials in the environment or in `aws:profile` that allow fsx:DescribeBackups"
         ) from None
-    for backup_record in found:
+    for backup_record in backups:
         if problem_of_backup := _unfit(plan, backup_record):
             raise RuntimeError(f"{name}: {backup} {problem_of_backup}")
 

@@ -400,14 +400,16 @@ def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
         return [pulumi.Output.concat(one.arn, "/*") for one in some]
 
     writable = [one for one in buckets if not one.read_only]
-    found: list[Statement] = []
+    statements: list[Statement] = []
     if buckets:
         arns = [one.arn for one in buckets]
-        found.append({"Sid": "ListMounts", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": arns})
-        found.append({"Sid": "ReadMounts", "Effect": "Allow", "Action": "s3:GetObject", "Resource": objects(buckets)})
+        statements.append({"Sid": "ListMounts", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": arns})
+        statements.append(
+            {"Sid": "ReadMounts", "Effect": "Allow", "Action": "s3:GetObject", "Resource": objects(buckets)}
+        )
     if writable:
         actions = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
-        found.append({"Sid": "WriteMounts", "Effect": "Allow", "Action": actions, "Resource": objects(writable)})
+        statements.append({"Sid": "WriteMounts", "Effect": "Allow", "Action": actions, "Resource": objects(writable)})
     for sid, actions, some in (
         ("DecryptMounts", ["kms:Decrypt"], buckets),
         ("EncryptMounts", ["kms:GenerateDataKey"], writable),
@@ -415,8 +417,8 @@ def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
         if keys := sorted({one.key_arn for one in some if one.key_arn}):
             # The bucket can be in another Region. S3 uses the key in the Region of the bucket.
             via = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com"}}
-            found.append({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": keys, "Condition": via})
-    return found
+            statements.append({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": keys, "Condition": via})
+    return statements
 
 
 def fabric_test(bucket_arn: pulumi.Input[str], folder: str) -> list[Statement]:
@@ -491,7 +493,7 @@ def control(scope: Scope, secrets: Sequence[str]) -> list[Statement]:
     its key policy allows the account's principals to use it through SSM
     (https://docs.aws.amazon.com/systems-manager/latest/userguide/secure-string-parameter-kms-encryption.html, retrieved 2026-11-29).
     """
-    found: list[Statement] = [
+    statements: list[Statement] = [
         {
             "Sid": "FindNodes",
             "Effect": "Allow",
@@ -502,5 +504,5 @@ def control(scope: Scope, secrets: Sequence[str]) -> list[Statement]:
     ]
     if secrets:
         arns = [scope.arn("ssm", f"parameter{name}") for name in sorted(set(secrets))]
-        found.append({"Sid": "ReadSecrets", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": arns})
-    return found
+        statements.append({"Sid": "ReadSecrets", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": arns})
+    return statements

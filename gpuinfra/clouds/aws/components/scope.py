@@ -48,19 +48,19 @@ class Scope(BaseScope):
         the `Name` tag (the logical name) and the permissions boundary on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-            found: dict[str, Any] = {}
+            filled: dict[str, Any] = {}
             if "region" in args and args["region"] is None:
-                found["region"] = self.region
+                filled["region"] = self.region
             tags = args.get("tags") or {}
             if "tags" in args and isinstance(tags, Mapping) and type_ != UNTAGGED:
-                found["tags"] = {**self.owned(name), **tags}
+                filled["tags"] = {**self.owned(name), **tags}
             if type_ == ROLE and self.permissions_boundary:
-                found["permissions_boundary"] = self.permissions_boundary
+                filled["permissions_boundary"] = self.permissions_boundary
             if type_ == OBJECT:
-                found["tags"] = {
-                    key: found["tags"][key] for key in found["tags"] if key.startswith(("Name", "gpuinfra:"))
+                filled["tags"] = {
+                    key: filled["tags"][key] for key in filled["tags"] if key.startswith(("Name", "gpuinfra:"))
                 }
-            return found
+            return filled
 
         return with_defaults(opts, "aws", fill)
 

@@ -137,8 +137,8 @@ def _moment(value: Any) -> datetime:
             pass
     from botocore.utils import parse_timestamp
 
-    found: datetime = parse_timestamp(value)
-    return found
+    moment: datetime = parse_timestamp(value)
+    return moment
 
 
 class AutoScalingMembership:

@@ -36,8 +36,8 @@ def _objects(client: Client, region: str, bucket: str, prefix: str) -> Iterator[
     more: dict[str, str] = {}
     while True:
         page = ask(partial(client("s3", region).list_objects_v2, Bucket=bucket, Prefix=prefix, **more))
-        for one in page.get("Contents") or []:
-            yield CheckpointObject(key=str(one["Key"]), size=int(one["Size"]), modified=utc(one["LastModified"]))
+        for entry in page.get("Contents") or []:
+            yield CheckpointObject(key=str(entry["Key"]), size=int(entry["Size"]), modified=utc(entry["LastModified"]))
         if not page.get("IsTruncated"):
             return
         more = {"ContinuationToken": page["NextContinuationToken"]}

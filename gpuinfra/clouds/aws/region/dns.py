@@ -59,8 +59,8 @@ class AwsDns:
         return self._client("route53", self.control_plane)
 
     def zone_name(self, zone: str) -> str | None:
-        found = ask(self._route53().get_hosted_zone, NO_ZONE, Id=zone)
-        return str(found["HostedZone"]["Name"]).removesuffix(".") if found else None
+        answer = ask(self._route53().get_hosted_zone, NO_ZONE, Id=zone)
+        return str(answer["HostedZone"]["Name"]).removesuffix(".") if answer else None
 
     def zone_region(self, zone: str) -> str | None:
         # A rule reports a stack in the Region of the control plane.
@@ -73,10 +73,10 @@ class AwsDns:
             page = ask(client.list_resource_record_sets, HostedZoneId=zone, StartRecordName=name, StartRecordType=type_, MaxItems="1")  # fmt: skip
             for resource_record_set in page["ResourceRecordSets"]:
                 if (str(resource_record_set["Name"]).removesuffix("."), resource_record_set["Type"]) == (name, type_):
-                    found = [str(value["Value"]) for value in resource_record_set.get("ResourceRecords", ())]
+                    texts = [str(value["Value"]) for value in resource_record_set.get("ResourceRecords", ())]
                     if "AliasTarget" in resource_record_set:
-                        found = [f"ALIAS {resource_record_set['AliasTarget']['DNSName']}"]
-                    result[name, type_] = tuple(sorted(value.removesuffix(".") for value in found))
+                        texts = [f"ALIAS {resource_record_set['AliasTarget']['DNSName']}"]
+                    result[name, type_] = tuple(sorted(value.removesuffix(".") for value in texts))
         return result
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
@@ -96,8 +96,8 @@ class AwsDns:
 
     def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
         states = [(str(one.get("type")), str(one.get("id")), one.get("outputs") or {}) for one in resources]
-        found = (one for one in states if one[0] in MOUNTED and one[2].get("dnsName") == entry["dns_name"])
-        type_, id_, outputs = next(found, ("", "", {}))
+        mounts = (one for one in states if one[0] in MOUNTED and one[2].get("dnsName") == entry["dns_name"])
+        type_, id_, outputs = next(mounts, ("", "", {}))
         if type_ == HOME:
             targets = [made for kind, _, made in states if kind == MOUNT_TARGET and made.get("fileSystemId") == id_]
             addresses = tuple(str(one["ipAddress"]) for one in targets)

@@ -48,7 +48,7 @@ class AwsExports:
         started, now = datetime.fromisoformat(export.mark), self._now()
         if now < started + SETTLED:
             return False
-        found = ask(
+        answer = ask(
             self._client("cloudwatch", self._region).get_metric_statistics,
             Namespace=NAMESPACE,
             MetricName=METRIC,
@@ -61,7 +61,7 @@ class AwsExports:
             Period=int(PERIOD.total_seconds()),
             Statistics=["Maximum"],
         )
-        points = sorted((_time(one["Timestamp"]), float(one["Maximum"])) for one in found.get("Datapoints") or [])
+        points = sorted((_time(one["Timestamp"]), float(one["Maximum"])) for one in answer.get("Datapoints") or [])
         if not points:
             return now >= started + QUIET
         at, age = points[-1]

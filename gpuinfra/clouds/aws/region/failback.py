@@ -95,11 +95,11 @@ class AwsFailback(AwsFailover):
                 current = _newest(here)
                 deleted += current is not None and _is_object(current)
                 continue
-            found = self._difference(pair, key, here, there, newest)
-            if isinstance(found, Copy):
-                copies.append(found)
-            elif found is not None:
-                conflicts.append(found)
+            difference = self._difference(pair, key, here, there, newest)
+            if isinstance(difference, Copy):
+                copies.append(difference)
+            elif difference is not None:
+                conflicts.append(difference)
         return Comparison(copies=tuple(copies), conflicts=tuple(conflicts), deleted=deleted)
 
     def _by_key(self, region: str, bucket: str) -> Iterable[tuple[str, list[Version]]]:
@@ -110,17 +110,17 @@ class AwsFailback(AwsFailover):
         self, pair: BucketPair, key: str, here: list[Version], there: list[Version], newest: Version
     ) -> Copy | ObjectConflict | None:
         """Compare the newest versions of an object. `newest` is the one in the replica."""
-        current, known = _newest(here), {one["VersionId"] for one in here}
+        current, ids = _newest(here), {one["VersionId"] for one in here}
         etag = str(current["ETag"]) if current is not None and _is_object(current) else None
         copy = _copy_of(key, newest, etag)
         if current is None:
             return copy
-        if etag is None and newest["VersionId"] in known:
+        if etag is None and newest["VersionId"] in ids:
             return None  # The object was deleted in the first Region after S3 replicated it.
         copied, version, when = {one["VersionId"] for one in there}, current["VersionId"], current["LastModified"]
         if version == newest["VersionId"]:
             # S3 can replicate a version after the second Region wrote its own version.
-            late = [one for one in there if _is_object(one) and one["VersionId"] not in known and one["LastModified"] > when]  # fmt: skip
+            late = [one for one in there if _is_object(one) and one["VersionId"] not in ids and one["LastModified"] > when]  # fmt: skip
             return changed_in_both(key, _copy_of(key, late[0], etag)) if late else None
         if version in copied and when > newest["LastModified"]:
             return changed_in_both(key, None)
@@ -128,7 +128,7 @@ class AwsFailback(AwsFailover):
             version = self._copied_version(pair, key, version)
         if version == newest["VersionId"]:
             return None
-        if newest["VersionId"] in known:
+        if newest["VersionId"] in ids:
             newer = ObjectConflict(key=key, reason="is newer in the first region", copy=None)
             return None if version in copied else newer
         if version in copied:

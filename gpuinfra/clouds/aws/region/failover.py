@@ -93,13 +93,15 @@ class AwsFailover:
         ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
 
     def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
-        found: dict[str, Callable[[], object]] = {}
+        services_of: dict[str, Callable[[], object]] = {}
         for group in self.groups(resources):
             client = self._client("autoscaling", self._first)
-            found["Auto Scaling"] = partial(_sent, client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])
+            services_of["Auto Scaling"] = partial(
+                _sent, client.describe_auto_scaling_groups, AutoScalingGroupNames=[group]
+            )
         for pair in self.pairs(resources):
-            found["S3"] = partial(_sent, self._client("s3", self._first).head_bucket, Bucket=pair.source)
-        return found
+            services_of["S3"] = partial(_sent, self._client("s3", self._first).head_bucket, Bucket=pair.source)
+        return services_of
 
     def stop_group(self, group: str) -> None:
         client = self._client("autoscaling", self._first)
@@ -114,14 +116,14 @@ class AwsFailover:
 
     def _described(self, group: str) -> Mapping[str, Any] | None:
         client = self._client("autoscaling", self._first)
-        found = ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
-        return found[0] if found else None
+        groups = ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return groups[0] if groups else None
 
     def not_replicated(self, pair: BucketPair) -> list[str]:
         held: dict[str, dict[str, int]] = {}
         """Key -> version -> size of the objects in the replica."""
-        for key, one in self._versions(self._second, pair.replica):
-            held.setdefault(key, {})[one["VersionId"]] = int(one.get("Size", -1))
+        for key, entry in self._versions(self._second, pair.replica):
+            held.setdefault(key, {})[entry["VersionId"]] = int(entry.get("Size", -1))
         missing: list[str] = []
         like: list[tuple[str, str]] = []
         """Keys and versions that can be copies of a version in the replica."""
@@ -148,8 +150,8 @@ class AwsFailover:
         client, more = self._client("s3", region), {}
         while True:
             page = ask(client.list_object_versions, Bucket=bucket, **more)
-            found = [(str(one["Key"]), one) for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))]
-            yield from sorted(found, key=lambda one: one[0].encode())
+            versions = [(str(one["Key"]), one) for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))]
+            yield from sorted(versions, key=lambda one: one[0].encode())
             if not page.get("IsTruncated"):
                 return
             # S3 rejects an empty marker.
@@ -161,10 +163,10 @@ class AwsFailover:
 
     def _set_replication(self, pair: BucketPair, status: str) -> None:
         client = self._client("s3", self._first)
-        found = ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
-        if not found:
+        answer = ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
+        if not answer:
             return
-        configuration = found["ReplicationConfiguration"]
+        configuration = answer["ReplicationConfiguration"]
         rules = [{**rule, "Status": status} for rule in configuration["Rules"]]
         if rules != configuration["Rules"]:
             ask(client.put_bucket_replication, Bucket=pair.source, ReplicationConfiguration={**configuration, "Rules": rules})  # fmt: skip
@@ -191,8 +193,8 @@ class AwsFailover:
             ask(self._client("s3", self._second).put_bucket_policy, Bucket=pair.replica, Policy=denying)
 
     def _bucket_policy(self, pair: BucketPair) -> str | None:
-        found = ask(self._client("s3", self._second).get_bucket_policy, NO_POLICY, Bucket=pair.replica)
-        return str(found["Policy"]) if found else None
+        answer = ask(self._client("s3", self._second).get_bucket_policy, NO_POLICY, Bucket=pair.replica)
+        return str(answer["Policy"]) if answer else None
 
     def _set_key_policy(self, pair: BucketPair, statement: replica_policies.Statement | None) -> None:
         """Add the statement of a failover to the policy of a replica's key, or remove it."""
@@ -227,13 +229,13 @@ class AwsFailover:
 
     def import_ended(self, task: str) -> bool:
         client = self._client("fsx", self._second)
-        (found,) = ask(client.describe_data_repository_tasks, TaskIds=[task])["DataRepositoryTasks"]
-        failed = int((found.get("Status") or {}).get("FailedCount") or 0)
-        if found["Lifecycle"] in ("FAILED", "CANCELED") or (found["Lifecycle"] == "SUCCEEDED" and failed):
-            reason = (found.get("FailureDetails") or {}).get("Message") or f"{counted(failed, 'object')} failed"
+        (task_record,) = ask(client.describe_data_repository_tasks, TaskIds=[task])["DataRepositoryTasks"]
+        failed = int((task_record.get("Status") or {}).get("FailedCount") or 0)
+        if task_record["Lifecycle"] in ("FAILED", "CANCELED") or (task_record["Lifecycle"] == "SUCCEEDED" and failed):
+            reason = (task_record.get("FailureDetails") or {}).get("Message") or f"{counted(failed, 'object')} failed"
             show = f"aws fsx describe-data-repository-tasks --task-ids {task} --region {self._second}"
-            raise DeploymentError(f"the import {task} is {found['Lifecycle']}: {one_line(reason)}; see `{show}`")
-        return bool(found["Lifecycle"] == "SUCCEEDED")
+            raise DeploymentError(f"the import {task} is {task_record['Lifecycle']}: {one_line(reason)}; see `{show}`")
+        return bool(task_record["Lifecycle"] == "SUCCEEDED")
 
 
 def _pairs(resources: Iterable[Resource]) -> Iterator[BucketPair]:

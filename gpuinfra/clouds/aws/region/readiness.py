@@ -213,8 +213,8 @@ def _key(client: Client, name: str, region: str) -> Iterator[ReadinessLine]:
 
 
 def _role(client: Client, name: str, region: str) -> Iterator[ReadinessLine]:
-    found = _answer(client("iam", region).get_role, RoleName=name)
-    yield role(name, "the replication role does not exist", exists=found is not None)
+    answer = _answer(client("iam", region).get_role, RoleName=name)
+    yield role(name, "the replication role does not exist", exists=answer is not None)
 
 
 def _bundle(

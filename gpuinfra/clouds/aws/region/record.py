@@ -29,11 +29,11 @@ class S3Record:
 
     def read(self) -> StoredRecord | None:
         client = self._client("s3", self._region)
-        found = ask(client.get_object, MISSING, Bucket=self._bucket, Key=self._key)
-        if not found:
+        answer = ask(client.get_object, MISSING, Bucket=self._bucket, Key=self._key)
+        if not answer:
             return None
-        with found["Body"] as body:
-            return StoredRecord(text=bytes(body.read(LONGEST + 1)), tag=str(found["ETag"]))
+        with answer["Body"] as body:
+            return StoredRecord(text=bytes(body.read(LONGEST + 1)), tag=str(answer["ETag"]))
 
     def write(self, text: bytes, tag: str | None) -> str:
         put = partial(self._client("s3", self._region).put_object, Bucket=self._bucket, Key=self._key, Body=text)

@@ -69,8 +69,8 @@ def _others(policy: str | None) -> list[Any]:
 
 
 def _statements(policy: str | None) -> list[Any]:
-    found = _document(policy).get("Statement", [])
-    return list(found) if isinstance(found, list) else [found]
+    statements = _document(policy).get("Statement", [])
+    return list(statements) if isinstance(statements, list) else [statements]
 
 
 def _document(policy: str | None) -> Mapping[str, Any]:

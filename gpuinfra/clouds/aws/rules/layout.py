@@ -52,8 +52,8 @@ def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Fi
     for path, machine in _used(spec):
         first = [nic for nic in machine.nics if (nic.card, nic.device) == (0, 0)]
         if len(first) != 1 or first[0].kind == "efa-only":
-            found = ", ".join(nic.kind for nic in first) or "nothing"
-            what = f"is {machine.name}, whose layout has {found} at card 0, device 0"
+            kinds = ", ".join(nic.kind for nic in first) or "nothing"
+            what = f"is {machine.name}, whose layout has {kinds} at card 0, device 0"
             yield error(path, what, "put one interface of kind interface or efa at card 0, device 0")
 
 

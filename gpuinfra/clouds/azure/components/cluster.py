@@ -178,7 +178,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         subnet_ids: Mapping[str, pulumi.Input[str]],
     ) -> tuple[list[dict[str, Any]], dict[str, pulumi.Output[str]], dict[str, pulumi.Output[str]]]:
         """Return the file systems, the containers that this stack creates for them, and the commands that export to a container."""
-        found: list[dict[str, Any]] = []
+        mounts: list[dict[str, Any]] = []
         data: dict[str, pulumi.Output[str]] = {}
         exports: dict[str, pulumi.Output[str]] = {}
         endpoint = None
@@ -189,7 +189,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 container = self._container(file_system, scope, foundation, endpoint, endpoints)
                 if file_system.bucket == "auto":
                     data[file_system.name] = container
-                found.append({"kind": file_system.kind, "mount": file_system.mount, **_mounted(container)})
+                mounts.append({"kind": file_system.kind, "mount": file_system.mount, **_mounted(container)})
             if file_system.kind != "lustre":
                 continue
             args = SharedFilesystemArgs(
@@ -201,12 +201,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
             )
             made = self.create(SharedFilesystem, file_system.name, args)
-            found.append(made.mounted)
+            mounts.append(made.mounted)
             if made.bucket is not None:
                 exports[file_system.mount] = made.export_command
             if made.bucket is not None and file_system.bucket == "auto":
                 data[file_system.name] = made.bucket
-        return found, data, exports
+        return mounts, data, exports
 
     def _container(
         self,

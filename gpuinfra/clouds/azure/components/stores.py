@@ -259,8 +259,8 @@ def private_account(
 
 def storage_ranges(ranges: Iterable[str]) -> list[str]:
     """Return address ranges in the format that storage account firewalls require: prefixes up to /30, and single addresses without a mask."""
-    found: list[str] = []
+    texts: list[str] = []
     for text in ranges:
         network = ipaddress.ip_network(text, strict=False)
-        found += [str(one) for one in network] if network.prefixlen > 30 else [str(network)]
-    return found
+        texts += [str(one) for one in network] if network.prefixlen > 30 else [str(network)]
+    return texts

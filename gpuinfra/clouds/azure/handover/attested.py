@@ -315,15 +315,15 @@ class Trust:
 
     def _issuers(self, signer: Certificate, held: Sequence[Certificate]) -> list[Certificate]:
         """Download the missing certificates between the signer and the root. The names are not verified yet, so they only select addresses in `ISSUERS`."""
-        found: list[Certificate] = []
+        issuers: list[Certificate] = []
         last = signer
-        while len(found) < _CHAIN_LIMIT and not any(one.subject == last.issuer for one in held):
+        while len(issuers) < _CHAIN_LIMIT and not any(one.subject == last.issuer for one in held):
             url = ISSUERS.get(_common_name(last.issuer))
             if url is None:
                 break
             last = self._download(url)
-            found.append(last)
-        return found
+            issuers.append(last)
+        return issuers
 
     def _download(self, url: str) -> Certificate:
         from cryptography import x509

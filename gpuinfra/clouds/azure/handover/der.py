@@ -28,12 +28,12 @@ class Element:
         """Return the elements inside a constructed element. Raises `NotDer`."""
         if not self.tag & 0x20:
             raise NotDer(f"an element with tag {self.tag:#x} is not constructed")
-        found, rest = [], self.content
+        elements, rest = [], self.content
         while rest:
-            one = _first(rest)
-            found.append(one)
-            rest = rest[len(one.whole) :]
-        return found
+            element = _first(rest)
+            elements.append(element)
+            rest = rest[len(element.whole) :]
+        return elements
 
     def expect(self, tag: int) -> Element:
         """Return this element if it has the given tag. Otherwise, raise `NotDer`."""

@@ -33,8 +33,8 @@ def newest(inputs: Mapping[str, object], rest: Rest) -> str:
         "/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{region}/publishers/{publisher}"
         "/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
     ).format(**{name: str(inputs[name]) for name in INPUTS})
-    found = rest.arm(path, API).get("value") or []
-    versions = [str(one["name"]) for one in found if isinstance(one, dict) and one.get("name")]
+    versions_listed = rest.arm(path, API).get("value") or []
+    versions = [str(one["name"]) for one in versions_listed if isinstance(one, dict) and one.get("name")]
     if not versions:
         named = ":".join(str(inputs[name]) for name in ("publisher", "offer", "sku"))
         raise PortUnavailable(

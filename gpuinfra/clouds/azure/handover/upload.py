@@ -81,15 +81,15 @@ class Upload(pulumi.CustomResource):
 
 def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return problems with the inputs, as (property, reason)."""
-    found = [(name, f"{name} is missing") for name in INPUTS if inputs.get(name) in (None, "", {})]
+    problems = [(name, f"{name} is missing") for name in INPUTS if inputs.get(name) in (None, "", {})]
     sha256 = inputs.get("sha256")
     if (
         isinstance(sha256, str)
         and sha256 != wire.UNKNOWN
         and (len(sha256) != 64 or set(sha256) - set("0123456789abcdef"))
     ):
-        found.append(("sha256", f"sha256 is {sha256[:80]!r}; expected 64 hexadecimal digits"))
-    return found
+        problems.append(("sha256", f"sha256 is {sha256[:80]!r}; expected 64 hexadecimal digits"))
+    return problems
 
 
 def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
@@ -100,9 +100,9 @@ def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str
 def create(inputs: Mapping[str, object], cancelled: threading.Event, rest: Rest | None = None) -> dict[str, object]:
     """Upload the blob. Raises `PortUnavailable` with the message from Azure, or ValueError if the content does not match the hash."""
     body = _content(inputs.get("source"))
-    found = _digest(body)
-    if found != inputs["sha256"]:
-        raise ValueError(f"the source of {inputs['blob']} has SHA-256 {found}, but sha256 is {inputs['sha256']}")
+    digest = _digest(body)
+    if digest != inputs["sha256"]:
+        raise ValueError(f"the source of {inputs['blob']} has SHA-256 {digest}, but sha256 is {inputs['sha256']}")
     rest = rest or _rest()
     url = _url(inputs, rest)
     headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream", "If-None-Match": "*"}
@@ -112,7 +112,7 @@ def create(inputs: Mapping[str, object], cancelled: threading.Event, rest: Rest 
             f"{_address(inputs)}: AuthorizationFailure: the storage account's network rules block this machine; "
             "add this machine's public address to access.evidence_from, or run from inside the network"
         )
-    if answer.status in (409, 412) and _exists(rest, url, found):
+    if answer.status in (409, 412) and _exists(rest, url, digest):
         return {**inputs, "url": _address(inputs)}
     raise_for(answer)
     return {**inputs, "url": _address(inputs)}

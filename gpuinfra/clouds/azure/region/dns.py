@@ -53,21 +53,21 @@ class AzureDns:
         self._rest = rest
 
     def zone_name(self, zone: str) -> str | None:
-        found = asked_or(None, lambda: self._rest.arm(zone, NAMES))
-        return None if found is None else str(found["name"])
+        answer = asked_or(None, lambda: self._rest.arm(zone, NAMES))
+        return None if answer is None else str(answer["name"])
 
     def zone_region(self, zone: str) -> str | None:
         group = zone[: zone.lower().index("/providers/")]
         return str(asked(lambda: self._rest.arm(group, GROUPS))["location"])
 
     def values(self, zone: str, keys: Iterable[Key]) -> dict[Key, tuple[str, ...]]:
-        found = dict[Key, tuple[str, ...]]()
+        values_of = dict[Key, tuple[str, ...]]()
         for name, type_ in keys:
             path = _path(zone, name, type_)
-            one = asked_or(None, lambda path=path: self._rest.arm(path, NAMES))
-            if one is not None:
-                found[name, type_] = _values(one.get("properties") or {})
-        return found
+            record_set = asked_or(None, lambda path=path: self._rest.arm(path, NAMES))
+            if record_set is not None:
+                values_of[name, type_] = _values(record_set.get("properties") or {})
+        return values_of
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
         for record in records:

@@ -63,6 +63,6 @@ class AzureExports:
 
     def _states(self, file_system: str) -> dict[str, Mapping[str, Any]]:
         """Return the last export of each path of a file system."""
-        found = asked(lambda: self._rest.arm(file_system, CACHE))
-        archives = ((found.get("properties") or {}).get("hsm") or {}).get("archiveStatus") or []
+        answer = asked(lambda: self._rest.arm(file_system, CACHE))
+        archives = ((answer.get("properties") or {}).get("hsm") or {}).get("archiveStatus") or []
         return {str(one.get("filesystemPath")): one.get("status") or {} for one in archives}

@@ -67,12 +67,14 @@ class AzureFailback(AzureFailover):
     def compare(self, pair: BucketPair) -> Comparison:
         stopped, replicated = self._stopped(pair), self._replicated(pair)
         first, second = ({one.name: one for one in self.listed(id_)} for id_ in (pair.source, pair.replica))
-        found = [
-            one for there in second.values() if (one := _difference(first.get(there.name), there, stopped, replicated))
+        differences = [
+            difference
+            for there in second.values()
+            if (difference := _difference(first.get(there.name), there, stopped, replicated))
         ]
         return Comparison(
-            copies=tuple(one for one in found if isinstance(one, Copy)),
-            conflicts=tuple(one for one in found if isinstance(one, ObjectConflict)),
+            copies=tuple(one for one in differences if isinstance(one, Copy)),
+            conflicts=tuple(one for one in differences if isinstance(one, ObjectConflict)),
             deleted=sum(_known(one, replicated) for one in first.values() if one.name not in second),
         )
 
@@ -171,11 +173,11 @@ def _difference(
         return Copy(key=there.name, version=there.etag, size=there.size, replaces=None) if written else None
     if here.same_content(there):
         return None
-    known = _known(here, replicated)
+    is_known = _known(here, replicated)
     if not written:
-        return None if known else ObjectConflict(key=there.name, reason="is newer in the first region", copy=None)
+        return None if is_known else ObjectConflict(key=there.name, reason="is newer in the first region", copy=None)
     copy = Copy(key=there.name, version=there.etag, size=there.size, replaces=here.etag)
-    if known:
+    if is_known:
         return copy
     later = there.modified > here.modified
     region = "second" if later else "first"

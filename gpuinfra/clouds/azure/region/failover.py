@@ -84,28 +84,28 @@ class AzureFailover:
         base = self._container(pair.replica).base
 
         def container() -> None:
-            found = self._rest.blob("GET", f"{base}?restype=container")
-            if found.status != 403:
-                raise_for(found)
+            answer = self._rest.blob("GET", f"{base}?restype=container")
+            if answer.status != 403:
+                raise_for(answer)
 
         asked(container)
 
     def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
-        found: dict[str, Callable[[], object]] = {}
+        services_of: dict[str, Callable[[], object]] = {}
         for group in self.groups(resources):
-            found["Azure Resource Manager"] = partial(_sent, partial(self._rest.arm, group, COMPUTE))
+            services_of["Azure Resource Manager"] = partial(_sent, partial(self._rest.arm, group, COMPUTE))
         for pair in self.pairs(resources):
             # The address of an account is in the state of Azure Resource Manager, which does not respond.
             base = self._rest.blob_base(
                 f"https://{last(account_of(pair.source))}.blob.core.windows.net/{last(pair.source)}"
             )
-            found["Blob Storage"] = partial(_sent, partial(self._rest.blob, "GET", f"{base}?restype=container"))
-        return found
+            services_of["Blob Storage"] = partial(_sent, partial(self._rest.blob, "GET", f"{base}?restype=container"))
+        return services_of
 
     def stop_group(self, group: str) -> None:
-        found = self._read(group, COMPUTE)
-        if found is not None:
-            sku = {**found["sku"], "capacity": 0}
+        scale_set = self._read(group, COMPUTE)
+        if scale_set is not None:
+            sku = {**scale_set["sku"], "capacity": 0}
             asked(lambda: self._rest.arm_change("PATCH", group, COMPUTE, {"sku": sku}))
 
     def running(self, group: str) -> int:
@@ -147,21 +147,21 @@ class AzureFailover:
         )
 
     def start_import(self, file_system: str) -> str:
-        for one in asked(lambda: list(self._rest.pages(f"{file_system}/importJobs", CACHE))):
-            if _state(one) in RUNNING:
-                return str(one["id"])
-        found = asked(lambda: self._rest.arm(file_system, CACHE))
-        settings = ((found.get("properties") or {}).get("hsm") or {}).get("settings") or {}
+        for running in asked(lambda: list(self._rest.pages(f"{file_system}/importJobs", CACHE))):
+            if _state(running) in RUNNING:
+                return str(running["id"])
+        system = asked(lambda: self._rest.arm(file_system, CACHE))
+        settings = ((system.get("properties") or {}).get("hsm") or {}).get("settings") or {}
         job = f"{file_system}/importJobs/gpuinfra-{datetime.now(UTC):%Y%m%d%H%M%S}"
         properties = {"importPrefixes": [settings.get("importPrefix") or "/"], "conflictResolutionMode": CONFLICTS, "maximumErrors": 0}  # fmt: skip
-        body = {"location": found["location"], "properties": properties}
+        body = {"location": system["location"], "properties": properties}
         asked(lambda: self._rest.arm_change("PUT", job, CACHE, body))
         return job
 
     def import_ended(self, task: str) -> bool:
-        found = asked(lambda: self._rest.arm(task, CACHE))
-        properties = found.get("properties") or {}
-        status, state = properties.get("status") or {}, _state(found)
+        task_record = asked(lambda: self._rest.arm(task, CACHE))
+        properties = task_record.get("properties") or {}
+        status, state = properties.get("status") or {}, _state(task_record)
         if properties.get("provisioningState") == "Failed" or state not in ("", "Completed", *RUNNING):
             reason = status.get("statusMessage") or "no reason was given"
             counts = ", ".join(
@@ -196,22 +196,22 @@ class AzureFailover:
             yield str(held.get("policyId")), names, held.get("rules") or []
 
     def _delete_policy(self, pair: BucketPair, account: str) -> None:
-        found = self._policy(pair, account)
-        if found is not None:
-            path = f"{account}/objectReplicationPolicies/{found[0]}"
+        policy = self._policy(pair, account)
+        if policy is not None:
+            path = f"{account}/objectReplicationPolicies/{policy[0]}"
             asked_or(None, lambda: self._rest.arm_change("DELETE", path, STORAGE))
 
     def _mark(self, pair: BucketPair) -> str:
         """Return the name of the replication status of the pair. Empty if the source account has no policy."""
-        found = self._policy(pair, account_of(pair.source))
-        return "_".join(found) if found else ""
+        policy = self._policy(pair, account_of(pair.source))
+        return "_".join(policy) if policy else ""
 
     def _container(self, id_: str) -> BlobContainer:
         """Return a container with the address of its account."""
-        found = asked(lambda: self._rest.arm(account_of(id_), STORAGE))
-        endpoint = str(((found.get("properties") or {}).get("primaryEndpoints") or {}).get("blob") or "").rstrip("/")
+        account = asked(lambda: self._rest.arm(account_of(id_), STORAGE))
+        endpoint = str(((account.get("properties") or {}).get("primaryEndpoints") or {}).get("blob") or "").rstrip("/")
         url = f"{endpoint}/{last(id_)}"
-        return BlobContainer(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=found.get("tags") or {})
+        return BlobContainer(url=url, base=asked(lambda: self._rest.blob_base(url)), tags=account.get("tags") or {})
 
     def listed(self, id_: str, prefix: str = "") -> list[Blob]:
         """Return the blobs of a container whose names begin with a text."""
@@ -269,8 +269,8 @@ def account_of(container: str) -> str:
 
 def json_of(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a response."""
-    found = parsed(body or b"{}")
-    return found if isinstance(found, dict) else {}
+    document = parsed(body or b"{}")
+    return document if isinstance(document, dict) else {}
 
 
 def _state(job: Mapping[str, Any]) -> str:

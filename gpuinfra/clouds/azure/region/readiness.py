@@ -142,15 +142,15 @@ def backend(question: ReadinessQuestion, every: Every, environment: Mapping[str,
     subscription = _subscription(question)
 
     def home() -> Iterator[ReadinessLine]:
-        found = every(f"/subscriptions/{subscription}/providers/Microsoft.Storage/storageAccounts", STORAGE)
-        known = next((one for one in found if one.get("name") == account), None)
-        if known is None:
+        accounts = every(f"/subscriptions/{subscription}/providers/Microsoft.Storage/storageAccounts", STORAGE)
+        account_record = next((one for one in accounts if one.get("name") == account), None)
+        if account_record is None:
             reason = (
                 f"the storage account {account or 'of the state backend'} is not in the subscription {subscription}"
             )
             yield skips("state", name, reason)
         else:
-            yield state(question, _location(known))
+            yield state(question, _location(account_record))
 
     yield from asked("state", name, home)
 
@@ -170,12 +170,12 @@ def vaults(question: ReadinessQuestion, every: Every) -> Iterator[ReadinessLine]
 
 def _vault(question: ReadinessQuestion, every: Every, name: str, vault: str) -> ReadinessLine:
     subscription = _subscription(question)
-    found = every(f"/subscriptions/{subscription}/providers/Microsoft.KeyVault/vaults", KEYS)
+    listed = every(f"/subscriptions/{subscription}/providers/Microsoft.KeyVault/vaults", KEYS)
     # The names of vaults are not case-sensitive.
-    known = next((one for one in found if str(one.get("name")).lower() == vault.lower()), None)
-    if known is None:
+    vault_record = next((one for one in listed if str(one.get("name")).lower() == vault.lower()), None)
+    if vault_record is None:
         return skips("state", name, f"the vault {vault} is not in the subscription {subscription}")
-    return secrets(question, name, _location(known))
+    return secrets(question, name, _location(vault_record))
 
 
 def _subscription(question: ReadinessQuestion) -> str:
@@ -299,15 +299,15 @@ class _Pair:
         """The source blob has the replication status."""
         headers = head(container, name)
         mark = f"x-ms-or-{self._policy}_".lower()
-        found = {value.lower() for header, value in (headers or {}).items() if header.startswith(mark)}
+        states = {value.lower() for header, value in (headers or {}).items() if header.startswith(mark)}
         if headers is None:
             reason = f"the bundle is not in {self.source}"
-        elif "failed" in found:
+        elif "failed" in states:
             reason = (
                 f"Azure did not replicate the bundle to {self.replica}; "
                 "https://learn.microsoft.com/azure/storage/blobs/object-replication-overview lists the requirements"
             )
-        elif "complete" not in found:
+        elif "complete" not in states:
             reason = f"the bundle has no replication status, so it is not in {self.replica} yet"
         else:
             yield passes("bundle", name, f"is in {self.replica}")

@@ -37,8 +37,8 @@ class BlobRecord:
         )
 
     def read(self) -> StoredRecord | None:
-        found = asked_or(None, lambda: raise_for(self._rest.blob("GET", self._url())))
-        return None if found is None else StoredRecord(text=found.body, tag=_etag(found))
+        answer = asked_or(None, lambda: raise_for(self._rest.blob("GET", self._url())))
+        return None if answer is None else StoredRecord(text=answer.body, tag=_etag(answer))
 
     def write(self, text: bytes, tag: str | None) -> str:
         guard = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}

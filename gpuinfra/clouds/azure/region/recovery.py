@@ -82,8 +82,8 @@ def image_copy(ref: str, target: str) -> str:
         "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
         f"--gallery-image-version VERSION --managed-image {quote(ref)} --location {target} --target-regions {target}"
     )
-    if found := _VERSION.fullmatch(ref):
-        subscription, group, gallery, image, version = map(quote, found.groups())
+    if match := _VERSION.fullmatch(ref):
+        subscription, group, gallery, image, version = map(quote, match.groups())
         command = (
             f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
             f"--gallery-image-definition {image} --gallery-image-version {version} "

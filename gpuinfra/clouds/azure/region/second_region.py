@@ -48,11 +48,11 @@ class AzureSecondRegion:
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
         """A reservation is in one of the zones of its group:
         https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, retrieved 2026-11-22."""
-        zones, one = (f" --zones {zone}", f" --zone {zone}") if zone else ("", "")
+        zones, zone_option = (f" --zones {zone}", f" --zone {zone}") if zone else ("", "")
         return (
             f"az capacity reservation group create --name GROUP --resource-group RESOURCE_GROUP --location {region}{zones} && "
             f"az capacity reservation create --capacity-reservation-group GROUP --resource-group RESOURCE_GROUP --name {machine.name} "
-            f"--sku {machine.name} --capacity {nodes} --location {region}{one}"
+            f"--sku {machine.name} --capacity {nodes} --location {region}{zone_option}"
         )
 
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:

@@ -242,10 +242,10 @@ class Evidence(pulumi.ComponentResource):
 
 def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
     """Return the Cloud Storage service agent of this project, as a member. The call creates the agent if it does not exist."""
-    found = gcp.storage.get_project_service_account_output(
+    agent = gcp.storage.get_project_service_account_output(
         project=scope.project, opts=pulumi.InvokeOutputOptions(parent=parent)
     )
-    return found.email_address.apply(lambda email: f"serviceAccount:{email}")
+    return agent.email_address.apply(lambda email: f"serviceAccount:{email}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,8 +116,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def _network(self) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan
-        if found := self.passed_network("network_id"):
-            return found
+        if network := self.passed_network("network_id"):
+            return network
         created = self.create(Network, "network", NetworkArgs(scope=self.scope, plan=plan))
         return created.network_id, created.subnet_ids
 

@@ -108,10 +108,10 @@ class RegionClone(pulumi.ComponentResource):
 
     def _transfer_agent(self) -> pulumi.Output[str]:
         """Return the service agent of Storage Transfer Service, as a member. The call creates the agent if it does not exist."""
-        found = gcp.storage.get_transfer_project_service_account_output(
+        agent = gcp.storage.get_transfer_project_service_account_output(
             project=self._args.scope.project, opts=pulumi.InvokeOutputOptions(parent=self)
         )
-        return found.email.apply(lambda email: f"serviceAccount:{email}")
+        return agent.email.apply(lambda email: f"serviceAccount:{email}")
 
     def _role(self, access: str) -> pulumi.Output[str]:
         """Each stack has its own roles. A service has one service agent per project,

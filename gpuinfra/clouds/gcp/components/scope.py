@@ -38,9 +38,9 @@ class Scope(BaseScope):
     @classmethod
     def of(cls, plan: Plan, opts: pulumi.InvokeOutputOptions | None = None) -> Self:
         """Return the scope of a plan in the running stack, in the declared project or in the project of the provider."""
-        found = gcp.organizations.get_project_output(project_id=plan.project, opts=opts)
+        project = gcp.organizations.get_project_output(project_id=plan.project, opts=opts)
         return cls(
-            project=found.project_id, number=found.number, billing_account=found.billing_account, **of_stack(plan)
+            project=project.project_id, number=project.number, billing_account=project.billing_account, **of_stack(plan)
         )
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
@@ -48,10 +48,10 @@ class Scope(BaseScope):
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             labels = {**self.labels(), **names.labels({STACK_TAG: self.token})}
-            found: dict[str, Any] = {key: labels for key in LABELS if key in args and args[key] is None}
+            filled: dict[str, Any] = {key: labels for key in LABELS if key in args and args[key] is None}
             if "project" in args and args["project"] is None:
-                found["project"] = self.project
-            return found
+                filled["project"] = self.project
+            return filled
 
         return with_defaults(opts, "gcp", fill)
 

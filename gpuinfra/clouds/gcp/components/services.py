@@ -42,11 +42,11 @@ class Services(pulumi.ComponentResource):
             )
             for api in args.apis
         ]
-        known = args.scope
+        services_scope = args.scope
         self.scope = replace(
-            known,
-            project=ready_after(known.project, enabled),
-            number=ready_after(known.number, enabled),
-            billing_account=ready_after(known.billing_account, enabled),
+            services_scope,
+            project=ready_after(services_scope.project, enabled),
+            number=ready_after(services_scope.number, enabled),
+            billing_account=ready_after(services_scope.billing_account, enabled),
         )
         self.register_outputs({"project": self.scope.project})

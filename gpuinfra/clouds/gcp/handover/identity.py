@@ -140,7 +140,7 @@ def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the RSA keys in a JWK set by ID. Other keys are skipped."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for key in document.get("keys") or []:
         if not isinstance(key, dict) or key.get("kty") != "RSA" or key.get("use", "sig") != "sig":
             continue
@@ -150,10 +150,10 @@ def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
         except (KeyError, ValueError, IdentityRefused):
             continue
         if public.key_size >= 2048:
-            found[str(key.get("kid"))] = public
-    if not found:
+            keys[str(key.get("kid"))] = public
+    if not keys:
         raise PortUnavailable("Google's keys cannot be read: the response contains no RSA key")
-    return found
+    return keys
 
 
 def _number(text: str) -> int:
@@ -169,9 +169,9 @@ def _bytes(text: str) -> bytes:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = parsed(_bytes(text))
+        document = parsed(_bytes(text))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise IdentityRefused("the node's identity token contains no JSON object")
-    return found
+    return document

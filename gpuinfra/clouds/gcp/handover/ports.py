@@ -279,8 +279,8 @@ class ManagedInstances:
 
     def path_of(self, instance_id: str) -> str:
         """Return the path `projects/P/zones/Z/instances/NAME` of an instance, or an empty string for an unknown number."""
-        found = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
-        return self._compute + found[0] if found else ""
+        match = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
+        return self._compute + match[0] if match else ""
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
         """Do nothing, because the group continues on its own after a healthy batch."""
@@ -299,16 +299,16 @@ class ManagedInstances:
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return failed creations that did not succeed later, newest first."""
-        found: list[GroupProblem] = []
+        problems: list[GroupProblem] = []
         for group in groups:
             url, since = f"{self._url(group_path(group.group))}/listErrors", self._launched.get(group.group)
             for page in self._client.pages("GET", url, {"maxResults": "100"}):
                 for entry in page.get("items") or []:
                     problem = parse_error(group.group, entry)
                     if problem and not (since and problem.at and problem.at <= since):
-                        found.append(problem)
-            found += self._queued(group)
-        return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
+                        problems.append(problem)
+            problems += self._queued(group)
+        return sorted(problems, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
 
     def _queued(self, group: GroupExpected) -> Iterator[GroupProblem]:
         """Return the reason why the last attempt to fulfill a queued request (flex-start) failed."""

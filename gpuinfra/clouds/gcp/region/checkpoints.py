@@ -32,6 +32,6 @@ def pairs_of(cloud: GcpFailover, resources: Iterable[Mapping[str, Any]]) -> tupl
 
 
 def _objects(cloud: GcpFailover, bucket: str, prefix: str) -> Iterator[CheckpointObject]:
-    for one in cloud.listed(bucket, **({"prefix": prefix} if prefix else {})):
-        written = datetime.fromisoformat(str(one["timeCreated"]).replace("Z", "+00:00"))
-        yield CheckpointObject(key=str(one["name"]), size=int(one["size"]), modified=utc(written))
+    for entry in cloud.listed(bucket, **({"prefix": prefix} if prefix else {})):
+        written = datetime.fromisoformat(str(entry["timeCreated"]).replace("Z", "+00:00"))
+        yield CheckpointObject(key=str(entry["name"]), size=int(entry["size"]), modified=utc(written))

@@ -42,8 +42,8 @@ class GcpDns:
         self._api = api
 
     def zone_name(self, zone: str) -> str | None:
-        found = self._api.ask("GET", DNS, _path(zone))
-        return str(found["dnsName"]).removesuffix(".") if found else None
+        zone_record = self._api.ask("GET", DNS, _path(zone))
+        return str(zone_record["dnsName"]).removesuffix(".") if zone_record else None
 
     def zone_region(self, zone: str) -> str | None:
         return None
@@ -68,12 +68,12 @@ class GcpDns:
 
     def _existing(self, zone: str, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
         """Return the record sets that exist, without the fields that Cloud DNS adds."""
-        found = dict[Key, dict[str, Any]]()
+        record_sets = dict[Key, dict[str, Any]]()
         for name, type_ in keys:
             page = self._api.sent("GET", DNS, f"{_path(zone)}/rrsets", {"name": f"{name}.", "type": type_})
             for record_set in page.get("rrsets") or ():
-                found[name, type_] = {key: value for key, value in record_set.items() if key not in _OUTPUT}
-        return found
+                record_sets[name, type_] = {key: value for key, value in record_set.items() if key not in _OUTPUT}
+        return record_sets
 
 
 def _path(zone: str) -> str:

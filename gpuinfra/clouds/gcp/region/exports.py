@@ -29,9 +29,9 @@ class GcpExports:
         """File system -> path in Cloud Storage."""
 
     def exporting(self, resources: Iterable[Any]) -> tuple[str, ...]:
-        found = dict(transfer_paths(resources, "export"))
-        self._paths |= found
-        return tuple(found)
+        paths = dict(transfer_paths(resources, "export"))
+        self._paths |= paths
+        return tuple(paths)
 
     def start(self, file_system: str) -> Export | None:
         if any(True for _ in running_transfers(self._api, file_system)):

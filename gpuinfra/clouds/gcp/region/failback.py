@@ -81,11 +81,11 @@ class GcpFailback(GcpFailover):
             (name, first.get(name, []), there) for name, there in self._by_name(pair.replica) if name not in OWN_KEYS
         ]
         with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(lambda one: self._difference(pair, *one), keys))
+            differences = list(pool.map(lambda one: self._difference(pair, *one), keys))
         return Comparison(
-            copies=tuple(one for one in found if isinstance(one, Copy)),
-            conflicts=tuple(one for one in found if isinstance(one, ObjectConflict)),
-            deleted=found.count(DELETED),
+            copies=tuple(one for one in differences if isinstance(one, Copy)),
+            conflicts=tuple(one for one in differences if isinstance(one, ObjectConflict)),
+            deleted=differences.count(DELETED),
         )
 
     def _by_name(self, bucket: str) -> Iterable[tuple[str, Versions]]:
@@ -115,10 +115,10 @@ class GcpFailback(GcpFailover):
             last = max(missed, key=_time)
             return changed_in_both(key, replace(copy, version=str(last["generation"]), size=int(last["size"])))
         content, ours = self._content(pair.replica, newest), self._content(pair.source, current)
-        known = self._is_among(pair.source, here, content)
+        is_known = self._is_among(pair.source, here, content)
         copied = self._is_among(pair.replica, there, ours)
         later = _time(newest) > when
-        if known:
+        if is_known:
             if copied:
                 return changed_in_both(key, copy) if later else None
             return ObjectConflict(key=key, reason="is newer in the first region", copy=None)
@@ -141,12 +141,12 @@ class GcpFailback(GcpFailover):
         return any(same(self._content(bucket, one), content) for one in sizes)
 
     def _content(self, bucket: str, blob: Object) -> Content:
-        found = self.content(bucket, blob)
-        if found is None:
+        content = self.content(bucket, blob)
+        if content is None:
             raise DeploymentError(
                 f"a version of {blob['name']} in {bucket} was deleted during the comparison; stop the programs that delete objects, and run the command again"
             )
-        return found
+        return content
 
     def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         with ThreadPoolExecutor(THREADS) as pool:
@@ -161,14 +161,14 @@ class GcpFailback(GcpFailover):
             "maxBytesRewrittenPerCall": str(PART),
         }
         while True:
-            found = self._api.ask("POST", STORAGE, path, asked, missing=CHANGED)
-            if found is None:
+            answer = self._api.ask("POST", STORAGE, path, asked, missing=CHANGED)
+            if answer is None:
                 raise DeploymentError(
                     f"{copy.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
                 )
-            if found.get("done"):
+            if answer.get("done"):
                 return
-            asked["rewriteToken"] = str(found["rewriteToken"])
+            asked["rewriteToken"] = str(answer["rewriteToken"])
 
 
 def _live(versions: Versions) -> Object | None:

@@ -73,33 +73,33 @@ class GcpFailover:
         """File system -> path in Cloud Storage."""
 
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        found = [*resources]
-        for one in found:
-            group, _, request = str(one.get("id")).partition("/resizeRequests/")
-            if one.get("type") == REQUEST and request:
+        all_resources = [*resources]
+        for resource in all_resources:
+            group, _, request = str(resource.get("id")).partition("/resizeRequests/")
+            if resource.get("type") == REQUEST and request:
                 self._queued.setdefault(group, []).append(request)
-        return tuple(str(one.get("id")) for one in found if one.get("type") == GROUP)
+        return tuple(str(one.get("id")) for one in all_resources if one.get("type") == GROUP)
 
     def pairs(self, resources: Iterable[Resource]) -> tuple[BucketPair, ...]:
         return tuple(_pairs(resources))
 
     def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        found = dict(transfer_paths(resources, "import"))
-        self._imports |= found
-        return tuple(found)
+        imports = dict(transfer_paths(resources, "import"))
+        self._imports |= imports
+        return tuple(imports)
 
     def answers(self, pair: BucketPair) -> None:
         self._api.sent("GET", STORAGE, objects_of(pair.replica), {"maxResults": "1", "fields": "items(name)"})
 
     def services(self, resources: Iterable[Resource]) -> dict[str, Callable[[], object]]:
-        found: dict[str, Callable[[], object]] = {}
+        services_of: dict[str, Callable[[], object]] = {}
         for group in self.groups(resources):
-            found["Compute Engine"] = partial(self._api.once, "GET", COMPUTE_ENGINE, group)
+            services_of["Compute Engine"] = partial(self._api.once, "GET", COMPUTE_ENGINE, group)
         for pair in self.pairs(resources):
-            found["Cloud Storage"] = partial(
+            services_of["Cloud Storage"] = partial(
                 self._api.once, "GET", STORAGE, objects_of(pair.source), {"maxResults": "1"}
             )
-        return found
+        return services_of
 
     def stop_group(self, group: str) -> None:
         for request in self._requests(group):
@@ -118,18 +118,18 @@ class GcpFailover:
     def not_replicated(self, pair: BucketPair) -> list[str]:
         copies = {str(one["name"]): one for one in self.listed(pair.replica)}
         missing, same_size = [], []
-        for one in self.listed(pair.source):
-            copy = copies.get(str(one["name"]))
-            if copy is None or copy["size"] != one["size"]:
-                missing.append(str(one["name"]))
-            elif not copied_from(one, copy):
-                same_size.append((one, copy))
+        for blob in self.listed(pair.source):
+            copy = copies.get(str(blob["name"]))
+            if copy is None or copy["size"] != blob["size"]:
+                missing.append(str(blob["name"]))
+            elif not copied_from(blob, copy):
+                same_size.append((blob, copy))
         with ThreadPoolExecutor(THREADS) as pool:
             first = pool.map(lambda both: self.content(pair.source, both[0]), same_size)
             second = pool.map(lambda both: self.content(pair.replica, both[1]), same_size)
-            for (one, _), ours, theirs in zip(same_size, first, second, strict=True):
+            for (blob, _), ours, theirs in zip(same_size, first, second, strict=True):
                 if ours is None or theirs is None or not same(ours, theirs):
-                    missing.append(str(one["name"]))
+                    missing.append(str(blob["name"]))
         missing.sort(key=str.encode)
         # A resumed failover, after the first region did not respond.
         if missing and (self._job(pair) or {}).get("status") == DISABLED:
@@ -148,13 +148,13 @@ class GcpFailover:
         """Return the content of a version, or None if the version was deleted after it was listed."""
         key = bucket, str(blob["name"]), str(blob["generation"])
         if key not in self._contents:
-            found: Object | None = blob
+            answer: Object | None = blob
             if not blob.get("crc32c"):
                 path = f"{objects_of(bucket)}/{quote(key[1], safe='')}"
-                found = self._api.ask("GET", STORAGE, path, {"generation": key[2], "fields": FIELDS})
-            if found is None:
+                answer = self._api.ask("GET", STORAGE, path, {"generation": key[2], "fields": FIELDS})
+            if answer is None:
                 return None
-            self._contents[key] = str(found["size"]), str(found.get("crc32c") or ""), str(found.get("md5Hash") or "")
+            self._contents[key] = str(answer["size"]), str(answer.get("crc32c") or ""), str(answer.get("md5Hash") or "")
         return self._contents[key]
 
     def stop_replication(self, pair: BucketPair) -> None:
@@ -166,8 +166,8 @@ class GcpFailover:
 
     def _set_replication(self, pair: BucketPair, status: str) -> None:
         project, _, job = pair.job.partition("/")
-        found = self._job(pair)
-        if found is not None and found.get("status") not in (status, "DELETED"):
+        transfer = self._job(pair)
+        if transfer is not None and transfer.get("status") not in (status, "DELETED"):
             body = {"projectId": project, "transferJob": {"status": status}, "updateTransferJobFieldMask": "status"}
             self._api.sent("PATCH", TRANSFER, f"v1/{job}", body=body)
 
@@ -304,5 +304,5 @@ def transfer_paths(resources: Iterable[Resource], action: str) -> Iterator[tuple
 
 
 def _transfer(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (operation.get("metadata") or {}).get("operationMetadata") or {}
-    return found
+    metadata: Mapping[str, Any] = (operation.get("metadata") or {}).get("operationMetadata") or {}
+    return metadata

@@ -79,15 +79,15 @@ def lines(question: ReadinessQuestion, get: Get, now: datetime) -> Iterator[Read
     keys = [one for one in keys if f"/locations/{question.recovery.region}/" in one]
     yield from deployed(question, len(jobs), len(keys))
     replicas: dict[str, str] = {}
-    for one in jobs:
-        spec = one["replicationSpec"]
+    for resource in jobs:
+        spec = resource["replicationSpec"]
         source, replica = (str((spec.get(key) or {}).get("bucketName")) for key in ("gcsDataSource", "gcsDataSink"))
         replicas[source] = replica
         job = _Job(
             question,
             get,
-            name=str(one.get("name")),
-            project=str(one.get("project")),
+            name=str(resource.get("name")),
+            project=str(resource.get("project")),
             source=source,
             replica=replica,
             keys=keys,
@@ -100,8 +100,8 @@ def lines(question: ReadinessQuestion, get: Get, now: datetime) -> Iterator[Read
     for role in (str(one.get("id")) for one in question.of_type(ROLE)):
         if "replication" in role.rpartition("/")[2]:
             yield from asked("role", role, lambda role=role: _role(get, role))
-    for one in question.of_type(OBJECT):
-        outputs = one.get("outputs") or {}
+    for resource in question.of_type(OBJECT):
+        outputs = resource.get("outputs") or {}
         bucket, name = str(outputs.get("bucket")), str(outputs.get("name"))
         if replica := replicas.get(bucket):
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(get, b, r, n))

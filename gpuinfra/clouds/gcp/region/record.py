@@ -29,10 +29,10 @@ class GcsRecord:
 
     def read(self) -> StoredRecord | None:
         path = f"{objects_of(self._bucket)}/{quote(self._key, safe='')}"
-        found = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
-        if found is None:
+        answer = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
+        if answer is None:
             return None
-        generation = str(found["generation"])
+        generation = str(answer["generation"])
         document = self._api.sent("GET", STORAGE, path, {"alt": "media", "generation": generation})
         return StoredRecord(text=json.dumps(document).encode(), tag=generation)
 

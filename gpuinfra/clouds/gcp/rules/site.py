@@ -95,16 +95,16 @@ resourcemanager.projects.setIamPolicy, iam.serviceAccounts.getAccessToken, iam.s
 def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Tags remain unique after conversion to labels, which allow lowercase letters, digits, hyphens and underscores."""
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
-        known: dict[str, str] = {"gpuinfra-cluster": "gpuinfra:cluster", "gpuinfra-managed-by": "gpuinfra:managed-by"}
+        taken: dict[str, str] = {"gpuinfra-cluster": "gpuinfra:cluster", "gpuinfra-managed-by": "gpuinfra:managed-by"}
         for key, value in tags.items():
-            (one,) = names.labels({key: value})
-            if one in known and known[one] != key:
-                what = f"becomes the label {one}, as does {shown(known[one])}"
+            (label,) = names.labels({key: value})
+            if label in taken and taken[label] != key:
+                what = f"becomes the label {label}, as does {shown(taken[label])}"
                 yield error(f"{path}.{key}", what, "rename the tag")
-            elif (one, names.label(value)) != (key, value):
-                what = f"becomes the label {one}={names.label(value)}, because labels allow lower-case letters, digits, - and _"
+            elif (label, names.label(value)) != (key, value):
+                what = f"becomes the label {label}={names.label(value)}, because labels allow lower-case letters, digits, - and _"
                 yield info(f"{path}.{key}", what, "filter billing reports by the label in this form")
-            known[one] = key
+            taken[label] = key
 
 
 def budget_recipients_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -216,10 +216,10 @@ def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The machine types in `network.machines` are in the catalog."""
-    known = machines_of(spec)
+    machines = machines_of(spec)
     for i, name in enumerate(spec.network.machines):
-        if name not in known:
-            near = similar(name, known)
+        if name not in machines:
+            near = similar(name, machines)
             hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists the machine types"
             what = f"is {shown(name)}, which is not in the catalog of {PROFILE.title}"
             yield error(f"network.machines[{i}]", what, hint)

@@ -53,13 +53,13 @@ def bucket_policy(store: Store, name: str) -> Resource | None:
 
 def bucket_policies(store: Store, name: str) -> list[str]:
     """Return the document of the policy of a bucket, or nothing."""
-    found = bucket_policy(store, name)
-    return [str(found.plain.get("policy"))] if found else []
+    policy_record = bucket_policy(store, name)
+    return [str(policy_record.plain.get("policy"))] if policy_record else []
 
 
 def bucket_region(store: Store, name: str) -> str:
-    found = bucket(store, name)
-    return found.region if found else ""
+    owner = bucket(store, name)
+    return owner.region if owner else ""
 
 
 def allowed(
@@ -68,7 +68,7 @@ def allowed(
     """Return (allowed, reason) from the policies of the caller and the bucket. Raises CloudError if the operator's own
     policies deny the call."""
     store = cloud.store
-    known = {
+    context_of_request = {
         "aws:userid": who.user_id,
         "aws:PrincipalArn": who.arn,
         "aws:PrincipalType": "AssumedRole" if who.role else "User",
@@ -79,28 +79,30 @@ def allowed(
     }
     if not who.role:
         cloud.operator.check(operator, operator.http(action, resource, bucket_region(store, bucket_name)))
-        known["aws:username"] = who.arn.rsplit("/", 1)[-1]
+        context_of_request["aws:username"] = who.arn.rsplit("/", 1)[-1]
     elif role := store.find(_ROLE, who.role):
-        known |= {f"aws:PrincipalTag/{key}": str(value) for key, value in (role.plain.get("tags") or {}).items()}
-    request = AccessRequest(who.arn, action, resource, known)
+        context_of_request |= {
+            f"aws:PrincipalTag/{key}": str(value) for key, value in (role.plain.get("tags") or {}).items()
+        }
+    request = AccessRequest(who.arn, action, resource, context_of_request)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
-    found = policy.decide(request, identity, bucket_policies(store, bucket_name))
+    decision = policy.decide(request, identity, bucket_policies(store, bucket_name))
     if not who.role:
-        return found
-    if found[0] and (key := _key_request(store, request, bucket_name)):
+        return decision
+    if decision[0] and (key := _key_request(store, request, bucket_name)):
         with_key = _recorded(cloud.rights, who, key, policy.decide(key, identity))
         if not with_key[0]:
             return with_key
-    return _recorded(cloud.rights, who, request, found)
+    return _recorded(cloud.rights, who, request, decision)
 
 
-def _recorded(rights: Rights, who: Principal, request: AccessRequest, found: tuple[bool, str]) -> tuple[bool, str]:
+def _recorded(rights: Rights, who: Principal, request: AccessRequest, decision: tuple[bool, str]) -> tuple[bool, str]:
     """Record the right that a node used or was denied."""
-    if found[0]:
-        rights.used(_right(who.role, found[1], request.action))
+    if decision[0]:
+        rights.used(_right(who.role, decision[1], request.action))
     else:
         rights.denied(who.role, request.action, request.resource)
-    return found
+    return decision
 
 
 def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> AccessRequest | None:
@@ -116,12 +118,12 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
 def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*", region: str = "") -> bool:
     """Return whether a node's own policies allow an action in a Region, and record it."""
     context = {"aws:RequestedRegion": region} if region else {}
-    found = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
-    if found[0]:
-        cloud.rights.used(_right(role, found[1], action))
+    decision = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
+    if decision[0]:
+        cloud.rights.used(_right(role, decision[1], action))
     else:
         cloud.rights.denied(role, action, resource)
-    return found[0]
+    return decision[0]
 
 
 def rights_of(store: Store, role: str) -> Iterator[str]:
@@ -152,14 +154,14 @@ def key_of(store: Store, bucket_name: str) -> str | None:
 
 def role_policies(store: Store, role: str) -> Iterator[str]:
     """Return the documents of all policies of a role."""
-    found = store.find(_ROLE, role)
-    if found is None:
+    role_record = store.find(_ROLE, role)
+    if role_record is None:
         return
-    for inline in found.plain.get("inlinePolicies") or []:
+    for inline in role_record.plain.get("inlinePolicies") or []:
         yield str(inline.get("policy") or "{}")
     for resource in store.where("aws:iam/rolePolicy:RolePolicy", role=role):
         yield str(resource.plain["policy"])
-    arns = list(found.plain.get("managedPolicyArns") or [])
+    arns = list(role_record.plain.get("managedPolicyArns") or [])
     attached = store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
     arns += [str(one.plain["policyArn"]) for one in attached]
     for arn in arns:

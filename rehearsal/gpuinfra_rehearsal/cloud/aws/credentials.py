@@ -51,14 +51,14 @@ class KeyPair:
 def operator(store: Store) -> KeyPair:
     """Return the operator's keys."""
     with store.change():
-        known = store.get("credential", "operator")
-        if known is None:
-            known = {"id": "AKIA" + "STANDIN".ljust(16, "0"), "secret": secrets.token_urlsafe(30)}
-            store.put("credential", "operator", known)
-            store.put("key", known["id"], {"kind": "operator", "secret": known["secret"]})
-    found = by_id(store, known["id"])
-    assert found is not None
-    return found
+        stored = store.get("credential", "operator")
+        if stored is None:
+            stored = {"id": "AKIA" + "STANDIN".ljust(16, "0"), "secret": secrets.token_urlsafe(30)}
+            store.put("credential", "operator", stored)
+            store.put("key", stored["id"], {"kind": "operator", "secret": stored["secret"]})
+    pair = by_id(store, stored["id"])
+    assert pair is not None
+    return pair
 
 
 def of_instance(store: Store, instance: dict[str, Any]) -> tuple[KeyPair, dict[str, Any]] | None:
@@ -67,34 +67,34 @@ def of_instance(store: Store, instance: dict[str, Any]) -> tuple[KeyPair, dict[s
     if role is None:
         return None
     with store.change():
-        known = store.get("credential", instance["id"])
-        if known is None or known["role"] != role.id or time.time() > known["expires"] - _RENEW_S:
+        stored = store.get("credential", instance["id"])
+        if stored is None or stored["role"] != role.id or time.time() > stored["expires"] - _RENEW_S:
             number = store.next("temporary key")
-            known = {
+            stored = {
                 "id": "ASIA" + f"{number:016d}", "secret": secrets.token_urlsafe(30), "token": "standin-" + secrets.token_urlsafe(48),
                 "role": role.id, "instance": instance["id"], "issued": time.time(), "expires": time.time() + LIFETIME_S,
             }  # fmt: skip
-            store.put("credential", instance["id"], known)
-            store.put("key", known["id"], {"kind": "instance", **known})
-    found = by_id(store, known["id"])
-    return (found, known) if found else None
+            store.put("credential", instance["id"], stored)
+            store.put("key", stored["id"], {"kind": "instance", **stored})
+    pair = by_id(store, stored["id"])
+    return (pair, stored) if pair else None
 
 
 def by_id(store: Store, key_id: str) -> KeyPair | None:
     """Return the key pair with this ID."""
-    known = store.get("key", key_id)
-    if known is None:
+    stored = store.get("key", key_id)
+    if stored is None:
         return None
-    if known["kind"] == "operator":
+    if stored["kind"] == "operator":
         principal = Principal("operator", OPERATOR, OPERATOR_ID)
-        return KeyPair(key_id, known["secret"], principal)
-    role = store.find("aws:iam/role:Role", known["role"])
+        return KeyPair(key_id, stored["secret"], principal)
+    role = store.find("aws:iam/role:Role", stored["role"])
     unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17
     principal = Principal(
-        "instance", f"arn:aws:sts::{ACCOUNT}:assumed-role/{known['role']}/{known['instance']}", f"{unique}:{known['instance']}",
-        role=known["role"], instance=known["instance"], token=known["token"],
+        "instance", f"arn:aws:sts::{ACCOUNT}:assumed-role/{stored['role']}/{stored['instance']}", f"{unique}:{stored['instance']}",
+        role=stored["role"], instance=stored["instance"], token=stored["token"],
     )  # fmt: skip
-    return KeyPair(key_id, known["secret"], principal, known["expires"])
+    return KeyPair(key_id, stored["secret"], principal, stored["expires"])
 
 
 def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:

@@ -37,8 +37,8 @@ def derive() -> dict[str, Any]:
     aws = sdk("aws")
     table = {}
     for token in sorted({row.type for row in RESOURCES if row.type in aws.tokens}):
-        if (schema := schemas.get(_counterpart(token).lower())) and (found := _properties(aws, token, schema)):
-            table[token] = found
+        if (schema := schemas.get(_counterpart(token).lower())) and (properties := _properties(aws, token, schema)):
+            table[token] = properties
     return {
         "source": f"createOnlyProperties of the CloudFormation resource schemas in cfn-lint {importlib.metadata.version('cfn-lint')}"
         f" ({_schema_date()}), mapped to pulumi-aws {aws.version}",
@@ -71,7 +71,7 @@ def _schema_date() -> str:
 def _properties(aws: Sdk, token: str, schema: dict) -> list[str]:
     inputs = aws.resource(token).inputs
     name = token.rsplit(":", 1)[1]
-    found = set()
+    properties = set()
     for pointer in schema.get("createOnlyProperties", []):
         parts = pointer.removeprefix("/properties/").split("/")
         if "*" in parts:
@@ -84,8 +84,8 @@ def _properties(aws: Sdk, token: str, schema: dict) -> list[str]:
             options += ("name",)
         match = next((option for option in options if option in inputs), None)
         if match:
-            found.add(match if len(parts) == 1 else ".".join([match, *map(_lower, parts[1:])]))
-    return sorted(found)
+            properties.add(match if len(parts) == 1 else ".".join([match, *map(_lower, parts[1:])]))
+    return sorted(properties)
 
 
 def _lower(name: str) -> str:

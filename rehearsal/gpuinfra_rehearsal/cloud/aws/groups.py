@@ -36,20 +36,21 @@ def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
 def resolve_template(store: Store, inputs: dict[str, Any], region: str) -> tuple[Resource, int, dict[str, Any]] | None:
     """Return (template, version number, contents of the version), or None if the template does not exist."""
     named = template_of(inputs)
-    found = store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
-    if found is None and named.get("name"):
-        found = next(
+    template_record = store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
+    if template_record is None and named.get("name"):
+        template_record = next(
             (one for one in store.list(TEMPLATE) if one.outputs.get("name") == named["name"] and one.region == region),
             None,
         )
-    if found is None:
+    if template_record is None:
         return None
     version = str(named.get("version") or "$Default")
-    number = {"$Latest": found.outputs["latestVersion"], "$Default": found.outputs["defaultVersion"]}.get(
-        version, version
-    )
-    data = store.get("template-version", f"{found.id}:{int(number)}") if str(number).isdigit() else None
-    return (found, int(number), data) if data is not None else None
+    number = {
+        "$Latest": template_record.outputs["latestVersion"],
+        "$Default": template_record.outputs["defaultVersion"],
+    }.get(version, version)
+    data = store.get("template-version", f"{template_record.id}:{int(number)}") if str(number).isdigit() else None
+    return (template_record, int(number), data) if data is not None else None
 
 
 def desired(inputs: dict[str, Any]) -> int:
@@ -102,11 +103,11 @@ def machine_of(inputs: dict[str, Any], template: dict[str, Any]) -> str:
 
 def instance_tags(template: dict[str, Any]) -> dict[str, str]:
     """Return the tags that a template assigns to its instances."""
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     for spec in template.get("tagSpecifications") or []:
         if spec.get("resourceType") == "instance":
-            found |= {key: str(value) for key, value in (spec.get("tags") or {}).items()}
-    return found
+            tags |= {key: str(value) for key, value in (spec.get("tags") or {}).items()}
+    return tags
 
 
 class AutoScaling(GroupKind):
@@ -221,8 +222,8 @@ class AutoScaling(GroupKind):
         """During an instance refresh, return the instances with another template or version that it replaces next."""
         resolved = resolve_template(cloud.store, group.plain, group.region)
         wanted = (resolved[0].id, resolved[1]) if resolved else None
-        found = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
-        return found[: refreshes.next_count(cloud.store, group.region, group.id, len(have), len(found))]
+        older = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
+        return older[: refreshes.next_count(cloud.store, group.region, group.id, len(have), len(older))]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """Order by template version, oldest first, then by instance, newest first."""
@@ -236,11 +237,11 @@ def _zone(cloud: Cloud, group: Resource, inputs: dict[str, Any], have: Sequence[
         name = (inputs.get("availabilityZones") or [places.zones(group.region)[0][0]])[0]
         return name, places.zone_id(group.region, name) or "", ""
     chosen = subnets[len(have) % len(subnets)]
-    found = cloud.store.find("aws:ec2/subnet:Subnet", chosen)
+    subnet = cloud.store.find("aws:ec2/subnet:Subnet", chosen)
     described = cloud.external(chosen) or {}
     name = (
-        str(found.outputs.get("availabilityZone"))
-        if found
+        str(subnet.outputs.get("availabilityZone"))
+        if subnet
         else described.get("availabilityZone") or places.zones(group.region)[0][0]
     )
     return name, places.zone_id(group.region, name) or "", chosen

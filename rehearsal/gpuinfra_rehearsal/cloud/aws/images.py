@@ -33,8 +33,8 @@ def image_id(store: Store, name: str, region: str) -> str:
 
 def image_of(store: Store, id: str) -> ImageContent:
     """Return the content of an image by its ID."""
-    known = store.get("image", id) or {}
-    name = str(known.get("name") or id.removeprefix("resolve:ssm:"))
+    stored = store.get("image", id) or {}
+    name = str(stored.get("name") or id.removeprefix("resolve:ssm:"))
     version = re.search(r"ubuntu[-/\w]*?[-/ ](\d\d\.\d\d)", name, re.I)
     return ImageContent(
         os=f"ubuntu-{version.group(1) if version else '22.04'}",

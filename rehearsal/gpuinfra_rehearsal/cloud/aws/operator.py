@@ -94,10 +94,10 @@ def _interface(store: Store, action: str, inputs: Mapping[str, Any], region: str
     """Return the requests for the network interface of a mount target. It has no tags. EC2 also evaluates the security groups and
     the subnet, with their tags (service authorization reference of EC2, retrieved 2026-11-22)."""
     where, subnet = f"arn:aws:ec2:{region}:{ACCOUNT}", str(inputs.get("subnetId"))
-    found = store.find("aws:ec2/subnet:Subnet", subnet)
+    subnet_record = store.find("aws:ec2/subnet:Subnet", subnet)
     context = {"aws:RequestedRegion": region}
-    if found and found.plain.get("vpcId"):
-        context["ec2:Vpc"] = f"{where}:vpc/{found.plain['vpcId']}"
+    if subnet_record and subnet_record.plain.get("vpcId"):
+        context["ec2:Vpc"] = f"{where}:vpc/{subnet_record.plain['vpcId']}"
     yield AccessRequest(OPERATOR, action, f"{where}:network-interface/*", context)
     if "groups" in _OF_INTERFACE[action]:
         for id in inputs.get("securityGroups") or ():
@@ -105,7 +105,7 @@ def _interface(store: Store, action: str, inputs: Mapping[str, Any], region: str
             tags = _tags(store, "", group.plain) if group else {}
             yield AccessRequest(OPERATOR, action, f"{where}:security-group/{id}", {**context, **tags})
     if "subnet" in _OF_INTERFACE[action]:
-        tags = _tags(store, "", found.plain) if found else {}
+        tags = _tags(store, "", subnet_record.plain) if subnet_record else {}
         yield AccessRequest(OPERATOR, action, f"{where}:subnet/{subnet}", {**context, **tags})
 
 
@@ -145,12 +145,12 @@ def http(
     action: str, resource: str, region: str, context: Mapping[str, str | tuple[str, ...]] | None = None
 ) -> list[AccessRequest]:
     """Check a request that an SDK signs with the operator's keys. Objects in an encrypted bucket also require the key. `context` contains more context keys."""
-    found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region, **(context or {})})]
+    requests = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region, **(context or {})})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
         key = f"arn:aws:kms:{region}:{ACCOUNT}:key/{ids.uuid(0)}"
-        found.append(AccessRequest(OPERATOR, use, key, {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
-    return found
+        requests.append(AccessRequest(OPERATOR, use, key, {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
+    return requests
 
 
 def on_instance(action: str, instance: Mapping[str, Any], **context: str) -> AccessRequest:
@@ -179,8 +179,8 @@ def group_arn(name: str, region: str) -> str:
 def _tags(store: Store, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
     if kind in _TAGGED_BY:
         other, key = _TAGGED_BY[kind]
-        found = store.find(other, str(inputs.get(key)))
-        inputs = found.plain if found else {}
+        owner = store.find(other, str(inputs.get(key)))
+        inputs = owner.plain if owner else {}
     tags = inputs.get("tags")
     return {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
 
@@ -210,29 +210,29 @@ def _tag_context(
     if action not in _TAGGING:
         return {}
     tags = inputs.get("tags")
-    found: dict[str, str | tuple[str, ...]] = {}
+    context: dict[str, str | tuple[str, ...]] = {}
     if isinstance(tags, Mapping):
-        found |= {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()}
+        context |= {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()}
     before = old.get("tags") if operation == "update" else None
     given = tags if isinstance(tags, Mapping) else {}
-    found["aws:TagKeys"] = tuple(key for key, value in given.items() if not before or before.get(key) != value)
+    context["aws:TagKeys"] = tuple(key for key, value in given.items() if not before or before.get(key) != value)
     if operation == "create" and action == "ec2:CreateTags" and (creating := calls.creating(f"aws:{kind}")):
-        found["ec2:CreateAction"] = creating
+        context["ec2:CreateAction"] = creating
     if operation == "update" and action == "kms:TagResource":
-        found["kms:ResourceAliases"] = "alias"
-    return found
+        context["kms:ResourceAliases"] = "alias"
+    return context
 
 
 def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
     """Return the permissions boundary that IAM evaluates: the boundary in the request, or the current boundary of the role."""
     if action in ("iam:CreateRole", "iam:PutRolePermissionsBoundary"):
-        found = new.get("permissionsBoundary")
+        boundary = new.get("permissionsBoundary")
     elif kind in ("iam/rolePolicy:RolePolicy", "iam/rolePolicyAttachment:RolePolicyAttachment"):
         role = store.find("aws:iam/role:Role", str(new.get("role") or old.get("role")))
-        found = role.plain.get("permissionsBoundary") if role else None
+        boundary = role.plain.get("permissionsBoundary") if role else None
     else:
-        found = None
-    return {"iam:PermissionsBoundary": str(found)} if found else {}
+        boundary = None
+    return {"iam:PermissionsBoundary": str(boundary)} if boundary else {}
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
@@ -312,6 +312,6 @@ def _node_roles(store: Store, inputs: Mapping[str, Any]) -> Iterator[str]:
     )
     profile = (template.plain.get("iamInstanceProfile") or {}) if template else {}
     named = str(profile.get("name") or str(profile.get("arn") or "").rsplit("/", 1)[-1])
-    found = store.find("aws:iam/instanceProfile:InstanceProfile", named)
-    if found:
-        yield str(found.plain.get("role"))
+    instance_profile = store.find("aws:iam/instanceProfile:InstanceProfile", named)
+    if instance_profile:
+        yield str(instance_profile.plain.get("role"))

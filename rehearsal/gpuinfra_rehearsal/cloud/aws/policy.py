@@ -37,10 +37,10 @@ def decide(request: AccessRequest, identity: Iterable[str], resource: Iterable[s
 @lru_cache(maxsize=512)
 def _statements(document: str) -> list[Mapping[str, Any]]:
     try:
-        found = json.loads(document).get("Statement", [])
+        statements = json.loads(document).get("Statement", [])
     except (ValueError, AttributeError):
         return []
-    return found if isinstance(found, list) else [found]
+    return statements if isinstance(statements, list) else [statements]
 
 
 def _matches(request: AccessRequest, statement: Mapping[str, Any], is_resource: bool) -> bool:
@@ -127,8 +127,8 @@ def _fill(pattern: str, request: AccessRequest) -> str:
     if "${" not in pattern:
         return pattern
 
-    def value(found: re.Match[str]) -> str:
-        given = request.context.get(found.group(1))
+    def value(match: re.Match[str]) -> str:
+        given = request.context.get(match.group(1))
         return given if isinstance(given, str) else "\0unknown"
 
     return re.sub(r"\$\{([^}]+)\}", value, pattern)

@@ -43,8 +43,8 @@ def newest(store: Store, region: str, group: str) -> dict[str, Any] | None:
 
 def preferences(store: Store, region: str, group: str) -> dict[str, Any]:
     """Return the preferences of the newest refresh."""
-    found = newest(store, region, group)
-    return dict(found["preferences"]) if found else {}
+    refresh = newest(store, region, group)
+    return dict(refresh["preferences"]) if refresh else {}
 
 
 def drop(store: Store, region: str, group: str) -> None:
@@ -54,29 +54,29 @@ def drop(store: Store, region: str, group: str) -> None:
 
 def next_count(store: Store, region: str, group: str, total: int, outdated: int) -> int:
     """Return how many outdated instances the refresh can replace before its next checkpoint. Ends the refresh at its last checkpoint."""
-    found = newest(store, region, group)
-    if found is None or found["status"] != "InProgress" or not total:
+    refresh = newest(store, region, group)
+    if refresh is None or refresh["status"] != "InProgress" or not total:
         return 0
     new = total - outdated
-    points = [int(one) for one in found["preferences"].get("checkpointPercentages") or [100]]
+    points = [int(one) for one in refresh["preferences"].get("checkpointPercentages") or [100]]
     reached = [one for one in points if new * 100 >= one * total]
-    found["percent"] = min(100, new * 100 // total)
+    refresh["percent"] = min(100, new * 100 // total)
     if len(reached) == len(points):
-        store.put("refresh", f"{region}:{group}", found | {"status": "Successful", "ended": time.time()})
+        store.put("refresh", f"{region}:{group}", refresh | {"status": "Successful", "ended": time.time()})
         return 0
-    if len(reached) > found["passed"]:
-        store.put("refresh", f"{region}:{group}", found | {"passed": len(reached), "paused_at": time.time()})
+    if len(reached) > refresh["passed"]:
+        store.put("refresh", f"{region}:{group}", refresh | {"passed": len(reached), "paused_at": time.time()})
         return 0
-    delay = found["preferences"].get("checkpointDelay")
-    if found["paused_at"] and time.time() - found["paused_at"] < float(_DELAY_S if delay is None else delay):
+    delay = refresh["preferences"].get("checkpointDelay")
+    if refresh["paused_at"] and time.time() - refresh["paused_at"] < float(_DELAY_S if delay is None else delay):
         return 0
     return math.ceil(points[len(reached)] * total / 100) - new
 
 
 def start_now(store: Store, region: str, group: str, asked: Mapping[str, Any]) -> str:
     """Start a refresh on request, and return its ID. The request is rejected if a refresh is in progress."""
-    found = newest(store, region, group)
-    if found is not None and found["status"] == "InProgress":
+    refresh = newest(store, region, group)
+    if refresh is not None and refresh["status"] == "InProgress":
         text = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
         raise ApiRejected("InstanceRefreshInProgress", text)
     return str(start(store, region, group, asked)["id"])

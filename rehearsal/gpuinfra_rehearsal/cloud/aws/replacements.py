@@ -109,12 +109,12 @@ def _number(value: Any) -> tuple[int, ...]:
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
     """Return the inputs of a type whose change replaces the resource."""
-    found = {*_derived().get(token, ()), *_FORCED.get(token, ()), *re.findall(r"\{(\w+)\}", PARTS.get(token, ""))}
+    properties = {*_derived().get(token, ()), *_FORCED.get(token, ()), *re.findall(r"\{(\w+)\}", PARTS.get(token, ""))}
     if token in NAMED:
-        found.add(NAMED[token])
+        properties.add(NAMED[token])
     if module(token) == "s3" and "bucket" in inputs:
-        found.add("bucket")
-    return found - _IN_PLACE.get(token, set())
+        properties.add("bucket")
+    return properties - _IN_PLACE.get(token, set())
 
 
 @lru_cache(maxsize=1)

@@ -36,12 +36,12 @@ def run(store: Store) -> None:
 def allows(store: Store, rule: Rule, action: str) -> bool:
     """Return whether S3 can perform an action of replication on the objects of a replica. Without an object to encrypt, the key is not used."""
     who = f"arn:aws:sts::{ACCOUNT}:assumed-role/{rule.role.rpartition('/')[2]}/s3-replication"
-    known = {"aws:PrincipalArn": rule.role, "aws:PrincipalAccount": ACCOUNT, "aws:SecureTransport": "true"}
+    context = {"aws:PrincipalArn": rule.role, "aws:PrincipalAccount": ACCOUNT, "aws:SecureTransport": "true"}
     identity = list(access.role_policies(store, rule.role.rpartition("/")[2]))
-    asks = [(action, f"arn:aws:s3:::{rule.replica}/key", known, access.bucket_policies(store, rule.replica))]
+    asks = [(action, f"arn:aws:s3:::{rule.replica}/key", context, access.bucket_policies(store, rule.replica))]
     if action == "s3:ReplicateObject" and rule.key:
         key = next((one for one in store.list("aws:kms/key:Key") if one.outputs.get("arn") == rule.key), None)
-        via = {**known, "kms:ViaService": f"s3.{access.bucket_region(store, rule.replica)}.amazonaws.com"}
+        via = {**context, "kms:ViaService": f"s3.{access.bucket_region(store, rule.replica)}.amazonaws.com"}
         asks.append(("kms:Encrypt", rule.key, via, [str(key.plain.get("policy"))] if key else []))
     return all(policy.decide(AccessRequest(who, one, on, more), identity, own)[0] for one, on, more, own in asks)
 
@@ -92,19 +92,19 @@ def _replica(rule: dict[str, Any]) -> str:
 
 def document(store: Store, bucket: str) -> str:
     """Return the response of `GetBucketReplication`. Raises `ReplicationConfigurationNotFoundError` if the bucket has no rules."""
-    found = next((one for one in store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
-    if found is None:
+    configuration = next((one for one in store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
+    if configuration is None:
         text = "The replication configuration was not found"
         raise ApiRejected("ReplicationConfigurationNotFoundError", text, status=404)
     rules = "".join(
         f"<Rule><ID>{escape(str(rule.get('id')))}</ID><Priority>{int(rule.get('priority') or 0)}</Priority><Filter><Prefix></Prefix></Filter>"
         f"<Status>{rule.get('status')}</Status>{_criteria(rule)}"
         f"<Destination><Bucket>{escape(str(rule['destination']['bucket']))}</Bucket>{_encryption(rule)}</Destination></Rule>"
-        for rule in found.plain.get("rules") or []
+        for rule in configuration.plain.get("rules") or []
     )
     return (
         '<ReplicationConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f"<Role>{escape(str(found.plain.get('role')))}</Role>{rules}</ReplicationConfiguration>"
+        f"<Role>{escape(str(configuration.plain.get('role')))}</Role>{rules}</ReplicationConfiguration>"
     )
 
 

@@ -28,10 +28,10 @@ def run_due(store: Store) -> None:
 
 def run(store: Store, name: str) -> bool:
     """Run an action now, by name or ID. Returns False if it does not exist."""
-    found = [one for one in store.list(SCHEDULE) if name in (one.id, one.plain.get("scheduledActionName"))]
-    for action in found:
+    actions = [one for one in store.list(SCHEDULE) if name in (one.id, one.plain.get("scheduledActionName"))]
+    for action in actions:
         _apply(store, action)
-    return bool(found)
+    return bool(actions)
 
 
 def is_past(start: str) -> bool:

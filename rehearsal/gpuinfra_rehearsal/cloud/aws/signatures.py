@@ -81,11 +81,11 @@ def _mismatch(text: str) -> ApiRejected:
 
 
 def _headed(request: Request) -> _Claim:
-    found = _HEADER.fullmatch(request.headers.get("authorization", ""))
-    if not found:
+    match = _HEADER.fullmatch(request.headers.get("authorization", ""))
+    if not match:
         raise ApiRejected("MissingAuthenticationToken", "Request is missing Authentication Token", status=403)
     return _Claim(
-        credential=found[1], signed=found[2].split(";"), signature=found[3],
+        credential=match[1], signed=match[2].split(";"), signature=match[3],
         date=request.headers.get("x-amz-date", ""), token=request.headers.get("x-amz-security-token", ""),
     )  # fmt: skip
 

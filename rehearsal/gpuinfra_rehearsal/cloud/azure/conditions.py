@@ -58,11 +58,11 @@ class _Reader(Reader):
 
     def _set(self) -> list[str]:
         self.need("{")
-        found = [self._text()]
+        texts = [self._text()]
         while self.take(","):
-            found.append(self._text())
+            texts.append(self._text())
         self.need("}")
-        return found
+        return texts
 
     def _text(self) -> str:
         kind, text = self.next()

@@ -33,11 +33,11 @@ RESERVATION = "azure-native:compute:CapacityReservation"
 
 def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
     """Return (code, message, time) of a scale set's current failures: its latest launch, and a stopped rolling upgrade."""
-    found = []
+    problems_of_group = []
     newest = next(iter(cloud.fleet.activities("", group.id)), None)
     if newest and newest["status"] == "Failed":
-        found.append((newest.get("code") or "AllocationFailed", newest["message"], newest["end"]))
-    return found + upgrade.problems(cloud.store, group)
+        problems_of_group.append((newest.get("code") or "AllocationFailed", newest["message"], newest["end"]))
+    return problems_of_group + upgrade.problems(cloud.store, group)
 
 
 class ScaleSetGroups(GroupKind):

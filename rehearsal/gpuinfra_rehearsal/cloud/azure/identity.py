@@ -48,11 +48,11 @@ class Principal:
 def operator_secret(store: Store) -> str:
     """Return the secret part of the operator's metadata address."""
     with store.change():
-        known = store.get("azure", "operator")
-        if known is None:
-            known = {"secret": secrets.token_urlsafe(18)}
-            store.put("azure", "operator", known)
-    return str(known["secret"])
+        stored = store.get("azure", "operator")
+        if stored is None:
+            stored = {"secret": secrets.token_urlsafe(18)}
+            store.put("azure", "operator", stored)
+    return str(stored["secret"])
 
 
 def identities_of(store: Store, instance: dict[str, Any]) -> list[Resource]:
@@ -65,36 +65,36 @@ def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float
     """Return (token, expiration time). Returns the existing token until shortly before it expires."""
     place = f"{principal.object_id} {audience.rstrip('/')}"
     with store.change():
-        known = store.get("azure-issued", place)
-        if known is None or time.time() > known["expires"] - _RENEW_S:
-            known = {"token": "standin." + secrets.token_urlsafe(48), "expires": time.time() + LIFETIME_S}
-            store.put("azure-issued", place, known)
+        issued = store.get("azure-issued", place)
+        if issued is None or time.time() > issued["expires"] - _RENEW_S:
+            issued = {"token": "standin." + secrets.token_urlsafe(48), "expires": time.time() + LIFETIME_S}
+            store.put("azure-issued", place, issued)
             store.put(
                 "azure-token",
-                known["token"],
+                issued["token"],
                 {
                     "principal": principal.object_id, "name": principal.name, "operator": principal.operator,
-                    "audience": audience.rstrip("/"), "expires": known["expires"],
+                    "audience": audience.rstrip("/"), "expires": issued["expires"],
                 },
             )  # fmt: skip
-    return str(known["token"]), float(known["expires"])
+    return str(issued["token"]), float(issued["expires"])
 
 
 def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal:
     """Return the identity behind an Authorization header. Raises CloudError with the codes of the Azure services."""
     kind, _, token = header.partition(" ")
-    known = store.get("azure-token", token) if kind == "Bearer" and token else None
-    if known is None:
+    issued = store.get("azure-token", token) if kind == "Bearer" and token else None
+    if issued is None:
         raise ApiRejected("InvalidAuthenticationInfo", "Server failed to authenticate the request. The access token is not valid.", status=401)  # fmt: skip
-    if time.time() > known["expires"]:
+    if time.time() > issued["expires"]:
         raise ApiRejected("ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than the current UTC time.", status=401)  # fmt: skip
-    if known["audience"] not in audiences:
+    if issued["audience"] not in audiences:
         raise ApiRejected(
             "InvalidAuthenticationTokenAudience",
-            f"The access token has been obtained for the wrong audience '{known['audience']}'.",
+            f"The access token has been obtained for the wrong audience '{issued['audience']}'.",
             status=401,
         )
-    return Principal(known["principal"], known["name"], bool(known["operator"]))
+    return Principal(issued["principal"], issued["name"], bool(issued["operator"]))
 
 
 def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:

@@ -102,8 +102,8 @@ def _checked(place: str, operation: str, inputs: Mapping[str, Any]) -> Iterator[
 
 def _kind(place: str) -> str:
     """Return the type of a resource from its path. A resource group is a type of Microsoft.Resources."""
-    _, found, tail = place.rpartition("/providers/")
-    if not found:
+    _, separator, tail = place.rpartition("/providers/")
+    if not separator:
         return "Microsoft.Resources/subscriptions/resourceGroups"
     namespace, *rest = tail.split("/")
     return "/".join([namespace, *rest[::2]])
@@ -140,8 +140,8 @@ def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, st
 def _covers(document: str, place: str) -> bool:
     """Return whether a role that is assigned at each of its assignable scopes applies to a resource. TOKEN stands for the token of the stack."""
     scopes = (re.escape(one) for one in listed(document, "AssignableScopes"))
-    found = [one.replace("SUBSCRIPTION", "[^/]+").replace("TOKEN", "[0-9a-z]+") for one in scopes]
-    return any(re.match(rf"{one}(/|\Z)", place, re.IGNORECASE) for one in found)
+    patterns = [one.replace("SUBSCRIPTION", "[^/]+").replace("TOKEN", "[0-9a-z]+") for one in scopes]
+    return any(re.match(rf"{one}(/|\Z)", place, re.IGNORECASE) for one in patterns)
 
 
 def denial(request: AccessRequest, reason: str) -> ApiRejected:

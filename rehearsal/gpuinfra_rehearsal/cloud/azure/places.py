@@ -40,8 +40,8 @@ def of_id(store: Store, id: str, location: str = "", *, change: bool = False) ->
     """Return the regions that a request for an ID requires. `location` is the region of a new resource."""
     if _GLOBAL.search(id):
         return ()
-    if found := _LOCATION.search(id):
-        return (_short(found[1]),)
+    if match := _LOCATION.search(id):
+        return (_short(match[1]),)
     held = {one.id.lower(): str(one.plain.get("location") or "") for one in store.list()}
     place, own = id.lower(), location
     while not own and place:

@@ -41,17 +41,17 @@ class Rule:
 def rules(store: Store) -> Iterator[Rule]:
     """Yield the rules of all policies that both accounts have and whose containers exist."""
     held = store.list(stores.POLICY)
-    for one in held:
-        inputs, policy = one.plain, one.id.rsplit("/", 1)[-1]
+    for policy_record in held:
+        inputs, policy = policy_record.plain, policy_record.id.rsplit("/", 1)[-1]
         accounts = [str(inputs.get(key)).rsplit("/", 1)[-1] for key in ("sourceAccount", "destinationAccount")]
         both = {other.plain.get("accountName") for other in held if other.id.rsplit("/", 1)[-1] == policy}
         if inputs.get("accountName") != accounts[0] or not set(accounts) <= both:
             continue
-        for rule in wire.plain(one.outputs).get("rules") or []:
+        for rule in wire.plain(policy_record.outputs).get("rules") or []:
             replica = (accounts[1], str(rule.get("destinationContainer")))
             if stores.container_id(store, *replica) is not None:
                 oldest = str((rule.get("filters") or {}).get("minCreationTime") or "")
-                since = datetime.fromisoformat(oldest).timestamp() if oldest else one.created
+                since = datetime.fromisoformat(oldest).timestamp() if oldest else policy_record.created
                 source = (accounts[0], str(rule.get("sourceContainer")))
                 yield Rule(policy=policy, rule=str(rule.get("ruleId")), source=source, replica=replica, since=since)
 
@@ -68,16 +68,16 @@ def _record(store: Store, rule: Rule) -> None:
     """Store the status of the blobs that the replica has. A blob keeps its status after the policy is deleted, until the blob is written again."""
     source = stores.bucket(*rule.source)
     waiting = {key for key, _ in replication.waiting(store, source, stores.bucket(*rule.replica), rule.since)}
-    known: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
-    found = {
+    before: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
+    status = {
         f"{key} {etag}": {
-            **known.get(f"{key} {etag}", {}),
+            **before.get(f"{key} {etag}", {}),
             **({rule.mark: "complete"} if key not in waiting and modified >= rule.since else {}),
         }
         for key, _, etag, modified in store.objects(source)
     }
-    if found != known:
-        store.put(_STATUS, source, found)
+    if status != before:
+        store.put(_STATUS, source, status)
 
 
 def _down(store: Store, account: str) -> bool:
@@ -102,5 +102,5 @@ def statuses(store: Store, account: str, container: str) -> dict[str, dict[str, 
     https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26: `or-{policy-id}_{rule-id}`.
     """
     source = stores.bucket(account, container)
-    known: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
-    return {key: known.get(f"{key} {etag}", {}) for key, _, etag, _ in store.objects(source)}
+    stored: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
+    return {key: stored.get(f"{key} {etag}", {}) for key, _, etag, _ in store.objects(source)}

@@ -116,8 +116,8 @@ class AzureStandIn(StandIn):
 
     def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
         """Return the administrator of the scale set with its keys."""
-        found: dict[str, list[str]] = instance.get("logins") or {}
-        return found
+        logins: dict[str, list[str]] = instance.get("logins") or {}
+        return logins
 
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
         """Return the role assignments of the nodes' identities."""

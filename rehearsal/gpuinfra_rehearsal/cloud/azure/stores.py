@@ -34,8 +34,8 @@ def account(store: Store, name: str) -> Resource | None:
 
 def account_id(store: Store, name: str) -> str:
     """Return the ARM ID of an account, or a placeholder if it does not exist."""
-    found = account(store, name)
-    return found.id if found else f"/subscriptions/unknown/storageAccounts/{name}"
+    account_record = account(store, name)
+    return account_record.id if account_record else f"/subscriptions/unknown/storageAccounts/{name}"
 
 
 def container_id(store: Store, account_name: str, name: str) -> str | None:
@@ -43,10 +43,10 @@ def container_id(store: Store, account_name: str, name: str) -> str | None:
 
     A container that has a role assignment is your existing container, unless the account was created in the rehearsal.
     """
-    found = account(store, account_name)
-    if found is None:
+    account_record = account(store, account_name)
+    if account_record is None:
         return _existing(store, account_name, f"/containers/{name}")
-    wanted = f"{found.id}/blobServices/default/containers/{name}".lower()
+    wanted = f"{account_record.id}/blobServices/default/containers/{name}".lower()
     return next((one.id for one in store.list(CONTAINER) if one.id.lower() == wanted), None)
 
 
@@ -89,18 +89,18 @@ def bucket(account_name: str, container: str) -> str:
 
 def reachable(store: Store, name: str, who: Principal) -> None:
     """Raise AzureError if the account does not exist or its network rules deny the caller."""
-    found = account(store, name)
-    if found is None:
+    account_record = account(store, name)
+    if account_record is None:
         if _existing(store, name):
             return
         raise AzureError("ResourceNotFound", f"The host {name}.blob.core.windows.net is not known: there is no such account.", status=404)  # fmt: skip
-    inputs = found.plain
+    inputs = account_record.plain
     rules = inputs.get("networkRuleSet") or {}
     public = inputs.get("publicNetworkAccess", "Enabled") == "Enabled"
     if public and (rules.get("defaultAction", "Allow") == "Allow" or (who.operator and rules.get("ipRules"))):
         return
     if (not who.operator or is_private(store)) and any(
-        found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)
+        account_record.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)
     ):
         return
     raise AzureError("AuthorizationFailure", "This request is not authorized to perform this operation.", status=403)

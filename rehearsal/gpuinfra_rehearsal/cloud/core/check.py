@@ -81,9 +81,9 @@ def _enum(value: Any, type: Type, path: str) -> Iterator[RejectedInput]:
         if isinstance(value, (Mapping, list)):
             yield RejectedInput(path, f"should be a string, got {_shown(value)}")
     elif value not in allowed:
-        known = [str(item) for item in allowed]
+        names = [str(item) for item in allowed]
         yield RejectedInput(
-            path, f"expected one of {', '.join(known)}; got {_shown(value)}{_nearest(str(value), known)}"
+            path, f"expected one of {', '.join(names)}; got {_shown(value)}{_nearest(str(value), names)}"
         )
 
 
@@ -119,8 +119,8 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
-def _nearest(word: str, known: Any) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
+def _nearest(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, list(words), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -199,8 +199,8 @@ class Cloud:
         """Find a resource by the ID that the engine or the user provides: its own ID, or an import ID."""
         own = self.region_of(token, {}, region)
         bare, named = registry.of_token(token).split_import_id(id)
-        if own and named and (found := self.find(token, bare, named)):
-            return found
+        if own and named and (resource := self.find(token, bare, named)):
+            return resource
         return (
             self.store.find(token, id, own)
             or (None if own else self.store.find(token, id))
@@ -259,8 +259,8 @@ class Cloud:
         """Record the creator. Returns True if the resource already exists."""
         key = f"{call.token} {call.id}"
         there = self.store.find(call.token, call.id, call.region) is not None
-        known = self.store.get(_MAKERS, key) if there else None
-        self.store.put(_MAKERS, key, sorted({*(known or ()), call.urn}))
+        makers = self.store.get(_MAKERS, key) if there else None
+        self.store.put(_MAKERS, key, sorted({*(makers or ()), call.urn}))
         return there
 
     def _leave(self, resource: Resource, urn: str, *, stays: bool) -> bool:
@@ -283,9 +283,9 @@ class Cloud:
 def _check_texts(call: Call) -> None:
     """Raise the cloud's error for a text whose characters or length it rejects."""
     cloud = registry.of_token(call.token)
-    for row, found in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
+    for row, field in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
         text = (
-            f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; "
+            f"Value ({field.text}) for {field.path} is invalid: {len(field.text)} characters; "
             f"allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"
         )
         raise type(cloud.unavailable)(row.code, text)

@@ -16,14 +16,14 @@ Value = bool | str
 def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
     """Return (pattern group, text) for each token. Text that the pattern does not match becomes the last token,
     `rest`."""
-    found: list[Token] = []
+    tokens_read: list[Token] = []
     at = 0
     while match := pattern.match(text, at):
         kind = str(match.lastgroup)
-        found.append((kind, match[kind]))
+        tokens_read.append((kind, match[kind]))
         at = match.end()
     rest = text[at:].strip()
-    return [*found, ("rest", rest)] if rest else found
+    return [*tokens_read, ("rest", rest)] if rest else tokens_read
 
 
 class Reader(ABC):
@@ -80,9 +80,9 @@ class Reader(ABC):
     def take(self, *signs: str) -> bool:
         """Consume the next token if it is one of these signs."""
         kind, text = self.peek()
-        found = kind == "sign" and text in signs
-        self._at += found
-        return found
+        is_sign = kind == "sign" and text in signs
+        self._at += is_sign
+        return is_sign
 
     def need(self, sign: str) -> None:
         """Consume a required sign."""

@@ -150,22 +150,22 @@ class Control:
         return {"operation": self.cloud.store.operation}
 
     def _drift(self, asked: dict[str, Any]) -> dict[str, Any]:
-        found = self._find(asked)
-        inputs, outputs = dict(found.inputs), dict(found.outputs)
-        declared = self.cloud.type(found.type)
+        resource = self._find(asked)
+        inputs, outputs = dict(resource.inputs), dict(resource.outputs)
+        declared = self.cloud.type(resource.type)
         for name, value in (asked.get("set") or {}).items():
             if name not in declared.outputs and name not in declared.inputs:
-                raise ValueError(f"{found.type} has no property {name}")
+                raise ValueError(f"{resource.type} has no property {name}")
             outputs[name] = value
             if name in declared.inputs:
                 inputs[name] = value
         for name in asked.get("unset") or []:
             inputs.pop(name, None)
             outputs.pop(name, None)
-        self.cloud.store.update(replace(found, inputs=inputs, outputs=outputs))
-        self.cloud.store.log("drift", found.type, found.id, "")
+        self.cloud.store.update(replace(resource, inputs=inputs, outputs=outputs))
+        self.cloud.store.log("drift", resource.type, resource.id, "")
         self.cloud.wake()
-        return {"id": found.id}
+        return {"id": resource.id}
 
     def _hold(self, asked: dict[str, Any]) -> dict[str, Any]:
         verb = asked.get("verb")
@@ -177,17 +177,17 @@ class Control:
         return {"verb": verb}
 
     def _vanish(self, asked: dict[str, Any]) -> dict[str, Any]:
-        found = self._find(asked)
-        self.cloud.store.remove(found)
-        self.cloud.store.log("vanish", found.type, found.id, "")
+        resource = self._find(asked)
+        self.cloud.store.remove(resource)
+        self.cloud.store.log("vanish", resource.type, resource.id, "")
         self.cloud.wake()
-        return {"id": found.id}
+        return {"id": resource.id}
 
     def _find(self, asked: dict[str, Any]) -> Resource:
-        found = self.cloud.store.find(asked["type"], asked["id"], asked.get("region"))
-        if found is None:
+        resource = self.cloud.store.find(asked["type"], asked["id"], asked.get("region"))
+        if resource is None:
             raise ValueError(f"the cloud does not contain {asked['type']} {asked['id']}")
-        return found
+        return resource
 
     def _terminate(self, asked: dict[str, Any]) -> dict[str, Any]:
         id = str(asked["instance_id"])
@@ -216,13 +216,13 @@ class Control:
 
     def _faults(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:
-            found = Faults([str(one) for one in asked["faults"]], self.cloud.store)
+            faults = Faults([str(one) for one in asked["faults"]], self.cloud.store)
         except UsageError as error:
             raise ValueError(str(error)) from None
-        found.forget()
-        self.cloud.faults = found
+        faults.forget()
+        self.cloud.faults = faults
         self.cloud.wake()
-        return {"faults": list(found.ordered)}
+        return {"faults": list(faults.ordered)}
 
     def _outage(self, asked: dict[str, Any]) -> dict[str, Any]:
         region = asked["region"]

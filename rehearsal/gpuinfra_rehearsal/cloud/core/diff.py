@@ -25,12 +25,12 @@ def diff(
     token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()
 ) -> list[ChangedInput]:
     """Return all differences. An unknown new value counts as a change, because it may differ."""
-    found = []
+    changes = []
     for path, kind, before, after in _walk(_clean(old), _clean(new), ""):
         top = path.split(".")[0].split("[")[0]
         if top not in ignore and path not in ignore:
-            found.append(ChangedInput(path, kind, replaces(token, path, before, after)))
-    return found
+            changes.append(ChangedInput(path, kind, replaces(token, path, before, after)))
+    return changes
 
 
 def _clean(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,14 +86,14 @@ class Faults:
         kind, _, target = rest.partition(":")
         if where == "node" and target and re.fullmatch(r".+-\d+", kind):
             self._nodes.setdefault(kind, []).append(target)
-        elif where == "cloud" and kind in _GROUP and (found := _GROUP[kind].fullmatch(target)):
-            part = found.groupdict()
+        elif where == "cloud" and kind in _GROUP and (match := _GROUP[kind].fullmatch(target)):
+            part = match.groupdict()
             n = part.get("n")
             self._groups.append(_GroupFault(text, kind, part["target"].replace("-", "_"), part.get("which") or "", int(n) if n else None))  # fmt: skip
         elif where == "cloud" and kind == "throttled" and re.fullmatch(r"[1-9]\d*", target):
             self._throttled += int(target)
-        elif where == "cloud" and kind in _CALLS and (found := re.fullmatch(r"(.+):(\d+)", target)):
-            self._calls.append(_CallFault(text, kind, found.group(1), int(found.group(2))))
+        elif where == "cloud" and kind in _CALLS and (match := re.fullmatch(r"(.+):(\d+)", target)):
+            self._calls.append(_CallFault(text, kind, match.group(1), int(match.group(2))))
         else:
             raise UsageError(f"--fault {text}: unknown fault; allowed: {_SHAPE}")
 
@@ -127,12 +127,12 @@ class Faults:
 
     def refusal(self, cloud: str, *words: str) -> tuple[str, str] | None:
         """Return code and message if the cloud refuses to launch a node, or None. Counts the attempt. The code is empty if the recorded message has none."""
-        for one in self._of("refused", words=words):
-            if one.n is None or self._store.next(f"fault {one.text}") <= one.n:
-                found = handover_of(cloud).REFUSALS.recorded(one.which)
-                if found is not None:
-                    self._effective.add(one.text)
-                    return found
+        for fault in self._of("refused", words=words):
+            if fault.n is None or self._store.next(f"fault {fault.text}") <= fault.n:
+                refusal = handover_of(cloud).REFUSALS.recorded(fault.which)
+                if refusal is not None:
+                    self._effective.add(fault.text)
+                    return refusal
         return None
 
     def delay(self, *words: str) -> float:

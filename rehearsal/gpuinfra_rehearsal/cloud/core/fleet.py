@@ -169,12 +169,12 @@ class Fleet:
 
     def activities(self, region: str, group: str) -> list[dict[str, Any]]:
         """Return a group's activities, newest first."""
-        found = [
+        activities = [
             one
             for one in self.store.all("activity").values()
             if one["group"] == group and region in ("", one["region"])
         ]
-        return sorted(found, key=lambda one: one["n"], reverse=True)
+        return sorted(activities, key=lambda one: one["n"], reverse=True)
 
     # The thread
 

@@ -31,8 +31,8 @@ def zones(cloud: str, machine: str, region: str, every: Sequence[str]) -> Sequen
     record = profile_of(cloud).machines.get(machine)
     if record is None or not record.zones:
         return every
-    found: Sequence[str] | None = record.zones.get(region)
-    return every if found == () else found
+    zones_of_machine: Sequence[str] | None = record.zones.get(region)
+    return every if zones_of_machine == () else zones_of_machine
 
 
 def available(cloud: Cloud, image: str, region: str) -> bool:

@@ -173,28 +173,28 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request, context):
         token = _token(request.urn)
         configuration = self._configuration(context)
-        known = wire.plain(wire.read(request.properties))
-        region = known.get("region") if isinstance(known.get("region"), str) else configuration.region
-        found = self.cloud.find(token, request.id, region)
+        given = wire.plain(wire.read(request.properties))
+        region = given.get("region") if isinstance(given.get("region"), str) else configuration.region
+        resource = self.cloud.find(token, request.id, region)
         try:
-            where = found.region if found else region
+            where = resource.region if resource else region
             regions = self._stand_in.regions_of(
-                self.cloud.store, token, where, request.id, found.plain if found else known, change=False
+                self.cloud.store, token, where, request.id, resource.plain if resource else given, change=False
             )
             outage.refuse(self.cloud.store, regions, f"read {token}")
-            self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
-            if not known:
+            self.cloud.operator.check_resource(self.cloud.store, "read", token, given, region, resource)
+            if not given:
                 self.cloud.operator.look("import", token)
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
         behavior = behaviors.of(token)
-        found = behavior.read(self.cloud, found) if found else None
-        if found is None:
+        resource = behavior.read(self.cloud, resource) if resource else None
+        if resource is None:
             return provider_pb2.ReadResponse()
-        if not known:  # an import: the engine has no state
-            found = behavior.imported(self.cloud, found)
+        if not given:  # an import: the engine has no state
+            resource = behavior.imported(self.cloud, resource)
         return provider_pb2.ReadResponse(
-            id=found.id, properties=wire.write(found.outputs), inputs=wire.write(found.inputs)
+            id=resource.id, properties=wire.write(resource.outputs), inputs=wire.write(resource.inputs)
         )
 
     def Update(self, request, context):
@@ -240,12 +240,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request, context):
         token = _token(request.urn)
         region = self._region(request.properties, self._configuration(context).region)
-        found = self.cloud.find(token, request.id, region)
-        if found is None:
+        resource = self.cloud.find(token, request.id, region)
+        if resource is None:
             return Empty()  # already deleted by hand, or by a run that was killed before it responded
         self._hold(context, "delete", token, HoldMoment.BEFORE)
         try:
-            self.cloud.delete(found, request.urn)
+            self.cloud.delete(resource, request.urn)
         except ApiRejected as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"deleting {ids.class_name(token)} ({request.id})"))
         self._hold(context, "delete", token, HoldMoment.AFTER)

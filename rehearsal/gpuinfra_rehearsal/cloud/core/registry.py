@@ -28,10 +28,10 @@ def of_cloud(name: str) -> StandIn:
 def of_package(package: str) -> StandIn:
     """Return the stand-in of a Pulumi package. Raises NotDeclared if no cloud in gpuinfra uses the package."""
     for name in CLOUDS:
-        if (found := of_cloud(name)).package == package:
-            return found
-    known = ", ".join(of_cloud(name).package for name in CLOUDS)
-    raise NotDeclared(f"the Pulumi package {package} cannot be rehearsed; allowed: {known}")
+        if (stand_in := of_cloud(name)).package == package:
+            return stand_in
+    packages = ", ".join(of_cloud(name).package for name in CLOUDS)
+    raise NotDeclared(f"the Pulumi package {package} cannot be rehearsed; allowed: {packages}")
 
 
 def of_token(token: str) -> StandIn:

@@ -37,9 +37,9 @@ def inputs(token: str) -> frozenset[str]:
     """Return the inputs of a type, or the paths below them, whose change replaces the resource."""
     stand_in = registry.of_token(token)
     declared = registry.sdk_of(token).resource(token).inputs
-    found = {name for name in stand_in.identity_inputs if name in declared}
-    found |= {name for name, prop in declared.items() if _documented(prop.doc)}
-    return frozenset((found | stand_in.replacing(token, declared)) - {"tags", "labels"})
+    names = {name for name in stand_in.identity_inputs if name in declared}
+    names |= {name for name, prop in declared.items() if _documented(prop.doc)}
+    return frozenset((names | stand_in.replacing(token, declared)) - {"tags", "labels"})
 
 
 def _documented(doc: str) -> bool:

@@ -30,35 +30,35 @@ def waiting(store: Store, source: str, replica: str, since: float) -> list[tuple
     """Return the key and the age in seconds of each object that was written after the replication was created, that the replica lacks, and
     that was not replicated before. An object is replicated once, even if the replica changes later.
     """
-    known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
+    copies = {(key, etag) for key, _, etag, _ in store.objects(replica)}
     copied = store.get(_COPIED, f"{source} {replica}") or {}
     now = store.now()
     return [
         (key, now - modified)
         for key, _, etag, modified in store.objects(source)
-        if modified >= since and (key, etag) not in known and copied.get(key) != [etag, modified]
+        if modified >= since and (key, etag) not in copies and copied.get(key) != [etag, modified]
     ]
 
 
 def copy(store: Store, source: str, replica: str, since: float) -> None:
     """Copy the objects that were written after the replication was created and that the replica lacks."""
-    for found in _due(store, source, replica, since):
-        store.put_object(replica, found.key, found.body, found.meta)
-        _end(store, f"{source} {replica}", found)
+    for stored in _due(store, source, replica, since):
+        store.put_object(replica, stored.key, stored.body, stored.meta)
+        _end(store, f"{source} {replica}", stored)
 
 
 def fail(store: Store, source: str, replica: str, since: float) -> None:
     """End the replication of the objects that `copy` would copy, without an effect."""
-    for found in _due(store, source, replica, since):
-        _end(store, f"{source} {replica}", found)
+    for stored in _due(store, source, replica, since):
+        _end(store, f"{source} {replica}", stored)
 
 
 def _due(store: Store, source: str, replica: str, since: float) -> Iterator[StoredObject]:
     least = lag(store)
     for key, age in waiting(store, source, replica, since):
-        found = store.object(source, key) if age >= least else None
-        if found is not None:
-            yield found
+        stored = store.object(source, key) if age >= least else None
+        if stored is not None:
+            yield stored
 
 
 def _end(store: Store, pair: str, stored_object: StoredObject) -> None:

@@ -93,8 +93,8 @@ class Sdk:
     @cached_property
     def _table(self) -> list[dict]:
         text = (self.root / "__init__.py").read_text()
-        found = re.search(r'resource_modules="""\n(.*?)"""', text, re.S)
-        return json.loads(found.group(1)) if found else []
+        match = re.search(r'resource_modules="""\n(.*?)"""', text, re.S)
+        return json.loads(match.group(1)) if match else []
 
     @cached_property
     def _classes(self) -> dict[str, tuple[Path, str]]:
@@ -226,8 +226,8 @@ def has(folder: Path, name: str) -> bool:
 def members(folder: Path, name: str) -> tuple[str | float, ...]:
     """Return the values of an enum."""
     body = _class(folder / "_enums.py", name)
-    found = re.findall(r"^    [A-Z][A-Z0-9_]* = (.+)$", body, re.M)
-    return tuple(ast.literal_eval(value) for value in found)
+    texts = re.findall(r"^    [A-Z][A-Z0-9_]* = (.+)$", body, re.M)
+    return tuple(ast.literal_eval(value) for value in texts)
 
 
 @lru_cache(maxsize=64)
@@ -255,12 +255,12 @@ _DOC = re.compile(r'\s*"""(.*?)"""', re.S)
 
 
 def _properties(body: str, folder: Path) -> dict[str, Property]:
-    found: dict[str, Property] = {}
+    properties: dict[str, Property] = {}
     for match in _GETTER.finditer(body):
         name = match["wire"] or match["name"]
         doc = _DOC.match(body, match.end("type") + 1)
-        found[name] = Property(name, _type(match["type"], folder), doc.group(1).strip() if doc else "")
-    return found
+        properties[name] = Property(name, _type(match["type"], folder), doc.group(1).strip() if doc else "")
+    return properties
 
 
 def _arguments(path: Path, folder: Path) -> dict[str, Property]:
@@ -275,13 +275,13 @@ def _arguments(path: Path, folder: Path) -> dict[str, Property]:
         return {}
     function = ast.parse(f"def f({signature.group(1)}): ...").body[0]
     assert isinstance(function, ast.FunctionDef)
-    found: dict[str, Property] = {}
+    arguments: dict[str, Property] = {}
     for argument in [*function.args.args, *function.args.kwonlyargs]:
         if (wire := names.get(argument.arg)) and argument.annotation is not None:
             kind = _of(argument.annotation, folder)
             optional = ast.unparse(argument.annotation).count("Optional[") > 1
-            found[wire] = Property(wire, replace(kind, optional=optional))
-    return found
+            arguments[wire] = Property(wire, replace(kind, optional=optional))
+    return arguments
 
 
 @cache

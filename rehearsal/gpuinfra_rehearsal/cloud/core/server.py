@@ -28,9 +28,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, cloud: Cloud, token: str) -> None:
         # Reuse the port of the last run if it is free, because requests that nodes sign contain it in their host.
-        known = int((cloud.store.get("server", "http") or {}).get("port") or 0)
+        port = int((cloud.store.get("server", "http") or {}).get("port") or 0)
         try:
-            super().__init__(("127.0.0.1", known), _Handler)
+            super().__init__(("127.0.0.1", port), _Handler)
         except OSError:
             super().__init__(("127.0.0.1", 0), _Handler)
         cloud.store.put("server", "http", {"port": self.port})

@@ -64,8 +64,11 @@ def shaped(given: Any, type: Type) -> Any:
     if type.kind == "map" and isinstance(inner, list):
         return wire.UNKNOWN
     if type.kind == "object" and isinstance(given, Mapping) and not wire.is_asset(given) and type.folder:
-        known = fields(type.folder, type.name)
-        return {key: shaped(value, known[key].type) if key in known else value for key, value in given.items()}
+        fields_of_type = fields(type.folder, type.name)
+        return {
+            key: shaped(value, fields_of_type[key].type) if key in fields_of_type else value
+            for key, value in given.items()
+        }
     return given
 
 
@@ -77,12 +80,12 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
             wire.secret(_echo(inner, type, about, path)) if wire.is_secret(given) else _echo(inner, type, about, path)
         )
     if type.kind == "object" and isinstance(given, Mapping) and not wire.is_asset(given) and type.folder:
-        known = fields(type.folder, type.name)
+        fields_of_type = fields(type.folder, type.name)
         made = {
-            key: _echo(value, known[key].type, about, (*path, key)) if key in known else value
+            key: _echo(value, fields_of_type[key].type, about, (*path, key)) if key in fields_of_type else value
             for key, value in given.items()
         }
-        for key, prop in known.items():
+        for key, prop in fields_of_type.items():
             if made.get(key) is None and not prop.type.optional:
                 made[key] = _default(key, prop.type, about, (*path, key))
         return made
@@ -119,10 +122,10 @@ def _value(name: str, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
     if kind == "map":
         return {}
     if kind == "object":
-        known = fields(type.folder, type.name) if type.folder else {}
+        fields_of_type = fields(type.folder, type.name) if type.folder else {}
         return {
             key: _value(key, prop.type, about, (*path, key))
-            for key, prop in known.items()
+            for key, prop in fields_of_type.items()
             if len(path) <= _DEPTH or (not prop.type.optional and len(path) < 3 * _DEPTH)
         }
     if kind == "enum":

@@ -86,7 +86,7 @@ def rejected(
 ) -> Iterator[tuple[Text, TextField]]:
     """Yield the text fields of a resource that the cloud rejects."""
     table = tuple(rows)
-    for found in texts_of(inputs, own_names):
-        row = row_of(table, token, found.path)
-        if row and not row.accepts(found.text):
-            yield row, found
+    for field in texts_of(inputs, own_names):
+        row = row_of(table, token, field.path)
+        if row and not row.accepts(field.text):
+            yield row, field

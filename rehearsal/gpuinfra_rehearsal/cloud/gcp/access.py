@@ -62,7 +62,7 @@ def granted(store: Store, email: str, permission: str, bucket: str, name: str = 
     """Return the URN of the grant with which a service account has a permission, or None."""
     member = f"serviceAccount:{email}"
     place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
-    known = {
+    attributes = {
         "resource.name": place,
         "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
         "resource.service": "storage.googleapis.com",
@@ -72,7 +72,7 @@ def granted(store: Store, email: str, permission: str, bucket: str, name: str = 
         if member not in _members(grant) or permission not in permissions(store, str(grant.get("role"))):
             continue
         condition = (grant.get("condition") or {}).get("expression")
-        if not condition or conditions.holds(str(condition), known):
+        if not condition or conditions.holds(str(condition), attributes):
             return urn
     return None
 

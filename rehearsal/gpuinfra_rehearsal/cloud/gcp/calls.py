@@ -59,18 +59,18 @@ def types() -> tuple[str, ...]:
 def permissions(token: str, operation: str, inputs: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Return the permissions that an operation's requests require. With `inputs`, include only the requests for these inputs."""
     for call in _recorded().get(token, {}).get(operation, []):
-        found = permission(call)
-        if inputs is None or found not in _IF_SET or inputs.get(_IF_SET[found]):
-            yield found
+        needed = permission(call)
+        if inputs is None or needed not in _IF_SET or inputs.get(_IF_SET[needed]):
+            yield needed
 
 
 def permission(call: str) -> str:
     """Return the permission of a request such as `GET compute/v1/projects/-/global/networks/-`."""
     method, _, path = call.partition(" ")
-    for end, known in _EXCEPTIONS.items():
+    for end, exception in _EXCEPTIONS.items():
         verb, _, tail = end.partition(" ")
         if method == verb and path.endswith(f"/{tail}"):
-            return known
+            return exception
     parts = path.split("/")
     service, last = _SERVICES.get(parts[0], parts[0]), parts[-1]
     name, _, special = last.partition(":")

@@ -38,12 +38,12 @@ class _Reader(Reader):
         self._attributes = attributes
 
     def operand(self) -> Value:
-        one = self._value()
+        value = self._value()
         if self.take("=="):
-            return one == self._value()
+            return value == self._value()
         if self.take("!="):
-            return one != self._value()
-        return one
+            return value != self._value()
+        return value
 
     def _value(self) -> Value:
         if self.take("("):
@@ -52,20 +52,20 @@ class _Reader(Reader):
             return inner
         kind, text = self.next()
         if kind == "text":
-            found: Value = re.sub(r"\\(.)", r"\1", text[1:-1])
+            value: Value = re.sub(r"\\(.)", r"\1", text[1:-1])
         elif kind == "api":
-            found = self._attributes.get(text, "")
+            value = self._attributes.get(text, "")
         elif kind == "only":
             key, listed = re.split(r"[\"']", text, maxsplit=1)
             values = self._attributes.get(key, "").split()
-            found = set(values) <= set(re.findall(r"[\"']([^\"',]+)[\"']", listed))
+            value = set(values) <= set(re.findall(r"[\"']([^\"',]+)[\"']", listed))
         elif kind == "name":
-            found = text == "true" if text in ("true", "false") else self._attributes.get(text, "")
+            value = text == "true" if text in ("true", "false") else self._attributes.get(text, "")
         else:
             raise ValueError(f"{text[:40] or 'the end'!r} is not a value")
         while self.peek()[0] == "call":
-            found = self._call(str(found))
-        return found
+            value = self._call(str(value))
+        return value
 
     def _call(self, on: str) -> Value:
         _, name = self.next()
@@ -82,5 +82,5 @@ def _extracted(text: str, template: str) -> str:
     there is no match."""
     before, _, rest = template.partition("{")
     after = rest.partition("}")[2]
-    found = text.partition(before)[2] if before in text else ""
-    return found.partition(after)[0] if after and after in found else "" if after else found
+    tail = text.partition(before)[2] if before in text else ""
+    return tail.partition(after)[0] if after and after in tail else "" if after else tail

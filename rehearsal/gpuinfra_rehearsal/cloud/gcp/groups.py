@@ -54,7 +54,7 @@ def versions_of(group: Resource) -> list[dict[str, Any]]:
 
 def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
     """Return (path of a template, number of its instances). The numbers add up to `wanted`."""
-    versions, left, found = versions_of(group), wanted, []
+    versions, left, parts = versions_of(group), wanted, []
     for version in versions:
         size = version.get("targetSize")
         if not size:
@@ -63,19 +63,19 @@ def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
             count = math.ceil(wanted * int(size["percent"]) / 100)
         else:
             count = int(size.get("fixed") or 0)
-        found.append((path_of(str(version.get("instanceTemplate") or "")), min(count, left)))
+        parts.append((path_of(str(version.get("instanceTemplate") or "")), min(count, left)))
         left -= min(count, left)
     rest = next((one for one in versions if not one.get("targetSize")), None)
     if rest is not None:
-        found.append((path_of(str(rest.get("instanceTemplate") or "")), left))
-    return found
+        parts.append((path_of(str(rest.get("instanceTemplate") or "")), left))
+    return parts
 
 
 def size_of(store: Store, group: Resource) -> int:
     """Return the current target size: the declared size plus the instances that resize requests added."""
     declared = int(group.plain.get("targetSize") or 0)
-    known = store.get("gcp-size", group.id)
-    return int(known["size"]) if known and known["declared"] == declared else declared
+    stored = store.get("gcp-size", group.id)
+    return int(stored["size"]) if stored and stored["declared"] == declared else declared
 
 
 def grow(store: Store, group: Resource, by: int) -> None:
@@ -100,9 +100,9 @@ def waiting(store: Store, group: Resource) -> dict[str, dict[str, Any]]:
 
 def serve(store: Store, group: Resource) -> None:
     """Fulfill all waiting resize requests, which increases the group's size."""
-    for id, one in waiting(store, group).items():
-        grow(store, group, int(one["by"]))
-        store.put("gcp-request", id, {**one, "state": "SUCCEEDED"})
+    for id, request in waiting(store, group).items():
+        grow(store, group, int(request["by"]))
+        store.put("gcp-request", id, {**request, "state": "SUCCEEDED"})
 
 
 def recreate(store: Store, group: Resource, name: str) -> None:
@@ -124,8 +124,8 @@ def _kept_name(store: Store, group: Resource) -> str:
 def data_of(store: Store, group: Resource) -> dict[str, Any]:
     """Return the inputs of the group's newest template, or an empty mapping if it has none."""
     links = [str(one.get("instanceTemplate") or "") for one in versions_of(group)]
-    found = template_of(store, links[-1]) if links else None
-    return found.plain if found else {}
+    template = template_of(store, links[-1]) if links else None
+    return template.plain if template else {}
 
 
 def kind_of(template: dict[str, Any]) -> str:
@@ -225,8 +225,8 @@ class ManagedGroups(GroupKind):
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
         serve(cloud.store, group)
         path = _next_template(cloud.store, group, have)
-        found = template_of(cloud.store, path)
-        data = found.plain if found else {}
+        template = template_of(cloud.store, path)
+        data = template.plain if template else {}
         labels, zone, serial = dict(data.get("labels") or {}), _zone(group), cloud.store.next("gce")
         image = str((next(iter(data.get("disks") or []), {}) or {}).get("sourceImage") or "")
         os, prebuilt = image_of(cloud, image)
@@ -260,11 +260,11 @@ class ManagedGroups(GroupKind):
         policy = group.plain.get("updatePolicy") or {}
         if policy.get("type", "PROACTIVE") != "PROACTIVE":
             return []
-        found = _outdated(group, size_of(cloud.store, group), have)
+        older = _outdated(group, size_of(cloud.store, group), have)
         waits, view = _waits(cloud, group, size_of(cloud.store, group), have), self.view(cloud, group, have)
         if view.surge:
-            return [] if waits else found
-        return found[: max(0, view.unavailable - waits)]
+            return [] if waits else older
+        return older[: max(0, view.unavailable - waits)]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """Order newest first."""
@@ -281,15 +281,15 @@ class ManagedGroups(GroupKind):
 def _outdated(group: Resource, size: int, have: Sequence[Instance]) -> list[Instance]:
     """Return the instances in excess of each version's number, oldest first."""
     room = dict(shares(group, size))
-    found: list[Instance] = []
+    older: list[Instance] = []
     for instance in sorted(have, key=lambda one: -one["launched"]):
         if room.get(instance["template"], 0) > 0:
             room[instance["template"]] -= 1
         elif instance["template"] not in room or any(
             left > 0 for left in room.values()
         ):  # another version lacks instances
-            found.append(instance)
-    return sorted(found, key=lambda one: (one["launched"], one["id"]))
+            older.append(instance)
+    return sorted(older, key=lambda one: (one["launched"], one["id"]))
 
 
 def _waits(cloud: Cloud, group: Resource, size: int, have: Sequence[Instance]) -> int:
@@ -301,10 +301,14 @@ def _waits(cloud: Cloud, group: Resource, size: int, have: Sequence[Instance]) -
 def preempt(store: Store, instance_id: str) -> bool:
     """Send a preemption notice to a spot machine. Returns False if no such machine is running."""
     with store.change():
-        one = store.get("instance", instance_id)
-        if one is None or one["state"] == "terminated" or (one.get("cloud"), one["kind"]) != ("gcp", "spot"):
+        instance = store.get("instance", instance_id)
+        if (
+            instance is None
+            or instance["state"] == "terminated"
+            or (instance.get("cloud"), instance["kind"]) != ("gcp", "spot")
+        ):
             return False
-        store.put("instance", instance_id, {**one, "preempted": time.time()})
+        store.put("instance", instance_id, {**instance, "preempted": time.time()})
     return True
 
 

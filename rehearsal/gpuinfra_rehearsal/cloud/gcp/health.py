@@ -73,7 +73,7 @@ def _admitted(store: Store, instance: Instance, port: int) -> bool:
 
 
 def _covers(ranges: Sequence[Any], prober: IPv4Network) -> bool:
-    return any(prober.subnet_of(found) for one in ranges if isinstance(found := ip_network(str(one)), IPv4Network))
+    return any(prober.subnet_of(network) for one in ranges if isinstance(network := ip_network(str(one)), IPv4Network))
 
 
 def _answers(cloud: Cloud, id: str, port: int, path: str) -> bool:

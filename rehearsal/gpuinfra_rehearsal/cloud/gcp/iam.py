@@ -57,11 +57,11 @@ def change(cloud: Cloud, bucket: str, body: bytes) -> dict[str, Any]:
                 store.put(_REMOVED, f"{bucket} {grant}", asdict(resource))
                 store.log("setIamPolicy", resource.type, resource.id, "")
         for grant in wanted - set(held):
-            known = store.get(_REMOVED, f"{bucket} {grant}")
-            if known is None:
+            removed = store.get(_REMOVED, f"{bucket} {grant}")
+            if removed is None:
                 raise GoogleError("notImplemented", "new members are not supported in a rehearsal", status=501)
-            store.insert(Resource(**known))
-            store.log("setIamPolicy", known["type"], known["id"], "")
+            store.insert(Resource(**removed))
+            store.log("setIamPolicy", removed["type"], removed["id"], "")
         return policy(store, bucket)
 
 

@@ -14,8 +14,8 @@ PROJECT_NUMBER = "000000000000"
 
 def path_of(link: str) -> str:
     """Return `projects/P/...` for a link, a path or a unique link."""
-    found = re.search(r"projects/[^?]+", link)
-    return found[0] if found else link
+    match = re.search(r"projects/[^?]+", link)
+    return match[0] if match else link
 
 
 def last(path: str) -> str:

@@ -38,9 +38,9 @@ def remove(store: Store, bucket: str, name: str) -> None:
 
 def version(store: Store, bucket: str, name: str, number: str) -> tuple[dict[str, Any], bytes, dict[str, Any]] | None:
     """Return the description of a generation, its content, and its content type and custom metadata."""
-    found = store.object(bucket, name)
-    if found is not None and number == str(generation(found)):
-        return described(store, found), found.body, about(found)
+    stored = store.object(bucket, name)
+    if stored is not None and number == str(generation(stored)):
+        return described(store, stored), stored.body, about(stored)
     old = store.get(_OLD, f"{bucket}/{name}/{number}")
     return (old["described"], base64.b64decode(old["body"]), old["about"]) if old else None
 
@@ -48,7 +48,7 @@ def version(store: Store, bucket: str, name: str, number: str) -> tuple[dict[str
 def versions(store: Store, bucket: str, prefix: str = "") -> list[dict[str, Any]]:
     """Return the descriptions of all versions in a bucket, sorted by name and generation."""
     old = [one["described"] for one in store.all(_OLD).values() if one["described"]["bucket"] == bucket]
-    live = [found for key, *_ in store.objects(bucket, prefix) if (found := store.object(bucket, key)) is not None]
+    live = [stored for key, *_ in store.objects(bucket, prefix) if (stored := store.object(bucket, key)) is not None]
     every = [*(one for one in old if one["name"].startswith(prefix)), *(described(store, found) for found in live)]
     return sorted(every, key=lambda one: (one["name"].encode(), int(one["generation"])))
 
@@ -120,9 +120,9 @@ def _crc32c(body: bytes) -> str:
 
 @cache
 def _table() -> tuple[int, ...]:
-    found = []
+    values = []
     for value in range(256):
         for _ in range(8):
             value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
-        found.append(value)
-    return tuple(found)
+        values.append(value)
+    return tuple(values)

@@ -29,8 +29,8 @@ def of_bucket(store: Store, bucket: str) -> str:
 def of_resource(store: Store, inputs: Mapping[str, Any]) -> str:
     """Return the region that a change of a resource requires. The settings and objects of a bucket require the region of the bucket."""
     for name in ("zone", "region", "location"):
-        if found := region(inputs.get(name)):
-            return found
+        if place := region(inputs.get(name)):
+            return place
     return of_bucket(store, str(inputs["bucket"]).removeprefix("b/")) if inputs.get("bucket") else ""
 
 

@@ -57,9 +57,9 @@ def issue(store: Store, email: str, instance: str = "", scopes: tuple[str, ...] 
     expires."""
     now = time.time()
     with store.change():
-        known = store.get("gcp-current", instance) if instance else None
-        if known and known["email"] == email and known["expires"] - now > _RENEW_S:
-            return known["token"], int(known["expires"] - now)
+        issued = store.get("gcp-current", instance) if instance else None
+        if issued and issued["email"] == email and issued["expires"] - now > _RENEW_S:
+            return issued["token"], int(issued["expires"] - now)
         token = "ya29.standin-" + secrets.token_urlsafe(48)
         made = {"email": email, "instance": instance, "scopes": list(scopes), "expires": now + LIFETIME_S}
         store.put("gcp-token", token, made)
@@ -71,15 +71,15 @@ def issue(store: Store, email: str, instance: str = "", scopes: tuple[str, ...] 
 def principal(store: Store, authorization: str) -> Principal:
     """Return the caller. Raises GoogleError 401 if there is no valid token."""
     kind, _, token = authorization.partition(" ")
-    known = store.get("gcp-token", token) if kind.lower() == "bearer" and token else None
-    if known is None or known["expires"] < time.time():
+    issued = store.get("gcp-token", token) if kind.lower() == "bearer" and token else None
+    if issued is None or issued["expires"] < time.time():
         text = "Request had invalid authentication credentials. Expected OAuth 2 access token."
         raise GoogleError("authError", text, status=401)
-    if known["instance"]:
-        instance = store.get("instance", known["instance"])
+    if issued["instance"]:
+        instance = store.get("instance", issued["instance"])
         if instance is None or instance["state"] == "terminated":
             raise GoogleError("authError", "The instance that this token was issued to no longer exists.", status=401)
-    return Principal(known["email"], known["instance"], tuple(known["scopes"]))
+    return Principal(issued["email"], issued["instance"], tuple(issued["scopes"]))
 
 
 def exchange(store: Store, form: dict[str, str]) -> dict[str, Any]:
@@ -195,17 +195,17 @@ def _key(store: Store, name: str) -> Any:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     with store.change():
-        known = store.get("gcp-private-key", name)
-        if known is None:
+        key_pair = store.get("gcp-private-key", name)
+        if key_pair is None:
             made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
             pem = made.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
-            known = {"pem": pem.decode(), "kid": secrets.token_hex(20)}
-            store.put("gcp-private-key", name, known)
-    if known["pem"] not in _LOADED:
-        _LOADED[known["pem"]] = serialization.load_pem_private_key(known["pem"].encode(), None)
-    return _LOADED[known["pem"]]
+            key_pair = {"pem": pem.decode(), "kid": secrets.token_hex(20)}
+            store.put("gcp-private-key", name, key_pair)
+    if key_pair["pem"] not in _LOADED:
+        _LOADED[key_pair["pem"]] = serialization.load_pem_private_key(key_pair["pem"].encode(), None)
+    return _LOADED[key_pair["pem"]]
 
 
 def _kid(store: Store, name: str) -> str:
@@ -214,8 +214,8 @@ def _kid(store: Store, name: str) -> str:
 
 
 def _unique(store: Store, email: str) -> str:
-    found = store.find("gcp:serviceaccount/account:Account", f"projects/{PROJECT}/serviceAccounts/{email}")
-    return str(found.outputs.get("uniqueId")) if found else "100000000000000000000"
+    account = store.find("gcp:serviceaccount/account:Account", f"projects/{PROJECT}/serviceAccounts/{email}")
+    return str(account.outputs.get("uniqueId")) if account else "100000000000000000000"
 
 
 def _number(value: int) -> str:

@@ -39,15 +39,15 @@ class Trail(Behavior):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name = str(plain.get("s3BucketName"))
-        found = access.bucket(cloud.store, name)
-        if found is None and cloud.external(name) is None:
+        bucket_record = access.bucket(cloud.store, name)
+        if bucket_record is None and cloud.external(name) is None:
             raise self._refused("S3BucketDoesNotExistException", f"S3 bucket {name} does not exist!")
         policies = [
             str(one.plain.get("policy"))
             for one in cloud.store.list("aws:s3/bucketPolicy:BucketPolicy")
             if one.id == name
         ]
-        if found and not any(_lets_trails_write(text) for text in policies):
+        if bucket_record and not any(_lets_trails_write(text) for text in policies):
             raise self._refused(
                 "InsufficientS3BucketPolicyException", f"Incorrect S3 bucket policy is detected for bucket: {name}"
             )
@@ -164,9 +164,9 @@ class Parameter(Behavior):
 
 def parameter_value(store: Store, name: str, region: str) -> str | None:
     """Return the value of a parameter: one created in the rehearsal, or a public AWS parameter that names an image."""
-    found = store.find("aws:ssm/parameter:Parameter", name, region)
-    if found is not None:
-        return str(wire.plain(found.outputs["value"]))
+    parameter = store.find("aws:ssm/parameter:Parameter", name, region)
+    if parameter is not None:
+        return str(wire.plain(parameter.outputs["value"]))
     if not name.startswith("/aws/service/"):
         return None
     if any(word in name for word in ("/ami-id", "/image_id", "/ami/", "ami-amazon-linux")) or name.endswith("/ami-id"):

@@ -45,10 +45,10 @@ def current_region(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 @answers("aws:index/getAvailabilityZones:getAvailabilityZones")
 def availability_zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     excluded = {*(args.get("excludeNames") or []), *(args.get("excludeZoneIds") or [])}
-    found = [(name, id) for name, id in places.zones(region) if not excluded & {name, id}]
+    zones = [(name, id) for name, id in places.zones(region) if not excluded & {name, id}]
     return {
-        "names": [name for name, _ in found],
-        "zoneIds": [id for _, id in found],
+        "names": [name for name, _ in zones],
+        "zoneIds": [id for _, id in zones],
         "groupNames": [region],
         "id": region,
     }
@@ -120,15 +120,15 @@ def offerings(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
         if one.get("name") == "instance-type"
         for value in one.get("values") or []
     ]
-    found = []
+    offered = []
     for machine in types:
         sold = places.offered(machine, region)
         where = {"availability-zone": [name for name, _ in sold], "availability-zone-id": [id for _, id in sold]}
-        found += [(machine, place) for place in where.get(kind, [region] if sold else [])]
+        offered += [(machine, place) for place in where.get(kind, [region] if sold else [])]
     return {
-        "instanceTypes": [one for one, _ in found],
-        "locations": [place for _, place in found],
-        "locationTypes": [kind for _ in found],
+        "instanceTypes": [one for one, _ in offered],
+        "locations": [place for _, place in offered],
+        "locationTypes": [kind for _ in offered],
     }
 
 
@@ -139,7 +139,7 @@ def _held(token: str, *keys: str, code: str = "NotFound"):
         wanted = next((str(args[key]) for key in keys if args.get(key)), None)
         if wanted is None:
             return {}
-        found = next(
+        matching = next(
             (
                 one
                 for one in cloud.store.list(token)
@@ -147,11 +147,11 @@ def _held(token: str, *keys: str, code: str = "NotFound"):
             ),
             None,
         )
-        if found is None:
+        if matching is None:
             if cloud.external(wanted) is None:
                 raise ApiRejected(code, f"no matching {ids.class_name(token)} found: {wanted}", status=404)
             return {}
-        return {**wire.plain(found.outputs), "id": found.id}
+        return {**wire.plain(matching.outputs), "id": matching.id}
 
     return find
 

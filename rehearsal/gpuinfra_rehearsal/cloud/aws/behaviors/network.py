@@ -250,8 +250,8 @@ class SecurityGroup(Ec2):
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """Delete the group's own rules with it."""
         for kind in RULES:
-            for one in cloud.store.where(kind, securityGroupId=resource.id):
-                cloud.store.remove(one)
+            for rule in cloud.store.where(kind, securityGroupId=resource.id):
+                cloud.store.remove(rule)
 
 
 @behaves

@@ -92,8 +92,8 @@ class BucketPart(Behavior):
         if "Replication" in call.token:
             _check_replication(cloud, call, name)
         if "ObjectLock" in call.token:
-            found = access.bucket(cloud.store, name)
-            if found and not _versioned(cloud, name) and not found.plain.get("objectLockEnabled"):
+            bucket_record = access.bucket(cloud.store, name)
+            if bucket_record and not _versioned(cloud, name) and not bucket_record.plain.get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
                 raise ApiRejected("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
 
@@ -225,10 +225,10 @@ class LustreFileSystem(Behavior):
         refuse_smaller(call)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.where(
+        for setting in cloud.store.where(
             "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", fileSystemId=resource.id
         ):
-            cloud.store.remove(one)
+            cloud.store.remove(setting)
 
 
 def _check_backup(cloud: Cloud, call: Call, id: str) -> None:

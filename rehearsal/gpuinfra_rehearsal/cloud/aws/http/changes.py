@@ -68,42 +68,42 @@ def _processes(asked: Mapping[str, str]) -> list[str]:
 
 def _group(cloud: Cloud, asked: Mapping[str, str], region: str) -> Resource:
     name = asked.get("AutoScalingGroupName", "")
-    found = cloud.store.find(GROUP, name, region)
-    if found is None:
+    group = cloud.store.find(GROUP, name, region)
+    if group is None:
         text = f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
         raise ApiRejected("ValidationError", text)
-    return found
+    return group
 
 
 def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
     """Replace the rules of a bucket. Only the status of a rule can change."""
     from defusedxml.ElementTree import fromstring
 
-    found = next((one for one in cloud.store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
-    if found is None:
+    configuration = next((one for one in cloud.store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
+    if configuration is None:
         raise ApiRejected("InvalidRequest", "new replication rules are not supported in a rehearsal", status=400)
     given = fromstring(body).findall(f"{{{_NS}}}Rule")
     status = {one.findtext(f"{{{_NS}}}ID"): one.findtext(f"{{{_NS}}}Status") for one in given}
-    rules = wire.plain(found.inputs).get("rules") or []
+    rules = wire.plain(configuration.inputs).get("rules") or []
     if {rule.get("id") for rule in rules} != set(status):
         raise ApiRejected("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
-    cloud.change(found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
+    cloud.change(configuration, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
 
 
 def bucket_policy(cloud: Cloud, bucket: str) -> str:
     """Return the response of `GetBucketPolicy`."""
-    found = access.bucket_policies(cloud.store, bucket)
-    if not found:
+    policies = access.bucket_policies(cloud.store, bucket)
+    if not policies:
         raise ApiRejected("NoSuchBucketPolicy", "The bucket policy does not exist", status=404)
-    return found[0]
+    return policies[0]
 
 
 def set_bucket_policy(cloud: Cloud, bucket: str, body: bytes) -> None:
     """Replace the policy of a bucket. The other requests about policies are those of the provider."""
-    found = access.bucket_policy(cloud.store, bucket)
-    if found is None or not body:
+    policy_record = access.bucket_policy(cloud.store, bucket)
+    if policy_record is None or not body:
         raise ApiRejected("InvalidRequest", "only changes of a bucket policy are supported in a rehearsal", status=400)
-    cloud.change(found, policy=_policy(body.decode(), "MalformedPolicy"))
+    cloud.change(policy_record, policy=_policy(body.decode(), "MalformedPolicy"))
 
 
 def get_key_policy(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:

@@ -46,25 +46,28 @@ def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
     """Describe log groups by name prefix."""
     cloud.operator.check(operator, operator.http("logs:DescribeLogGroups", "*", region))
     prefix = str(asked.get("logGroupNamePrefix") or "")
-    found = [one for one in in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
-    return {"logGroups": [{"logGroupName": one.id, "arn": one.outputs["arn"]} for one in found]}
+    groups = [one for one in in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
+    return {"logGroups": [{"logGroupName": one.id, "arn": one.outputs["arn"]} for one in groups]}
 
 
 def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Describe all file systems of FSx for Lustre and FSx for OpenZFS with their tags."""
     cloud.operator.check(operator, operator.http("fsx:DescribeFileSystems", "*", region))
-    found = []
-    for one in in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
+    systems = []
+    for system_record in in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
         lustre = {
-            "DeploymentType": str(one.plain.get("deploymentType") or "SCRATCH_1"),
-            "MountName": str(one.outputs["mountName"]),
-            "LogConfiguration": _log_of(one),
+            "DeploymentType": str(system_record.plain.get("deploymentType") or "SCRATCH_1"),
+            "MountName": str(system_record.outputs["mountName"]),
+            "LogConfiguration": _log_of(system_record),
         }
-        found.append({**_file_system(one, "LUSTRE"), "LustreConfiguration": lustre})
-    for one in in_region(cloud, OPENZFS, region):
-        openzfs = {"DeploymentType": one.plain["deploymentType"], "ThroughputCapacity": one.plain["throughputCapacity"]}
-        found.append({**_file_system(one, "OPENZFS"), "OpenZFSConfiguration": openzfs})
-    return {"FileSystems": found}
+        systems.append({**_file_system(system_record, "LUSTRE"), "LustreConfiguration": lustre})
+    for system_record in in_region(cloud, OPENZFS, region):
+        openzfs = {
+            "DeploymentType": system_record.plain["deploymentType"],
+            "ThroughputCapacity": system_record.plain["throughputCapacity"],
+        }
+        systems.append({**_file_system(system_record, "OPENZFS"), "OpenZFSConfiguration": openzfs})
+    return {"FileSystems": systems}
 
 
 def _file_system(resource: Resource, kind: str) -> dict[str, Any]:
@@ -82,11 +85,11 @@ def describe_backups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dic
     cloud.operator.check(operator, operator.http("fsx:DescribeBackups", "*", region))
     backups = []
     for id in asked.get("BackupIds") or []:
-        known = cloud.external(str(id))
-        if known is None:
+        backup = cloud.external(str(id))
+        if backup is None:
             raise ApiRejected("BackupNotFound", f"Backup '{id}' does not exist.")
-        system = {"FileSystemType": "LUSTRE", **{name: value for name, value in known.items() if name != "Lifecycle"}}
-        shown = {"BackupId": id, "Lifecycle": known.get("Lifecycle", "AVAILABLE"), "Type": "USER_INITIATED"}
+        system = {"FileSystemType": "LUSTRE", **{name: value for name, value in backup.items() if name != "Lifecycle"}}
+        shown = {"BackupId": id, "Lifecycle": backup.get("Lifecycle", "AVAILABLE"), "Type": "USER_INITIATED"}
         backups.append({**shown, "FileSystem": system})
     return {"Backups": backups}
 
@@ -95,7 +98,7 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
     """Describe all EFS file systems, or the file systems with a creation token."""
     cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
     token = asked.get("CreationToken")
-    found = in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
+    systems = in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
     return {
         "FileSystems": [
             {
@@ -105,7 +108,7 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
                 "NumberOfMountTargets": len(cloud.store.where(MOUNT_TARGET, fileSystemId=one.id)),
                 "Tags": [{"Key": key, "Value": value} for key, value in tags_of(one).items()],
             }
-            for one in found
+            for one in systems
             if token in (None, one.plain.get("creationToken"))
         ]
     }
@@ -165,21 +168,21 @@ def describe_data_repository_tasks(cloud: Cloud, asked: Mapping[str, Any], regio
     if missing := [one for one in wanted if one not in held]:
         raise ApiRejected("DataRepositoryTaskNotFound", f"Data repository task '{missing[0]}' does not exist.")
     filters = {str(one["Name"]): one["Values"] for one in asked.get("Filters") or []}
-    found = [
+    tasks = [
         {key: value for key, value in one.items() if key != "region"}
         for id, one in held.items()
         if (not wanted or id in wanted)
         and _passes(filters, {"file-system-id": one["FileSystemId"], "task-lifecycle": one["Lifecycle"]})
     ]
-    return {"DataRepositoryTasks": found}
+    return {"DataRepositoryTasks": tasks}
 
 
 def _log_of(resource: Resource) -> dict[str, str]:
     log = resource.plain.get("logConfiguration") or {}
-    known = {"Level": log.get("level") or "DISABLED"}
+    level = {"Level": log.get("level") or "DISABLED"}
     if not log.get("destination"):
-        return known
-    return known | {"Destination": f"{log['destination']}:log-stream:datarepo_{resource.id}"}
+        return level
+    return level | {"Destination": f"{log['destination']}:log-stream:datarepo_{resource.id}"}
 
 
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
@@ -195,56 +198,56 @@ JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]
 
 def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
     """Describe security groups by `group-name`."""
-    found = []
-    for one in in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
-        inputs = one.plain
-        shown = {"groupId": one.id, "groupName": inputs.get("name"), "vpcId": inputs.get("vpcId")}
+    groups = []
+    for group in in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
+        inputs = group.plain
+        shown = {"groupId": group.id, "groupName": inputs.get("name"), "vpcId": inputs.get("vpcId")}
         if _passes(filters, {"group-name": shown["groupName"]}):
-            found.append(shown)
-    return {"securityGroupInfo": found}
+            groups.append(shown)
+    return {"securityGroupInfo": groups}
 
 
 def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
     """Describe subnets by `vpc-id` and tags."""
-    found = []
-    for one in in_region(cloud, "aws:ec2/subnet:Subnet", region):
-        shown = {"subnetId": one.id, "vpcId": one.plain.get("vpcId")}
-        tags = {f"tag:{key}": value for key, value in tags_of(one).items()}
+    subnets = []
+    for subnet in in_region(cloud, "aws:ec2/subnet:Subnet", region):
+        shown = {"subnetId": subnet.id, "vpcId": subnet.plain.get("vpcId")}
+        tags = {f"tag:{key}": value for key, value in tags_of(subnet).items()}
         if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
-            found.append(shown)
-    return {"subnetSet": found}
+            subnets.append(shown)
+    return {"subnetSet": subnets}
 
 
 def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str) -> dict[str, Any]:
     """Describe the network interfaces of FSx file systems by ID. The stand-in does not know the interfaces of other resources."""
-    known: dict[str, dict[str, Any]] = {}
-    for one in (*in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *in_region(cloud, OPENZFS, region)):  # fmt: skip
-        ids = one.plain.get("subnetIds") or ""
+    interfaces: dict[str, dict[str, Any]] = {}
+    for system_record in (*in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *in_region(cloud, OPENZFS, region)):  # fmt: skip
+        ids = system_record.plain.get("subnetIds") or ""
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(ids[0] if isinstance(ids, list) else ids))
         block = ip_network(str(subnet.plain["cidrBlock"] if subnet else "192.0.2.0/24"))
-        for id in one.outputs.get("networkInterfaceIds") or ():
+        for id in system_record.outputs.get("networkInterfaceIds") or ():
             # AWS reserves the first four addresses of a subnet.
             address = block[4 + int(id.removeprefix("eni-"), 16) % (block.num_addresses - 5)]
-            known[id] = {"networkInterfaceId": id, "subnetId": subnet.id if subnet else None, "privateIpAddress": str(address)}  # fmt: skip
-    if missing := [one for one in wanted if one not in known]:
+            interfaces[id] = {"networkInterfaceId": id, "subnetId": subnet.id if subnet else None, "privateIpAddress": str(address)}  # fmt: skip
+    if missing := [one for one in wanted if one not in interfaces]:
         text = f"The networkInterface ID '{missing[0]}' does not exist"
         raise ApiRejected("InvalidNetworkInterfaceID.NotFound", text)
-    return {"networkInterfaceSet": [known[one] for one in wanted or known]}
+    return {"networkInterfaceSet": [interfaces[one] for one in wanted or interfaces]}
 
 
 def get_role(cloud: Cloud, name: str) -> dict[str, Any]:
     """Return a role, as IAM does in every Region."""
     cloud.operator.check(operator, operator.http("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/{name}", "us-east-1"))
-    found = next((one for one in cloud.store.list("aws:iam/role:Role") if one.id == name), None)
-    if found is None:
+    role = next((one for one in cloud.store.list("aws:iam/role:Role") if one.id == name), None)
+    if role is None:
         raise ApiRejected("NoSuchEntity", f"The role with name {name} cannot be found.", status=404)
     return {
         "Role": {
-            "Path": str(found.plain.get("path") or "/"),
+            "Path": str(role.plain.get("path") or "/"),
             "RoleName": name,
-            "RoleId": str(found.outputs.get("uniqueId")),
-            "Arn": str(found.outputs["arn"]),
-            "CreateDate": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.created)),
+            "RoleId": str(role.outputs.get("uniqueId")),
+            "Arn": str(role.outputs["arn"]),
+            "CreateDate": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(role.created)),
         }
     }
 

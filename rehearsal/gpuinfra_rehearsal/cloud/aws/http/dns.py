@@ -42,10 +42,10 @@ class Route53:
             return Response(200, text.encode(), "text/xml")
         except ApiRejected as error:
             self.cloud.store.log(request.method, "route53", request.path[:500], "", error.code)
-            found = (
+            inner = (
                 f"<Error><Type>Sender</Type><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>"
             )
-            text = f'<ErrorResponse xmlns="{_XML}">{found}<RequestId>standin</RequestId></ErrorResponse>'
+            text = f'<ErrorResponse xmlns="{_XML}">{inner}<RequestId>standin</RequestId></ErrorResponse>'
             return Response(error.status, text.encode(), "text/xml")
 
     def _serve(self, request: Request, verified: signatures.Verified) -> tuple[str, str]:
@@ -55,10 +55,10 @@ class Route53:
             ("GET", True): ("ListResourceRecordSets", self._list),
             ("POST", True): ("ChangeResourceRecordSets", self._change),
         }
-        found = actions.get((request.method, bool(match and match[2])))
-        if match is None or found is None:
+        served = actions.get((request.method, bool(match and match[2])))
+        if match is None or served is None:
             raise ApiRejected("InvalidInput", f"{request.method} {request.path} is not supported in a rehearsal", status=400)  # fmt: skip
-        zone, (action, answer) = match[1], found
+        zone, (action, answer) = match[1], served
         who = verified.key.principal
         if who.kind != "operator":
             raise ApiRejected("AccessDenied", f"User: {who.arn} is not authorized to perform: route53:{action}", status=403)  # fmt: skip
@@ -119,34 +119,36 @@ class Route53:
 def _condition_keys(body: bytes) -> dict[str, tuple[str, ...]]:
     """Return the condition keys of a batch of changes. Names are in lowercase and have no trailing dot
     (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/specifying-rrset-conditions.html, retrieved 2026-11-27)."""
-    found = list(_parsed(body))
+    changes = list(_parsed(body))
     return {
         "route53:ChangeResourceRecordSetsNormalizedRecordNames": tuple(
-            one["name"].rstrip(".").lower() for one in found
+            one["name"].rstrip(".").lower() for one in changes
         ),
-        "route53:ChangeResourceRecordSetsRecordTypes": tuple(one["type"] for one in found),
-        "route53:ChangeResourceRecordSetsActions": tuple(one["action"] for one in found),
+        "route53:ChangeResourceRecordSetsRecordTypes": tuple(one["type"] for one in changes),
+        "route53:ChangeResourceRecordSetsActions": tuple(one["action"] for one in changes),
     }
 
 
 def _changes(body: bytes) -> Iterator[dict[str, Any]]:
-    for one in _parsed(body):
-        if one.pop("action") != "UPSERT":
+    for change in _parsed(body):
+        if change.pop("action") != "UPSERT":
             raise _invalid("only UPSERT is supported in a rehearsal")
-        yield one
+        yield change
 
 
 def _parsed(body: bytes) -> Iterator[dict[str, Any]]:
     space = {"r": _XML}
     for change in ElementTree.fromstring(body).iterfind(".//r:Change", space):
-        one = change.find("r:ResourceRecordSet", space)
-        assert one is not None
+        record_set = change.find("r:ResourceRecordSet", space)
+        assert record_set is not None
         yield {
             "action": change.findtext("r:Action", "", space),
-            "name": _dotted(one.findtext("r:Name", "", space)),
-            "type": one.findtext("r:Type", "", space),
-            "ttl": int(one.findtext("r:TTL", "0", space)),
-            "values": [str(value.text) for value in one.iterfind("r:ResourceRecords/r:ResourceRecord/r:Value", space)],
+            "name": _dotted(record_set.findtext("r:Name", "", space)),
+            "type": record_set.findtext("r:Type", "", space),
+            "ttl": int(record_set.findtext("r:TTL", "0", space)),
+            "values": [
+                str(value.text) for value in record_set.iterfind("r:ResourceRecords/r:ResourceRecord/r:Value", space)
+            ],
         }
 
 

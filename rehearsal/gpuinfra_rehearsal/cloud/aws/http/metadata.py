@@ -88,15 +88,15 @@ class MetadataService:
         if rest == "dynamic/instance-identity/document":
             return Response(200, json.dumps(self._document(instance), indent=2).encode())
         tree = self._tree(instance)
-        found: Any = tree
+        node: Any = tree
         for part in [part for part in rest.split("/") if part]:
-            if not isinstance(found, dict) or part not in found:
+            if not isinstance(node, dict) or part not in node:
                 return _NOT_FOUND
-            found = found[part]
-        if isinstance(found, dict):
-            listing = "\n".join(key + ("/" if isinstance(value, dict) else "") for key, value in found.items())
+            node = node[part]
+        if isinstance(node, dict):
+            listing = "\n".join(key + ("/" if isinstance(value, dict) else "") for key, value in node.items())
             return Response(200, listing.encode())
-        return Response(200, str(found).encode())
+        return Response(200, str(node).encode())
 
     def _tree(self, instance: dict[str, Any]) -> dict[str, Any]:
         hostname = f"ip-{instance['address'].replace('.', '-')}.{instance['region']}.compute.internal"
@@ -140,40 +140,40 @@ class MetadataService:
         """Return the interruption, the rebalance recommendation that precedes it, and the scheduled events. Missing values have no path."""
         spot = notices.since(self.cloud, instance, notices.SPOT)
         maintenance = notices.since(self.cloud, instance, notices.MAINTENANCE)
-        found: dict[str, Any] = {"events": {"maintenance": {"history": "[]", "scheduled": "[]"}}}
+        tree: dict[str, Any] = {"events": {"maintenance": {"history": "[]", "scheduled": "[]"}}}
         if spot is not None:
             action = {"action": "terminate", "time": _moment(spot + AutoScaling.notice_s)}
-            found["spot"] = {"instance-action": json.dumps(action), "termination-time": action["time"]}
-            found["events"]["recommendations"] = {"rebalance": json.dumps({"noticeTime": _moment(spot)})}
+            tree["spot"] = {"instance-action": json.dumps(action), "termination-time": action["time"]}
+            tree["events"]["recommendations"] = {"rebalance": json.dumps({"noticeTime": _moment(spot)})}
         if maintenance is not None:
             begin = maintenance + notices.MAINTENANCE_S
             event = {
                 "NotBefore": _english(begin), "Code": "system-reboot", "Description": "scheduled reboot",
                 "EventId": f"instance-event-{instance['id'].removeprefix('i-')}", "NotAfter": _english(begin + 7200), "State": "active",
             }  # fmt: skip
-            found["events"]["maintenance"]["scheduled"] = json.dumps([event])
-        return found
+            tree["events"]["maintenance"]["scheduled"] = json.dumps([event])
+        return tree
 
     def _iam(self, instance: dict[str, Any]) -> dict[str, Any]:
         issued = credentials.of_instance(self.cloud.store, instance)
         if issued is None:
             return {}
-        key, known = issued
+        key, session = issued
         secret = {
             "Code": "Success",
-            "LastUpdated": _moment(known["issued"]),
+            "LastUpdated": _moment(session["issued"]),
             "Type": "AWS-HMAC",
             "AccessKeyId": key.id,
             "SecretAccessKey": key.secret,
             "Token": key.principal.token,
-            "Expiration": _moment(known["expires"]),
+            "Expiration": _moment(session["expires"]),
         }
         info = {
             "Code": "Success",
-            "LastUpdated": _moment(known["issued"]),
+            "LastUpdated": _moment(session["issued"]),
             "InstanceProfileArn": instance["profile"].get("arn", ""),
         }
-        return {"info": json.dumps(info), "security-credentials": {known["role"]: json.dumps(secret, indent=2)}}
+        return {"info": json.dumps(info), "security-credentials": {session["role"]: json.dumps(secret, indent=2)}}
 
     @staticmethod
     def _document(instance: dict[str, Any]) -> dict[str, Any]:

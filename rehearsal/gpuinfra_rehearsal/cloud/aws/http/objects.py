@@ -223,19 +223,19 @@ class Objects:
         return Response(200, headers={"ETag": f'"{stored.etag}"', "x-amz-server-side-encryption": "AES256"})
 
     def _get(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
-        found = self.cloud.store.object(bucket, key)
-        if found is None:
+        stored = self.cloud.store.object(bucket, key)
+        if stored is None:
             # Without the list permission, S3 does not reveal whether a key exists.
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
             raise ApiRejected("NoSuchKey", "The specified key does not exist.", status=404)
-        headers = _headers(found)
-        if request.headers.get("if-none-match", "").strip('"') == found.etag:
+        headers = _headers(stored)
+        if request.headers.get("if-none-match", "").strip('"') == stored.etag:
             return Response(304, headers=headers)
         if request.method == "HEAD":
-            headers["Content-Length"] = str(len(found.body))
+            headers["Content-Length"] = str(len(stored.body))
         unsatisfiable = ApiRejected("InvalidRange", "The requested range is not satisfiable", status=416)
-        kind = found.meta.get("content-type", "binary/octet-stream")
-        return content(found.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
+        kind = stored.meta.get("content-type", "binary/octet-stream")
+        return content(stored.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
 
     def _remove(self, who: credentials.Principal, bucket: str, key: str) -> None:
         self._allow(who, "s3:DeleteObject", f"arn:aws:s3:::{bucket}/{key}", {}, bucket)

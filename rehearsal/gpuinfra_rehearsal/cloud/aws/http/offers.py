@@ -52,45 +52,45 @@ def describe_images(
 ) -> dict[str, Any]:
     """Describe images by ID, or by `name`. A name has one image."""
     ids = [*ids, *(image_id(cloud.store, name, region) for name in filters.get("name", ()) if not ids)]
-    found = []
-    for one in ids:
-        looked_up = cloud.store.get("image", one)
+    images = []
+    for id_ in ids:
+        looked_up = cloud.store.get("image", id_)
         copied = looked_up is not None and "copied_to" in looked_up
-        exists = cloud.store.find(COPY, one, region) if copied else looked_up or offers.available(cloud, one, region)
+        exists = cloud.store.find(COPY, id_, region) if copied else looked_up or offers.available(cloud, id_, region)
         if not exists:
-            raise ApiRejected("InvalidAMIID.NotFound", f"The image id '[{one}]' does not exist")
-        name = str((looked_up or {}).get("name") or one)
+            raise ApiRejected("InvalidAMIID.NotFound", f"The image id '[{id_}]' does not exist")
+        name = str((looked_up or {}).get("name") or id_)
         arch = "arm64" if "arm64" in name else "x86_64"
-        found.append({"imageId": one, "name": name, "imageState": "available", "architecture": arch, "rootDeviceName": "/dev/sda1"})  # fmt: skip
-    return {"imagesSet": found}
+        images.append({"imageId": id_, "name": name, "imageState": "available", "architecture": arch, "rootDeviceName": "/dev/sda1"})  # fmt: skip
+    return {"imagesSet": images}
 
 
 def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str) -> dict[str, Any]:
     """Describe reservations that the control interface describes with `machine`, `count`, `zone_id`,
     `state` (if it is not active) and `type` (if it is a Capacity Block)."""
-    found = []
-    for one in ids:
-        known = cloud.store.get("external", one) or {}
-        if "machine" not in known:
-            raise ApiRejected("UnsupportedOperation", f"the rehearsal does not know the machine type of {one}")
-        used = sum(one in instance["reservations"] for instance in cloud.fleet.running())
-        state = str(known.get("state", "active"))
-        count = int(known.get("count") or 0)
-        found.append(
+    reservations = []
+    for id_ in ids:
+        stored = cloud.store.get("external", id_) or {}
+        if "machine" not in stored:
+            raise ApiRejected("UnsupportedOperation", f"the rehearsal does not know the machine type of {id_}")
+        used = sum(id_ in instance["reservations"] for instance in cloud.fleet.running())
+        state = str(stored.get("state", "active"))
+        count = int(stored.get("count") or 0)
+        reservations.append(
             {
-                "capacityReservationId": one, "ownerId": ACCOUNT, "instanceType": known["machine"], "availabilityZoneId": known.get("zone_id"),
+                "capacityReservationId": id_, "ownerId": ACCOUNT, "instanceType": stored["machine"], "availabilityZoneId": stored.get("zone_id"),
                 "state": state, "totalInstanceCount": count, "availableInstanceCount": count - used if state == "active" else 0,
-                "instanceMatchCriteria": "targeted", "reservationType": known.get("type", "default"), "endDateType": "unlimited",
+                "instanceMatchCriteria": "targeted", "reservationType": stored.get("type", "default"), "endDateType": "unlimited",
             }
         )  # fmt: skip
-    return {"capacityReservationSet": found}
+    return {"capacityReservationSet": reservations}
 
 
 def describe_block_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Describe the Capacity Blocks that the control interface describes with `offering`, `machine`, `count`, `zone`, `starts`,
     `hours` and `fee`, and that fit the search."""
     least = asked.get("StartDateRange", "")
-    found = [
+    offerings = [
         {
             "capacityBlockOfferingId": id, "instanceType": one["machine"], "availabilityZone": one.get("zone"),
             "instanceCount": one["count"], "startDate": one["starts"], "endDate": _after(one["starts"], one["hours"]),
@@ -101,13 +101,13 @@ def describe_block_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str
         and (one["machine"], str(one["count"])) == (asked.get("InstanceType"), asked.get("InstanceCount"))
         and (not least or datetime.fromisoformat(one["starts"]) >= datetime.fromisoformat(least))
     ]  # fmt: skip
-    return {"capacityBlockOfferingSet": found[:1]}
+    return {"capacityBlockOfferingSet": offerings[:1]}
 
 
 def describe_extension_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Describe the extensions that the control interface describes with `offering`, `reservation`, `machine`, `count`, `starts`,
     `hours` and `fee`, and that fit the search."""
-    found = [
+    offerings = [
         {
             "capacityBlockExtensionOfferingId": id, "instanceType": one["machine"], "instanceCount": one["count"],
             "availabilityZone": one.get("zone"), "capacityBlockExtensionStartDate": one["starts"],
@@ -118,11 +118,11 @@ def describe_extension_offerings(cloud: Cloud, asked: Mapping[str, Any], region:
         if one.get("offering") == "extension" and _fits(one, asked, "CapacityBlockExtensionDurationHours")
         and one["reservation"] == asked.get("CapacityReservationId")
     ]  # fmt: skip
-    return {"capacityBlockExtensionOfferingSet": found[:1]}
+    return {"capacityBlockExtensionOfferingSet": offerings[:1]}
 
 
-def _fits(one: Mapping[str, Any], asked: Mapping[str, Any], hours: str) -> bool:
-    return str(one["hours"]) == asked.get(hours)
+def _fits(offering: Mapping[str, Any], asked: Mapping[str, Any], hours: str) -> bool:
+    return str(offering["hours"]) == asked.get(hours)
 
 
 def _after(start: str, hours: int) -> str:

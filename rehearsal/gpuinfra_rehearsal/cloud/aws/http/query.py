@@ -98,8 +98,8 @@ class Queries:
                 return self._json(target, request, verified)
             asked = dict(parse_qsl(request.body.decode(), keep_blank_values=True)) | request.query
             action = asked.get("Action", "no action")
-            found = self._actions.get((service, action))
-            if found is None:
+            handler = self._actions.get((service, action))
+            if handler is None:
                 raise ApiRejected(
                     "InvalidAction", f"The action {action} of {service} is not supported in a rehearsal", status=400
                 )
@@ -107,7 +107,7 @@ class Queries:
                 self._read_only(verified)
             elif service == "ec2" and action == "DescribeInstances" and verified.key.principal.role:
                 self._allowed_to_node(verified, "ec2:DescribeInstances", "*")
-                return _answer(service, action, found(asked, verified))
+                return _answer(service, action, handler(asked, verified))
             elif service != "sts":
                 self._read_only(verified)
                 if self.cloud.faults.throttles():
@@ -118,7 +118,7 @@ class Queries:
                     named = (self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}).get("group")
                 where = operator.group_arn(named, verified.region) if named else "*"
                 self.cloud.operator.check(operator, operator.http(f"{service}:{action}", where, verified.region))
-            return _answer(service, action, found(asked, verified))
+            return _answer(service, action, handler(asked, verified))
         except ApiRejected as error:
             if error.status in (400, 403):
                 self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
@@ -232,11 +232,11 @@ class Queries:
 
     def _group_instances(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         wanted = _members(asked, "InstanceIds.member")
-        found = [
+        members = [
             one for one in self.cloud.fleet.instances().values()
             if one["state"] != "terminated" and one["region"] == verified.region and (not wanted or one["id"] in wanted)
         ]  # fmt: skip
-        page, token = _page(found, asked, "MaxRecords")
+        page, token = _page(members, asked, "MaxRecords")
         return {
             "AutoScalingInstances": [
                 {**self._member(one), "AutoScalingGroupName": one["group"], "HealthStatus": "HEALTHY"} for one in page
@@ -255,10 +255,10 @@ class Queries:
     def _refreshes(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         """Describe the newest refresh of a group. The stand-in does not keep older refreshes."""
         name = asked.get("AutoScalingGroupName", "")
-        found = refreshes.newest(self.cloud.store, verified.region, name)
-        if found is None:
+        refresh = refreshes.newest(self.cloud.store, verified.region, name)
+        if refresh is None:
             return {"InstanceRefreshes": []}
-        given = found["preferences"]
+        given = refresh["preferences"]
         shown = {
             "MinHealthyPercentage": _int(given.get("minHealthyPercentage")),
             "MaxHealthyPercentage": _int(given.get("maxHealthyPercentage")),
@@ -267,11 +267,11 @@ class Queries:
             "CheckpointDelay": _int(given.get("checkpointDelay")),
             "SkipMatching": bool(given.get("skipMatching")),
         }
-        one = {
-            "InstanceRefreshId": found["id"], "AutoScalingGroupName": name, "Status": found["status"], "StartTime": _iso(found["started"]),
-            "EndTime": _iso(found["ended"]) if found["ended"] else None, "PercentageComplete": found["percent"], "Preferences": shown,
+        entry = {
+            "InstanceRefreshId": refresh["id"], "AutoScalingGroupName": name, "Status": refresh["status"], "StartTime": _iso(refresh["started"]),
+            "EndTime": _iso(refresh["ended"]) if refresh["ended"] else None, "PercentageComplete": refresh["percent"], "Preferences": shown,
         }  # fmt: skip
-        return {"InstanceRefreshes": [one]}
+        return {"InstanceRefreshes": [entry]}
 
     def _start_refresh(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         name = asked.get("AutoScalingGroupName", "")
@@ -312,8 +312,10 @@ class Queries:
         every = {id: one for id, one in self.cloud.fleet.instances().items() if one["region"] == verified.region}
         if missing := [id for id in wanted if id not in every]:
             raise ApiRejected("InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist")
-        found = [one for one in every.values() if (not wanted or one["id"] in wanted) and _passes(one, _filters(asked))]
-        page, token = _page(found, asked, "MaxResults")
+        matching = [
+            one for one in every.values() if (not wanted or one["id"] in wanted) and _passes(one, _filters(asked))
+        ]
+        page, token = _page(matching, asked, "MaxResults")
         return {
             "reservationSet": [
                 {
@@ -340,7 +342,7 @@ class Queries:
         every zone."""
         types = _filters(asked).get("instance-type") or []
         kind = asked.get("LocationType", "region")
-        found = []
+        offerings = []
         for machine in types:
             sold = places.offered(machine, verified.region)
             where = {
@@ -348,10 +350,10 @@ class Queries:
                 "availability-zone": [name for name, _ in sold],
                 "availability-zone-id": [id for _, id in sold],
             }
-            found += [
+            offerings += [
                 {"instanceType": machine, "locationType": kind, "location": place} for place in where.get(kind, [])
             ]
-        return {"instanceTypeOfferingSet": found}
+        return {"instanceTypeOfferingSet": offerings}
 
     def _zones(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         return {
@@ -380,47 +382,52 @@ class Queries:
             raise ApiRejected("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)
 
 
-def _activity(one: Mapping[str, Any]) -> dict[str, Any]:
+def _activity(activity: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "ActivityId": one["id"], "AutoScalingGroupName": one["group"], "Description": one["description"], "Cause": one["cause"],
-        "StartTime": _iso(one["start"]), "EndTime": _iso(one["end"]), "StatusCode": one["status"], "StatusMessage": one["message"] or None,
+        "ActivityId": activity["id"], "AutoScalingGroupName": activity["group"], "Description": activity["description"], "Cause": activity["cause"],
+        "StartTime": _iso(activity["start"]), "EndTime": _iso(activity["end"]), "StatusCode": activity["status"], "StatusMessage": activity["message"] or None,
         "Progress": 100, "Details": "{}",
     }  # fmt: skip
 
 
-def _instance(one: Mapping[str, Any]) -> dict[str, Any]:
-    code, name = (48, "terminated") if one["state"] == "terminated" else (16, "running")
+def _instance(instance: Mapping[str, Any]) -> dict[str, Any]:
+    code, name = (48, "terminated") if instance["state"] == "terminated" else (16, "running")
     return {
-        "instanceId": one["id"],
-        "imageId": one["image_id"],
-        "instanceType": one["machine"],
+        "instanceId": instance["id"],
+        "imageId": instance["image_id"],
+        "instanceType": instance["machine"],
         "instanceState": {"code": code, "name": name},
-        "launchTime": _iso(one["launched"]),
-        "placement": {"availabilityZone": one["zone"], "availabilityZoneId": one["zone_id"], "tenancy": "default"},
-        "privateIpAddress": one["address"],
-        "subnetId": one["subnet"] or None,
-        "instanceLifecycle": "spot" if one["kind"] == "spot" else None,
-        "capacityReservationId": (one["reservations"] or [None])[0],
-        "iamInstanceProfile": {"arn": one["profile"].get("arn"), "id": "AIPA00000000000000001"}
-        if one["profile"]
+        "launchTime": _iso(instance["launched"]),
+        "placement": {
+            "availabilityZone": instance["zone"],
+            "availabilityZoneId": instance["zone_id"],
+            "tenancy": "default",
+        },
+        "privateIpAddress": instance["address"],
+        "subnetId": instance["subnet"] or None,
+        "instanceLifecycle": "spot" if instance["kind"] == "spot" else None,
+        "capacityReservationId": (instance["reservations"] or [None])[0],
+        "iamInstanceProfile": {"arn": instance["profile"].get("arn"), "id": "AIPA00000000000000001"}
+        if instance["profile"]
         else None,
-        "stateReason": {"code": "Server.InternalError", "message": one.get("why", "")} if code == 48 else None,
-        "tagSet": [{"key": key, "value": value} for key, value in sorted(one["tags"].items())],
+        "stateReason": {"code": "Server.InternalError", "message": instance.get("why", "")} if code == 48 else None,
+        "tagSet": [{"key": key, "value": value} for key, value in sorted(instance["tags"].items())],
         "networkInterfaceSet": [],
     }
 
 
-def _passes(one: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> bool:
-    shown = _instance(one)
+def _passes(instance: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> bool:
+    shown = _instance(instance)
     for name, values in filters.items():
         if name.startswith("tag:"):
-            given = one["tags"].get(name[4:])
+            given = instance["tags"].get(name[4:])
         elif name == "tag-key":
-            given = next((key for key in one["tags"] if key in values), None)
+            given = next((key for key in instance["tags"] if key in values), None)
         else:
             given = {
-                "instance-id": one["id"], "instance-state-name": shown["instanceState"]["name"], "instance-type": one["machine"],
-                "image-id": one["image_id"], "subnet-id": one["subnet"], "availability-zone": one["zone"], "private-ip-address": one["address"],
+                "instance-id": instance["id"], "instance-state-name": shown["instanceState"]["name"], "instance-type": instance["machine"],
+                "image-id": instance["image_id"], "subnet-id": instance["subnet"], "availability-zone": instance["zone"],
+                "private-ip-address": instance["address"],
             }.get(name, _REFUSED)  # fmt: skip
         if given is _REFUSED:
             raise ApiRejected("InvalidParameterValue", f"The filter '{name}' is not supported in a rehearsal")
@@ -441,11 +448,11 @@ def _members(asked: Mapping[str, str], prefix: str) -> list[str]:
 
 
 def _filters(asked: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    filters: dict[str, list[str]] = {}
     for key, name in asked.items():
         if key.startswith("Filter.") and key.endswith(".Name"):
-            found[name] = _members(asked, key.removesuffix("Name") + "Value")
-    return found
+            filters[name] = _members(asked, key.removesuffix("Name") + "Value")
+    return filters
 
 
 def _page(items: Sequence[Any], asked: Mapping[str, str], size: str) -> tuple[Sequence[Any], str | None]:

@@ -34,14 +34,14 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
         raise ApiRejected("EC2InstanceNotFoundException", "Specified EC2 instance is not found")
     user = {"ec2:osuser": str(asked["InstanceOSUser"])}
     cloud.operator.check(operator, [operator.on_instance("ec2-instance-connect:SendSSHPublicKey", instance, **user)])
-    known = cloud.store.get(SENT, instance["id"]) or {"keys": []}
+    sent = cloud.store.get(SENT, instance["id"]) or {"keys": []}
     now = time.time()
     new = {
         "user": str(asked["InstanceOSUser"]),
         "key": str(asked["SSHPublicKey"]).strip(),
         "until": now + KEY_LIFETIME_S,
     }
-    cloud.store.put(SENT, instance["id"], {"keys": [*(one for one in known["keys"] if one["until"] > now), new]})
+    cloud.store.put(SENT, instance["id"], {"keys": [*(one for one in sent["keys"] if one["until"] > now), new]})
     return {"RequestId": ids.uuid(0), "Success": True}
 
 

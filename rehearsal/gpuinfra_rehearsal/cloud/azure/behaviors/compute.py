@@ -35,8 +35,8 @@ https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linu
 def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
     """Raise AzureError if a referenced resource does not exist. Resources that predate the rehearsal are assumed to
     exist."""
-    known = cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token))
-    if not known and id.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/"):
+    exists = cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token))
+    if not exists and id.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/"):
         text = f"The Resource '{kind}/{last(id)}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
         raise AzureError("ResourceNotFound", text, status=404)
 
@@ -161,20 +161,20 @@ class ResourceGroup(Behavior):
     types = (RESOURCE_GROUP,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in inside(cloud.store, resource):
-            if one.type == stores.CONTAINER:
-                account, name = stores.names_of(one)
+        for resource_inside in inside(cloud.store, resource):
+            if resource_inside.type == stores.CONTAINER:
+                account, name = stores.names_of(resource_inside)
                 if stores.protected(cloud.store, account, name):
                     text = (
                         f"Deletion of resource group '{resource.id.rsplit('/', 1)[-1]}' failed as resources with identifiers "
-                        f"'{one.id}' could not be deleted: its blobs are immutable due to a policy."
+                        f"'{resource_inside.id}' could not be deleted: its blobs are immutable due to a policy."
                     )
                     raise AzureError("ResourceGroupDeletionBlocked", text, status=409)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in inside(cloud.store, resource):
-            cloud.store.remove(one)
-            behaviors.of(one.type).deleted(cloud, one)
+        for resource_inside in inside(cloud.store, resource):
+            cloud.store.remove(resource_inside)
+            behaviors.of(resource_inside.type).deleted(cloud, resource_inside)
 
 
 def inside(store: Store, group: Resource) -> list[Resource]:

@@ -77,8 +77,8 @@ class RoleDefinition(Behavior):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         guid = resource.id.rsplit("/", 1)[-1].lower()
-        for one in cloud.store.list(ASSIGNMENT):
-            if str(one.plain.get("roleDefinitionId")).rsplit("/", 1)[-1].lower() == guid:
+        for assignment in cloud.store.list(ASSIGNMENT):
+            if str(assignment.plain.get("roleDefinitionId")).rsplit("/", 1)[-1].lower() == guid:
                 text = f"There are existing role assignments referencing role (code: {guid})."
                 raise AzureError("RoleDefinitionHasAssignments", text, status=400)
 
@@ -137,9 +137,9 @@ class Vault(Behavior):
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         cloud.store.put("azure-deleted-vault", resource.id.rsplit("/", 1)[-1], {"id": resource.id})
-        for one in cloud.store.list(KEY):
-            if one.id.lower().startswith(resource.id.lower() + "/"):
-                cloud.store.remove(one)
+        for key in cloud.store.list(KEY):
+            if key.id.lower().startswith(resource.id.lower() + "/"):
+                cloud.store.remove(key)
 
 
 @behaves
@@ -175,15 +175,15 @@ class SubscriptionLog(Behavior):
             text = f"The limit of {SETTINGS} diagnostic settings was reached. To create a new setting, delete an existing one."
             raise AzureError("Conflict", text, status=409)
         named = str(call.plain.get("storageAccountId") or "")
-        found = stores.account(cloud.store, named.rsplit("/", 1)[-1]) if named else None
+        account = stores.account(cloud.store, named.rsplit("/", 1)[-1]) if named else None
         if (
             named
-            and found is None
+            and account is None
             and cloud.external(named) is None
             and named.startswith(f"/subscriptions/{SUBSCRIPTION}/")
         ):
             raise AzureError("ResourceNotFound", f"The storage account {named} was not found.", status=404)
-        rules = found.plain.get("networkRuleSet") or {} if found else {}
+        rules = account.plain.get("networkRuleSet") or {} if account else {}
         if rules.get("defaultAction") == "Deny" and "AzureServices" not in str(rules.get("bypass", "AzureServices")):
             raise AzureError("BadRequest", f"Azure Monitor cannot reach the storage account {named}: its firewall lets no trusted services in.")  # fmt: skip
 

@@ -49,8 +49,8 @@ class Container(Behavior):
             _in_account(cloud, call)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in _children(cloud.store, resource):
-            text = f"{resource.id.rsplit('/', 1)[-1]} contains {one.id.rsplit('/', 1)[-1]} and cannot be deleted."
+        for child in _children(cloud.store, resource):
+            text = f"{resource.id.rsplit('/', 1)[-1]} contains {child.id.rsplit('/', 1)[-1]} and cannot be deleted."
             raise AzureError("CannotDeleteResource", text, status=409)
 
 
@@ -62,9 +62,9 @@ class SnapshotPolicy(Behavior):
         _in_account(cloud, call)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list(VOLUME):
-            if any(text.lower() == resource.id.lower() for text in wire.strings(one.inputs)):
-                raise AzureError("SnapshotPolicyInUse", f"The snapshot policy is used by {one.id}.", status=409)
+        for volume in cloud.store.list(VOLUME):
+            if any(text.lower() == resource.id.lower() for text in wire.strings(volume.inputs)):
+                raise AzureError("SnapshotPolicyInUse", f"The snapshot policy is used by {volume.id}.", status=409)
 
 
 @behaves
@@ -93,11 +93,13 @@ class Volume(Behavior):
             raise AzureError("PoolSizeTooSmall", "The capacity pool is too small for its volumes.", status=400)
         subnet = str(plain.get("subnetId") or "")
         need(cloud, SUBNET, subnet, "Microsoft.Network/virtualNetworks/subnets")
-        found = next((one for one in cloud.store.list(SUBNET) if one.id.lower() == subnet.lower()), None)
+        subnet_record = next((one for one in cloud.store.list(SUBNET) if one.id.lower() == subnet.lower()), None)
         services = (
-            {str(one.get("serviceName")).lower() for one in (found.plain.get("delegations") or [])} if found else set()
+            {str(one.get("serviceName")).lower() for one in (subnet_record.plain.get("delegations") or [])}
+            if subnet_record
+            else set()
         )
-        if found and "microsoft.netapp/volumes" not in services:
+        if subnet_record and "microsoft.netapp/volumes" not in services:
             text = f"The subnet {subnet} is not delegated to Microsoft.Netapp/volumes."
             raise AzureError("SubnetNotDelegated", text, status=400)
         for other in cloud.store.list(VOLUME):

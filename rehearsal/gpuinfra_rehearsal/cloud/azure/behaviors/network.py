@@ -102,14 +102,14 @@ class Network(Behavior):
     types = (NETWORK,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list(SUBNET):
-            if one.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud.store, one.id)):
-                raise _in_use(one, users[0])
+        for subnet in cloud.store.list(SUBNET):
+            if subnet.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud.store, subnet.id)):
+                raise _in_use(subnet, users[0])
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list(SUBNET):
-            if one.id.lower().startswith(resource.id.lower() + "/"):
-                cloud.store.remove(one)
+        for subnet in cloud.store.list(SUBNET):
+            if subnet.id.lower().startswith(resource.id.lower() + "/"):
+                cloud.store.remove(subnet)
 
 
 @behaves

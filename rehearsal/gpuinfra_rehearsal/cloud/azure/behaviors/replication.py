@@ -86,17 +86,17 @@ class ReplicationPolicy(Behavior):
 
     def _account(self, cloud: Cloud, plain: dict[str, Any], key: str) -> Resource:
         given = str(plain.get(key))
-        found = stores.account(cloud.store, given.rsplit("/", 1)[-1])
-        if found is None:
+        account = stores.account(cloud.store, given.rsplit("/", 1)[-1])
+        if account is None:
             raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{given}' was not found.", status=404)  # fmt: skip
-        inputs = found.plain
+        inputs = account.plain
         if "/" not in given and not inputs.get("allowCrossTenantReplication"):
             raise _refused(
                 f"The value '{given}' is not allowed for property {key}. Specify the full resource ID, because cross tenant replication is not allowed."
             )
         if inputs.get("isHnsEnabled") or inputs.get("kind") not in KINDS:
             raise AzureError("FeatureNotSupportedForAccount", f"Object replication is not supported for the account {given}.")  # fmt: skip
-        return found
+        return account
 
     def _settings(self, store: Store, names: list[str]) -> None:
         for name in names:
@@ -118,9 +118,9 @@ class ReplicationPolicy(Behavior):
         held = [one for one in _policies(store, names[1]) if _names(one) == names]
         if [one.id.rsplit("/", 1)[-1] for one in held] != [given]:
             raise _refused(f"The value '{given}' is not allowed for property policyId.")
-        known = {(one["ruleId"], one["sourceContainer"], one["destinationContainer"]) for one in wire.plain(held[0].outputs["rules"])}  # fmt: skip
+        assigned = {(one["ruleId"], one["sourceContainer"], one["destinationContainer"]) for one in wire.plain(held[0].outputs["rules"])}  # fmt: skip
         for rule in plain.get("rules") or []:
-            if (rule.get("ruleId"), rule.get("sourceContainer"), rule.get("destinationContainer")) not in known:
+            if (rule.get("ruleId"), rule.get("sourceContainer"), rule.get("destinationContainer")) not in assigned:
                 raise _refused(f"The value '{rule.get('ruleId')}' is not allowed for property ruleId.")
 
     def created(self, cloud: Cloud, call: Call) -> None:

@@ -80,11 +80,11 @@ class StorageAccount(Behavior):
                 )
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in _containers(cloud.store, resource):
-            stores.empty(cloud.store, one)
-            cloud.store.remove(one)
-        for one in _inside(cloud.store, resource, SHARE):
-            cloud.store.remove(one)
+        for container in _containers(cloud.store, resource):
+            stores.empty(cloud.store, container)
+            cloud.store.remove(container)
+        for container in _inside(cloud.store, resource, SHARE):
+            cloud.store.remove(container)
 
 
 def _inside(store: Store, account: Resource, token: str) -> list[Resource]:
@@ -137,10 +137,10 @@ class FileShare(Behavior):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("accountName"))
-        found = stores.account(cloud.store, name)
-        if found is None:
+        account = stores.account(cloud.store, name)
+        if account is None:
             raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{name}' was not found.", status=404)  # fmt: skip
-        if call.plain.get("enabledProtocols") == "NFS" and found.plain.get("kind") != "FileStorage":
+        if call.plain.get("enabledProtocols") == "NFS" and account.plain.get("kind") != "FileStorage":
             raise AzureError("FeatureNotSupportedForAccount", "File share protocol NFS is not supported for the account.", status=409)  # fmt: skip
 
 
@@ -211,13 +211,13 @@ def import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
     account_id = data.split("/blobServices/")[0]
     if data.lower() == log.lower() or log.split("/blobServices/")[0].lower() != account_id.lower():
         return "The container and the logging container must be two containers of one storage account."
-    found = stores.account(cloud.store, account_id.rsplit("/", 1)[-1])
-    if found is None:
+    account = stores.account(cloud.store, account_id.rsplit("/", 1)[-1])
+    if account is None:
         foreign = cloud.external(account_id) is not None or not account_id.lower().startswith(
             f"/subscriptions/{SUBSCRIPTION}/"
         )
         return "" if foreign else f"The storage account {account_id} was not found."
-    if found.plain.get("allowSharedKeyAccess") is False:
+    if account.plain.get("allowSharedKeyAccess") is False:
         return f"Shared key access is disabled on the storage account {account_id}."
     given: dict[str, set[str]] = {}
     for resource in cloud.store.list(identity.ASSIGNMENT):

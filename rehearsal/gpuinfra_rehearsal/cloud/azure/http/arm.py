@@ -98,10 +98,12 @@ class ResourceManager:
 
     def _answer(self, request: Request, place: str) -> Any:
         if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
-            known = (image["publisher"].lower(), image["offer"].lower()) in _OFFERED
+            is_offered = (image["publisher"].lower(), image["offer"].lower()) in _OFFERED
             digits = re.search(r"(\d\d)_?(\d\d)", image["sku"])
             version = f"{digits[1]}.{digits[2]}.2026010100" if digits else "1.0.2026010100"
-            return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
+            return (
+                [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if is_offered else []
+            )
         if request.method == "GET" and (offered := offers.answer(self.cloud, place, request.query)) is not None:
             return offered
         if request.method == "POST" and (named := offers.availability(self.cloud, place, request.body)) is not None:
@@ -118,10 +120,10 @@ class ResourceManager:
             return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":
             return {"port": self._tunnel(bastion["bastion"], request.query)}
-        if (found := dns.answer(self.cloud, request, place)) is not None:
-            return found
-        if (found := changes.answer(self.cloud, request, place)) is not None:
-            return found
+        if (answer := dns.answer(self.cloud, request, place)) is not None:
+            return answer
+        if (answer := changes.answer(self.cloud, request, place)) is not None:
+            return answer
         match = _SET.fullmatch(place)
         if match is None and request.method == "GET":
             return self._read(place)
@@ -151,20 +153,20 @@ class ResourceManager:
             )
         group = self._group(machine["set"]) if machine else None
         members = self._members(group) if group else []
-        found = next((one for one in members if machine and one["index"] == int(machine["index"])), None)
-        port = self.cloud.fleet.ssh_port(found["id"]) if found and asked.get("port") == "22" else None
+        member = next((one for one in members if machine and one["index"] == int(machine["index"])), None)
+        port = self.cloud.fleet.ssh_port(member["id"]) if member and asked.get("port") == "22" else None
         if port is None:
             raise AzureError("BadRequest", "the target of the tunnel cannot be reached")
         return port
 
     def _metrics(self, policy: str, asked: dict[str, str]) -> dict[str, Any]:
         """Return the number of pending operations of a replication policy by age. Without pending operations, there are no values."""
-        found = self._found(policy)
+        policy_record = self._found(policy)
         limits = [*(minutes * 60 for _, minutes in BUCKETS), math.inf]
         names_of = [*(name for name, _ in BUCKETS), "24+ hrs"]
         counts = Counter(
             names_of[next(i for i, most in enumerate(limits) if age < most)]
-            for age in replication.pending(self.cloud.store, found.id.rsplit("/", 1)[-1])
+            for age in replication.pending(self.cloud.store, policy_record.id.rsplit("/", 1)[-1])
         )
         series = [
             {"metadatavalues": [{"name": {"value": PENDING.dimension.lower(), "localizedValue": PENDING.dimension}, "value": bucket}],
@@ -177,7 +179,7 @@ class ResourceManager:
             "interval": asked.get("interval"),
             "namespace": asked.get("metricnamespace"),
             "value": [
-                {"id": f"{found.id}/providers/Microsoft.Insights/metrics/{name['value']}", "type": "Microsoft.Insights/metrics", "name": name,
+                {"id": f"{policy_record.id}/providers/Microsoft.Insights/metrics/{name['value']}", "type": "Microsoft.Insights/metrics", "name": name,
                  "unit": "Count", "timeseries": series if name["value"] == PENDING.name else [], "errorCode": "Success"}
                 for name in names
             ],
@@ -185,28 +187,28 @@ class ResourceManager:
 
     def _read(self, place: str) -> dict[str, Any]:
         """Read any resource by its ID, as `gpuinfra adopt` and `gpuinfra ready` do."""
-        found = self._found(place)
+        resource = self._found(place)
         self.cloud.operator.check(
-            operator, operator.required(self.cloud.store, "read", found.type, {}, found.region, found)
+            operator, operator.required(self.cloud.store, "read", resource.type, {}, resource.region, resource)
         )
-        outputs = wire.plain(found.outputs)
+        outputs = wire.plain(resource.outputs)
         where = {key: outputs[key] for key in ("location", "tags") if outputs.get(key)}
-        properties = _account(outputs) if found.type == stores.ACCOUNT else outputs
-        return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], **where, "properties": properties}
+        properties = _account(outputs) if resource.type == stores.ACCOUNT else outputs
+        return {"id": resource.id, "name": resource.id.rsplit("/", 1)[-1], **where, "properties": properties}
 
     def _found(self, place: str) -> Resource:
-        found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
-        if found is None:
+        resource = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
+        if resource is None:
             raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)
-        return found
+        return resource
 
     def _group(self, id: str) -> Resource:
-        found = next((one for one in self.cloud.store.list(model.GROUP) if one.id.lower() == id.lower()), None)
-        if found is None:
+        group = next((one for one in self.cloud.store.list(model.GROUP) if one.id.lower() == id.lower()), None)
+        if group is None:
             parts = id.split("/")
             text = f"The Resource 'Microsoft.Compute/virtualMachineScaleSets/{parts[-1]}' under resource group '{parts[4]}' was not found."
             raise AzureError("ResourceNotFound", text, status=404)
-        return found
+        return group
 
     def _members(self, group: Resource) -> list[dict[str, Any]]:
         return sorted(self.cloud.fleet.of_group(group), key=lambda one: one["index"])
@@ -227,32 +229,32 @@ class ResourceManager:
         )
         if match is None:
             raise _unsupported(f"{rest} of a scale set")
-        one = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
-        if one is None:
+        member = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
+        if member is None:
             raise AzureError(
                 "NotFound", f"The entity was not found in this Azure location: instance {match[1]}.", status=404
             )
         if match[2].lower() == "simulateeviction":
-            if one["kind"] != "spot":
+            if member["kind"] != "spot":
                 raise AzureError(
                     "OperationNotAllowed",
                     "SimulateEviction is only supported on Azure Spot Virtual Machines.",
                     status=409,
                 )
-            self.cloud.fleet.terminate(one["id"], "the Spot machine was evicted")
+            self.cloud.fleet.terminate(member["id"], "the Spot machine was evicted")
             return {}
         if match[2].lower() == "redeploy":
-            self.cloud.fleet.redeploy(one["id"])
-            self.cloud.store.log("redeploy", group.type, f"{group.id}/virtualMachines/{one['index']}", "")
+            self.cloud.fleet.redeploy(member["id"])
+            self.cloud.store.log("redeploy", group.type, f"{group.id}/virtualMachines/{member['index']}", "")
             return {}
-        if not one["console"]:
+        if not member["console"]:
             raise AzureError(
                 "OperationNotAllowed", "Boot diagnostics are not enabled on this virtual machine.", status=409
             )
         mark = secrets.token_urlsafe(24)
-        self._signed[mark] = (one["id"], time.time() + 900)
+        self._signed[mark] = (member["id"], time.time() + 900)
         return {
-            "serialConsoleLogBlobUri": f"{self.cloud.endpoint}/.azure/console/{one['id']}?sv=2018-03-28&sr=b&sig={quote(mark)}"
+            "serialConsoleLogBlobUri": f"{self.cloud.endpoint}/.azure/console/{member['id']}?sv=2018-03-28&sr=b&sig={quote(mark)}"
         }
 
     def _model(self, group: Resource) -> dict[str, Any]:
@@ -282,25 +284,25 @@ class ResourceManager:
         count = {"code": "ProvisioningState/succeeded", "count": len(self._members(group))}
         return {"virtualMachine": {"statusesSummary": [count]}, "statuses": statuses or [done]}
 
-    def _machine(self, group: Resource, one: dict[str, Any]) -> dict[str, Any]:
+    def _machine(self, group: Resource, instance: dict[str, Any]) -> dict[str, Any]:
         state = {"code": "PowerState/running", "level": "Info", "displayStatus": "VM running"}
         return {
-            "id": f"{group.id}/virtualMachines/{one['index']}",
-            "name": f"{group.id.rsplit('/', 1)[-1]}_{one['index']}",
-            "instanceId": str(one["index"]),
-            "location": one["region"],
-            "sku": {"name": one["machine"], "tier": "Standard"},
-            "zones": [one["zone"]] if one["zone"] else [],
-            "tags": one["tags"],
+            "id": f"{group.id}/virtualMachines/{instance['index']}",
+            "name": f"{group.id.rsplit('/', 1)[-1]}_{instance['index']}",
+            "instanceId": str(instance["index"]),
+            "location": instance["region"],
+            "sku": {"name": instance["machine"], "tier": "Standard"},
+            "zones": [instance["zone"]] if instance["zone"] else [],
+            "tags": instance["tags"],
             "properties": {
-                "vmId": one["id"],
-                "latestModelApplied": one["model"] == model.model_hash(group.plain),
+                "vmId": instance["id"],
+                "latestModelApplied": instance["model"] == model.model_hash(group.plain),
                 "provisioningState": "Succeeded",
-                "timeCreated": _iso(one["launched"]),
+                "timeCreated": _iso(instance["launched"]),
                 "instanceView": {
                     "statuses": [{"code": "ProvisioningState/succeeded", "level": "Info"}, state],
                     "vmHealth": {
-                        "status": {"code": f"HealthState/{one.get('health', 'unknown').lower()}", "level": "Info"}
+                        "status": {"code": f"HealthState/{instance.get('health', 'unknown').lower()}", "level": "Info"}
                     },
                 },
             },
@@ -310,14 +312,14 @@ class ResourceManager:
         uri = re.search(r"resourceUri eq '([^']+)'", wanted)
         if uri is None:
             raise AzureError("BadRequest", "The activity log needs a filter on one resource: resourceUri eq '...'")
-        found = self.cloud.fleet.activities("", self._group(uri[1]).id)
+        activities = self.cloud.fleet.activities("", self._group(uri[1]).id)
         return [
             {
                 "eventTimestamp": _iso(one["end"]), "resourceId": uri[1], "operationName": {"value": "Microsoft.Compute/virtualMachineScaleSets/write"},
                 "status": {"value": "Succeeded" if one["status"] == "Successful" else "Failed"},
                 "properties": {"statusMessage": json.dumps({"error": {"code": one.get("code"), "message": one["message"]}})} if one["message"] else {},
             }
-            for one in found[:50]
+            for one in activities[:50]
         ]  # fmt: skip
 
 
@@ -335,9 +337,9 @@ def _account(outputs: dict[str, Any]) -> dict[str, Any]:
     return {**outputs, "encryption": encryption}
 
 
-def _interface(one: dict[str, Any]) -> dict[str, Any]:
-    machine = f"{one['group']}/virtualMachines/{one['index']}"
-    address = {"privateIPAddress": one["address"], "privateIPAllocationMethod": "Dynamic", "primary": True}
+def _interface(instance: dict[str, Any]) -> dict[str, Any]:
+    machine = f"{instance['group']}/virtualMachines/{instance['index']}"
+    address = {"privateIPAddress": instance["address"], "privateIPAllocationMethod": "Dynamic", "primary": True}
     return {
         "id": f"{machine}/networkInterfaces/nic-0",
         "properties": {

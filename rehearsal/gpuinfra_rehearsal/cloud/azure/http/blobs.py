@@ -169,28 +169,28 @@ class BlobService:
         stores.reachable(self.cloud.store, account, who)
         if place is None or not identity.may(self.cloud, reader, (f"{identity.BLOBS}/read",), place, attributes):
             raise AzureError("CannotVerifyCopySource", "This request is not authorized to perform this operation.", status=403)  # fmt: skip
-        found = self.cloud.store.object(stores.bucket(account, container), name)
-        if found is None:
+        stored = self.cloud.store.object(stores.bucket(account, container), name)
+        if stored is None:
             raise AzureError("CannotVerifyCopySource", "The specified blob does not exist.", status=404)
         wanted = request.headers.get("x-ms-source-if-match", "").strip('"')
-        if wanted and wanted != _etag(found.etag):
+        if wanted and wanted != _etag(stored.etag):
             raise AzureError("SourceConditionNotMet", "The source condition specified using HTTP conditional header(s) is not met.", status=412)  # fmt: skip
-        return found.body
+        return stored.body
 
     def _list(self, account: str, container: str, query: dict[str, str]) -> Response:
         prefix, marker, delimiter = query.get("prefix", ""), query.get("marker", ""), query.get("delimiter", "")
         size = min(int(query.get("maxresults") or _PAGE), _PAGE)
         rows: dict[str, tuple[str, int, str, float] | None] = {}
         for row in self.cloud.store.objects(stores.bucket(account, container), prefix):
-            head, found, _ = row[0][len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
-            rows.setdefault(prefix + head + delimiter if found else row[0], None if found else row)
+            head, delimited, _ = row[0][len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
+            rows.setdefault(prefix + head + delimiter if delimited else row[0], None if delimited else row)
         rest = [(name, row) for name, row in rows.items() if name >= marker]
         statuses = replication.statuses(self.cloud.store, account, container)
         metadata = "metadata" in query.get("include", "").split(",")
 
         def extras(key: str) -> str:
-            found = self.cloud.store.object(stores.bucket(account, container), key) if metadata else None
-            shown = _element("Metadata", found.meta.get("metadata", {})) if found else ""
+            stored = self.cloud.store.object(stores.bucket(account, container), key) if metadata else None
+            shown = _element("Metadata", stored.meta.get("metadata", {})) if stored else ""
             return shown + _element("OrMetadata", statuses.get(key, {}))
 
         def shown(name: str, row: tuple[str, int, str, float] | None) -> str:

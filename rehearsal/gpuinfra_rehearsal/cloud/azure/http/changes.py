@@ -79,33 +79,33 @@ def _policies(cloud: Cloud, method: str, account: str, policy: str) -> dict[str,
                 for one in held
             ]
         }
-    for one in held:
-        if one.id.lower() == prefix + policy.lower():
-            cloud.delete(one)
+    for policy_record in held:
+        if policy_record.id.lower() == prefix + policy.lower():
+            cloud.delete(policy_record)
     return {}
 
 
 def _imports(cloud: Cloud, request: Request, files: str, job: str) -> dict[str, Any]:
-    found = _find(cloud, LUSTRE, files)
-    if found is None:
+    system_record = _find(cloud, LUSTRE, files)
+    if system_record is None:
         raise AzureError("ResourceNotFound", f"The Resource '{files}' was not found.", status=404)
     jobs = {id: one for id, one in cloud.store.all(_JOBS).items() if id.startswith(files.lower() + "/")}
     key = f"{files}/importJobs/{job}".lower()
     if request.method == "PUT" and job:
-        return _start(cloud, found, jobs, key, f"{files}/importJobs/{job}", json.loads(request.body or b"{}"))
+        return _start(cloud, system_record, jobs, key, f"{files}/importJobs/{job}", json.loads(request.body or b"{}"))
     if request.method != "GET":
         raise AzureError("NotSupported", "A rehearsal supports only creating and reading import jobs.", status=501)
     if job and key not in jobs:
         raise AzureError("ResourceNotFound", f"The Resource '{files}/importJobs/{job}' was not found.", status=404)
-    for id, one in jobs.items():
+    for id, job_record in jobs.items():
         # A job ends after it was read once.
         cloud.store.put(
             _JOBS,
             id,
             {
-                **one,
+                **job_record,
                 "properties": {
-                    **one["properties"],
+                    **job_record["properties"],
                     "status": {"state": "Completed", "totalErrors": 0, "totalConflicts": 0},
                 },
             },
@@ -115,17 +115,17 @@ def _imports(cloud: Cloud, request: Request, files: str, job: str) -> dict[str, 
 
 def _archive(cloud: Cloud, files: str, body: dict[str, Any]) -> dict[str, Any]:
     """Export the files of a file system. A file system of a rehearsal contains no files, so the export ends at once."""
-    found = _find(cloud, LUSTRE, files)
-    if found is None:
+    system_record = _find(cloud, LUSTRE, files)
+    if system_record is None:
         raise AzureError("ResourceNotFound", f"The Resource '{files}' was not found.", status=404)
-    hsm = found.plain.get("hsm") or {}
+    hsm = system_record.plain.get("hsm") or {}
     if not hsm.get("settings"):
         raise AzureError("InvalidParameter", f"The file system '{files}' has no container to export to.")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     status = {"state": "Completed", "lastStartedTime": now, "lastCompletionTime": now, "percentComplete": 100}
     archives = [{"filesystemPath": str(body.get("filesystemPath") or "/"), "status": status}]
-    cloud.change(found, hsm={**hsm, "archiveStatus": archives})
-    cloud.store.log("archive", LUSTRE, found.id, "")
+    cloud.change(system_record, hsm={**hsm, "archiveStatus": archives})
+    cloud.store.log("archive", LUSTRE, system_record.id, "")
     return {}
 
 

@@ -30,9 +30,14 @@ def answer(cloud: Cloud, request: Request, place: str) -> dict[str, Any] | None:
     """Return the response, or None if the request is not about a described zone or its resource group."""
     zones = {id.lower(): one for id, one in cloud.store.all("external").items() if "domain" in one and _PATH.fullmatch(id)}  # fmt: skip
     if request.method == "GET":
-        for id, one in zones.items():
+        for id, zone_record in zones.items():
             if id.startswith(f"{place.lower()}/providers/"):
-                return {"id": place, "name": place.rpartition("/")[2], "location": _region(one), "properties": {}}
+                return {
+                    "id": place,
+                    "name": place.rpartition("/")[2],
+                    "location": _region(zone_record),
+                    "properties": {},
+                }
     at = _PATH.fullmatch(place)
     zone = zones.get(at["zone"].lower()) if at else None
     if at is None or zone is None:
@@ -45,13 +50,13 @@ def answer(cloud: Cloud, request: Request, place: str) -> dict[str, Any] | None:
         if outage.affects(cloud.store, _region(zone)):
             raise AzureError("ServiceUnavailable", f"The request for '{place}' requires {_region(zone)}, which does not respond.", status=503)  # fmt: skip
         return _put(cloud, at, place, json.loads(request.body or b"{}"))
-    found: dict[str, Any] | None = cloud.store.get(_RECORD, place.lower())
-    if request.method != "GET" or found is None:
+    record_set: dict[str, Any] | None = cloud.store.get(_RECORD, place.lower())
+    if request.method != "GET" or record_set is None:
         text = (
             f"The resource record '{at['record']}' does not exist in resource group '{at['group'].rpartition('/')[2]}'"
         )
         raise AzureError("NotFound", text, status=404)
-    return found
+    return record_set
 
 
 def _put(cloud: Cloud, at: re.Match[str], place: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -81,25 +81,25 @@ class Imds:
 
         https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, retrieved 2026-11-28.
         """
-        found = []
-        for one in self.cloud.fleet.running():
-            if one["group"] != instance["group"]:
+        events = []
+        for member in self.cloud.fleet.running():
+            if member["group"] != instance["group"]:
                 continue
             for fault, kind, notice_s in (
                 (notices.SPOT, "Preempt", ScaleSetGroups.notice_s),
                 (notices.MAINTENANCE, "Redeploy", notices.MAINTENANCE_S),
             ):
-                if (began := notices.since(self.cloud, one, fault)) is not None:
+                if (began := notices.since(self.cloud, member, fault)) is not None:
                     begins = datetime.fromtimestamp(began + notice_s, UTC)
-                    found.append(
+                    events.append(
                         {
-                            "EventId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{one['id']} {fault}")).upper(),
-                            "EventStatus": "Scheduled", "EventType": kind, "ResourceType": "VirtualMachine", "Resources": [_name(one)],
+                            "EventId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{member['id']} {fault}")).upper(),
+                            "EventStatus": "Scheduled", "EventType": kind, "ResourceType": "VirtualMachine", "Resources": [_name(member)],
                             "NotBefore": begins.strftime("%a, %d %b %Y %H:%M:%S GMT"), "Description": "", "EventSource": "Platform",
                             "DurationInSeconds": -1,
                         }
                     )  # fmt: skip
-        return json_response({"DocumentIncarnation": len(found) + 1, "Events": found})
+        return json_response({"DocumentIncarnation": len(events) + 1, "Events": events})
 
     def _compute(self, instance: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         parts = instance["group"].split("/")

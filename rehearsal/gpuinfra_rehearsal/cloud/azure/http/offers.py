@@ -57,31 +57,31 @@ def availability(cloud: Cloud, place: str, body: bytes) -> dict[str, Any] | None
 
 def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the response, or None if the path belongs to another request."""
-    if found := _SUBSCRIPTION.fullmatch(place):
-        return {"id": place, "subscriptionId": found["id"], "state": "Enabled"}
-    if found := _FEATURE.fullmatch(place):
+    if match := _SUBSCRIPTION.fullmatch(place):
+        return {"id": place, "subscriptionId": match["id"], "state": "Enabled"}
+    if match := _FEATURE.fullmatch(place):
         # The stand-in cloud creates scale sets with encryption at host, which requires the registered feature.
-        name = f"{found['provider']}/{found['name']}"
+        name = f"{match['provider']}/{match['name']}"
         return {
             "id": place,
             "name": name,
             "type": "Microsoft.Features/providers/features",
             "properties": {"state": "Registered"},
         }
-    if found := _USAGES.fullmatch(place):
-        return {"value": _usages(cloud, found["region"])}
-    if found := _FILE_USAGES.fullmatch(place):
-        return {"value": [_file_usage(cloud, found["service"].lower(), found["region"])]}
+    if match := _USAGES.fullmatch(place):
+        return {"value": _usages(cloud, match["region"])}
+    if match := _FILE_USAGES.fullmatch(place):
+        return {"value": [_file_usage(cloud, match["service"].lower(), match["region"])]}
     if _SKUS.fullmatch(place):
         region = re.search(r"location eq '([^']+)'", query.get("$filter", ""))
         return {"value": _skus(region[1] if region else "")}
-    if found := _VERSION.fullmatch(place):
-        arch = "Arm64" if re.search(r"arm|gb[23]00", found["sku"], re.I) else "x64"
-        return {"name": found["name"], "location": found["region"], "properties": {"architecture": arch}}
-    if _IMAGE.fullmatch(place) and (known := cloud.external(place)) is not None:
-        return _image(place, known)
-    if found := _RESERVATIONS.fullmatch(place):
-        return {"value": _reservations(cloud, found["group"])}
+    if match := _VERSION.fullmatch(place):
+        arch = "Arm64" if re.search(r"arm|gb[23]00", match["sku"], re.I) else "x64"
+        return {"name": match["name"], "location": match["region"], "properties": {"architecture": arch}}
+    if _IMAGE.fullmatch(place) and (image := cloud.external(place)) is not None:
+        return _image(place, image)
+    if match := _RESERVATIONS.fullmatch(place):
+        return {"value": _reservations(cloud, match["group"])}
     return None
 
 
@@ -108,36 +108,36 @@ def _file_usage(cloud: Cloud, service: str, region: str) -> dict[str, Any]:
 
 
 def _skus(region: str) -> list[dict[str, Any]]:
-    found = []
+    skus = []
     for name in MACHINES:
         sold = offers.zones("azure", name, region, ZONES)
         if sold is not None:
             info = [{"location": region, "zones": list(sold)}]
-            found.append({"resourceType": "virtualMachines", "name": name, "locations": [region], "locationInfo": info, "restrictions": []})  # fmt: skip
-    return found
+            skus.append({"resourceType": "virtualMachines", "name": name, "locations": [region], "locationInfo": info, "restrictions": []})  # fmt: skip
+    return skus
 
 
-def _image(place: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _image(place: str, image: Mapping[str, Any]) -> dict[str, Any]:
     """Return an existing image that the control interface describes with `regions`."""
-    if not known.get("regions"):
+    if not image.get("regions"):
         raise AzureError("NotSupported", f"the rehearsal does not know the regions of {place}", status=501)
-    targets = [{"name": region} for region in known["regions"]]
+    targets = [{"name": region} for region in image["regions"]]
     return {
         "id": place,
-        "location": known["regions"][0],
+        "location": image["regions"][0],
         "properties": {"publishingProfile": {"targetRegions": targets}},
     }
 
 
 def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
     """Return the reservation of a group that the control interface describes with `machine` and `count`."""
-    known = cloud.store.get("external", group) or {}
-    if "machine" not in known:
+    reservation = cloud.store.get("external", group) or {}
+    if "machine" not in reservation:
         raise AzureError("NotSupported", f"the rehearsal does not know the reservations of {group}", status=501)
     return [
         {
             "name": "reservation",
-            "sku": {"name": known["machine"], "capacity": int(known.get("count") or 0)},
+            "sku": {"name": reservation["machine"], "capacity": int(reservation.get("count") or 0)},
             "properties": {"provisioningState": "Succeeded"},
         }
     ]

@@ -50,9 +50,13 @@ class InstanceTemplate(Behavior):
             subnet = path_of(str(network_interface.get("subnetwork") or ""))
             if subnet and not exists(cloud.store, SUBNET, subnet):
                 raise missing(subnet)
-            found = cloud.store.find(SUBNET, subnet) if subnet else None
+            subnet_record = cloud.store.find(SUBNET, subnet) if subnet else None
             network = path_of(
-                str(network_interface.get("network") or (found.plain.get("network") if found else "") or subnet)
+                str(
+                    network_interface.get("network")
+                    or (subnet_record.plain.get("network") if subnet_record else "")
+                    or subnet
+                )
             )
             rdma = network_interface.get("nicType") in ("MRDMA", "IRDMA")
             made = cloud.store.find(NETWORK, network)

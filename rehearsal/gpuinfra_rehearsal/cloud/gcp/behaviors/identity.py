@@ -137,8 +137,8 @@ class LogBucket(Behavior):
         path = new_id(call.token, call.name, call.plain)
         if cloud.store.get("gcp-log-bucket", path):
             raise GoogleError("failedPrecondition", f"Log bucket {path} is in state DELETE_REQUESTED.")
-        if found := cloud.store.find(call.token, path):
-            self._check_lock(found.plain, call)
+        if role := cloud.store.find(call.token, path):
+            self._check_lock(role.plain, call)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"name": call.id, "lifecycleState": "ACTIVE"}

@@ -52,21 +52,21 @@ def with_profile(network: Resource | None) -> bool:
 
 def _in(store: Store, kind: str, network: str) -> list[Resource]:
     """Return the resources of a type in a network."""
-    found = []
+    resources = []
     for resource in store.list(kind):
         own = network_of(store, resource.plain.get("network"))
         if own is not None and own.id == network:
-            found.append(resource)
-    return found
+            resources.append(resource)
+    return resources
 
 
 def _needs_network(store: Store, call: Call) -> Resource | None:
     """Return the network that a call refers to. Raises GoogleError if it does not exist."""
     text = str(call.plain.get("network") or "")
-    found = network_of(store, text)
-    if found is None and text and not exists(store, NETWORK, path_of(text)):
+    network = network_of(store, text)
+    if network is None and text and not exists(store, NETWORK, path_of(text)):
         raise missing(path_of(text))
-    return found
+    return network
 
 
 @behaves
@@ -100,11 +100,11 @@ class Network(Behavior):
         for kind in (SUBNET, FIREWALL, ROUTER, ADDRESS, CONNECTION, LUSTRE):
             if held := _in(cloud.store, kind, resource.id):
                 raise in_use("network", resource.id, held[0].id)
-        for one in cloud.store.list(FILESTORE):
-            for place in one.plain.get("networks") or []:
+        for store_record in cloud.store.list(FILESTORE):
+            for place in store_record.plain.get("networks") or []:
                 named = network_of(cloud.store, place.get("network"))
                 if named is not None and named.id == resource.id:
-                    raise in_use("network", resource.id, one.id)
+                    raise in_use("network", resource.id, store_record.id)
 
 
 @behaves
@@ -136,12 +136,12 @@ class Subnetwork(Behavior):
             call.outputs["gatewayAddress"] = str(ipaddress.ip_network(call.plain["ipCidrRange"], strict=False)[1])
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.fleet.instances().values():
-            if one["state"] == "terminated" or one.get("cloud") != "gcp":
+        for instance in cloud.fleet.instances().values():
+            if instance["state"] == "terminated" or instance.get("cloud") != "gcp":
                 continue
-            for interface in one["interfaces"]:
+            for interface in instance["interfaces"]:
                 if path_of(str(interface.get("subnetwork") or "")) == resource.id:
-                    by = f"projects/{resource.id.split('/')[1]}/zones/{one['zone']}/instances/{one['vm']}"
+                    by = f"projects/{resource.id.split('/')[1]}/zones/{instance['zone']}/instances/{instance['vm']}"
                     raise in_use("subnetwork", resource.id, by)
 
 
@@ -163,10 +163,10 @@ class OnNetworks(Behavior):
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """Delete the router's gateways with it."""
-        for one in cloud.store.list(NAT) if resource.type == ROUTER else []:
-            plain = one.plain
+        for nat in cloud.store.list(NAT) if resource.type == ROUTER else []:
+            plain = nat.plain
             if last(str(plain.get("router"))) == last(resource.id):
-                cloud.store.remove(one)
+                cloud.store.remove(nat)
 
 
 @behaves
@@ -209,9 +209,9 @@ class GlobalAddress(Behavior):
             call.outputs["address"] = f"10.{200 + cloud.store.next('google range')}.0.0"
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list(CONNECTION):
-            if last(resource.id) in [last(str(name)) for name in one.plain.get("reservedPeeringRanges") or []]:
-                raise in_use("global address", resource.id, one.id)
+        for connection in cloud.store.list(CONNECTION):
+            if last(resource.id) in [last(str(name)) for name in connection.plain.get("reservedPeeringRanges") or []]:
+                raise in_use("global address", resource.id, connection.id)
 
 
 def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
@@ -237,7 +237,11 @@ class Connection(Behavior):
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         network, _, service = unquote_plus(id).partition(":")
-        held = _in(cloud.store, CONNECTION, found.id) if (found := network_of(cloud.store, network)) else []
+        held = (
+            _in(cloud.store, CONNECTION, network_record.id)
+            if (network_record := network_of(cloud.store, network))
+            else []
+        )
         return next((one for one in held if one.plain.get("service") == service), None)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -272,7 +276,7 @@ class Connection(Behavior):
 
 def connected(store: Store, network: Any) -> bool:
     """Return whether a network has private services access. Networks in other projects are assumed to have it."""
-    found = network_of(store, network)
-    if found is None:
+    network_record = network_of(store, network)
+    if network_record is None:
         return exists(store, NETWORK, path_of(str(network or "")))
-    return bool(_in(store, CONNECTION, found.id))
+    return bool(_in(store, CONNECTION, network_record.id))

@@ -124,17 +124,17 @@ def replicate(store: Store) -> None:
         since = max(job.created, float(store.get(_ENABLED, job.id) or 0))
         for key, _, etag, modified in store.objects(source):
             at = modified + least
-            found = store.object(source, key) if modified >= since and at <= store.now() else None
-            if found is None:
+            stored = store.object(source, key) if modified >= since and at <= store.now() else None
+            if stored is None:
                 continue
-            number, known = objects.generation(found), f"{job.id} {key}"
-            if (store.get(_COPIED, known) or {}).get("generation") == number:
+            number, copy_key = objects.generation(stored), f"{job.id} {key}"
+            if (store.get(_COPIED, copy_key) or {}).get("generation") == number:
                 continue
             there = store.object(replica, key)
             if there is None or there.etag != etag:
-                kept = {"customTime": objects.moment(found.modified)} if _keeps_time(job) else {}
-                objects.write(store, replica, key, found.body, {**objects.about(found), **kept})
-            store.put(_COPIED, known, {"job": job.id, "generation": number, "at": at, "latency_s": least})
+                kept = {"customTime": objects.moment(stored.modified)} if _keeps_time(job) else {}
+                objects.write(store, replica, key, stored.body, {**objects.about(stored), **kept})
+            store.put(_COPIED, copy_key, {"job": job.id, "generation": number, "at": at, "latency_s": least})
 
 
 def _keeps_time(job: Resource) -> bool:

@@ -159,13 +159,13 @@ class Lustre(Behavior):
         plain = call.plain
         size, tier = str(plain.get("capacityGib") or ""), plain.get("perUnitStorageThroughput")
         if size.isdigit() and str(tier or "").isdigit():
-            known = LUSTRE_TIERS.get(int(str(tier)))
-            if known is None:
+            limits = LUSTRE_TIERS.get(int(str(tier)))
+            if limits is None:
                 allowed = ", ".join(str(one) for one in sorted(LUSTRE_TIERS))
                 yield RejectedInput("perUnitStorageThroughput", f"must be one of {allowed}, got {tier}")
-            elif not known[0] <= int(size) <= known[1]:
+            elif not limits[0] <= int(size) <= limits[1]:
                 yield RejectedInput(
-                    "capacityGib", f"must be {known[0]} to {known[1]} for {tier} MBps per TiB, got {size}"
+                    "capacityGib", f"must be {limits[0]} to {limits[1]} for {tier} MBps per TiB, got {size}"
                 )
         if not re.fullmatch(r"[A-Za-z0-9]{1,8}", str(plain.get("filesystem") or "x")):
             yield RejectedInput("filesystem", f"must be at most 8 letters and digits, got '{plain.get('filesystem')}'")

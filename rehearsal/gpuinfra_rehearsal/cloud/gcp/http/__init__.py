@@ -86,7 +86,7 @@ class Google:
 
 def error(refusal: ApiRejected) -> Response:
     """Return a JSON error in Google's format."""
-    one = {"message": refusal.message, "domain": "global", "reason": refusal.code}
+    content = {"message": refusal.message, "domain": "global", "reason": refusal.code}
     return json_response(
-        {"error": {"code": refusal.status, "message": refusal.message, "errors": [one]}}, refusal.status
+        {"error": {"code": refusal.status, "message": refusal.message, "errors": [content]}}, refusal.status
     )

@@ -79,10 +79,10 @@ class Compute:
 
     def _find(self, at: re.Match[str]) -> Resource:
         path = f"projects/{at['project']}/zones/{at['zone']}/instanceGroupManagers/{at['name']}"
-        found = self.cloud.store.find(GROUP, path)
-        if found is None:
+        group = self.cloud.store.find(GROUP, path)
+        if group is None:
             raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
-        return found
+        return group
 
     def _group(self, group: Resource) -> dict[str, Any]:
         inputs, have = group.plain, self.cloud.fleet.of_group(group)
@@ -96,29 +96,29 @@ class Compute:
 
     def _members(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         group = self._find(at)
-        found = [
+        members = [
             {
                 "instance": f"{_ROOT}{_path(one)}", "id": one["id"], "name": one["vm"], "instanceStatus": "RUNNING", "currentAction": "NONE",
                 "version": {"instanceTemplate": _ROOT + path_of(one["template"])},
             }
             for one in self.cloud.fleet.of_group(group)
         ]  # fmt: skip
-        lacking = size_of(self.cloud.store, group) - len(found)
+        lacking = size_of(self.cloud.store, group) - len(members)
         base = group.plain.get("baseInstanceName") or last(group.id)
         # A machine that does not yet exist is listed without an ID.
-        found += [
+        members += [
             {
                 "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/{base}-new{n}",
                 "currentAction": "CREATING",
             }
             for n in range(lacking)
         ]
-        return _paged(found, asked, "managedInstances")
+        return _paged(members, asked, "managedInstances")
 
     def _errors(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         group = self._find(at)
         asking = waiting(self.cloud.store, group)
-        found = [
+        errors = [
             {
                 "error": {"code": one["code"], "message": one["message"]},
                 "instanceActionDetails": {"action": "CREATING", "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/none"},
@@ -127,7 +127,7 @@ class Compute:
             for one in self._activities(group)
             if one["status"] == "Failed" and not asking
         ]  # fmt: skip
-        return _paged(found, asked, "items")
+        return _paged(errors, asked, "items")
 
     def _activities(self, group: Resource) -> list[dict[str, Any]]:
         """Return the activities of a group, without those of an earlier group that had its name."""
@@ -136,18 +136,22 @@ class Compute:
     def _requests(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         group = self._find(at)
         failed = next((one for one in self._activities(group) if one["status"] == "Failed"), None)
-        found = []
+        requests = []
         for resource in self.cloud.store.list(REQUEST):
             if not resource.id.startswith(f"{group.id}/"):
                 continue
-            known = self.cloud.store.get("gcp-request", resource.id) or {}
-            item: dict[str, Any] = {"name": last(resource.id), "resizeBy": known.get("by"), "state": known.get("state")}
-            if known.get("state") == "ACCEPTED" and failed:
+            stored = self.cloud.store.get("gcp-request", resource.id) or {}
+            item: dict[str, Any] = {
+                "name": last(resource.id),
+                "resizeBy": stored.get("by"),
+                "state": stored.get("state"),
+            }
+            if stored.get("state") == "ACCEPTED" and failed:
                 cause = {"code": failed["code"], "message": failed["message"]}
                 item["status"] = {"lastAttempt": {"error": {"errors": [cause]}}}
                 item["creationTimestamp"] = _moment(resource.created)
-            found.append(item)
-        return _paged(found, asked, "items")
+            requests.append(item)
+        return _paged(requests, asked, "items")
 
     def _resize(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         """Set the target size of a group. The group creates or deletes instances afterward."""
@@ -162,24 +166,24 @@ class Compute:
     def _cancel(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         """Cancel a resize request that waits for capacity."""
         id = f"{self._find(at).id}/resizeRequests/{at['item']}"
-        found = self.cloud.store.get("gcp-request", id)
-        if found is None:
+        stored = self.cloud.store.get("gcp-request", id)
+        if stored is None:
             raise GoogleError("notFound", f"The resource '{id}' was not found", status=404)
-        if found["state"] != "ACCEPTED":
-            raise invalid(f"Resize request '{at['item']}' is {found['state']} and cannot be cancelled.")
-        self.cloud.store.put("gcp-request", id, {**found, "state": "CANCELLED"})
+        if stored["state"] != "ACCEPTED":
+            raise invalid(f"Resize request '{at['item']}' is {stored['state']} and cannot be cancelled.")
+        self.cloud.store.put("gcp-request", id, {**stored, "state": "CANCELLED"})
         self.cloud.wake()
         return self._done(at, "compute.instanceGroupManagerResizeRequests.cancel", id)
 
     def _forget(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         """Delete a resize request that no longer waits for capacity."""
         id = f"{self._find(at).id}/resizeRequests/{at['item']}"
-        found, known = self.cloud.store.find(REQUEST, id), self.cloud.store.get("gcp-request", id) or {}
-        if found is None:
+        resource, stored = self.cloud.store.find(REQUEST, id), self.cloud.store.get("gcp-request", id) or {}
+        if resource is None:
             raise GoogleError("notFound", f"The resource '{id}' was not found", status=404)
-        if known.get("state") == "ACCEPTED":
+        if stored.get("state") == "ACCEPTED":
             raise invalid(f"Resize request '{at['item']}' is ACCEPTED and cannot be deleted.")
-        self.cloud.store.remove(found)
+        self.cloud.store.remove(resource)
         self.cloud.store.drop("gcp-request", id)
         return self._done(at, "compute.instanceGroupManagerResizeRequests.delete", id)
 
@@ -223,17 +227,17 @@ class Compute:
         return _described(self._instance(at, here))
 
     def _instance(self, at: re.Match[str], here: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        for one in here:
-            if at["name"] in (one["vm"], one["id"]):
-                return one
+        for instance in here:
+            if at["name"] in (instance["vm"], instance["id"]):
+                return instance
         path = f"projects/{at['project']}/zones/{at['zone']}/instances/{at['name']}"
         raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
 
     def _serial(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         fleet = self.cloud.fleet
         here = [one for one in fleet.instances().values() if one.get("cloud") == "gcp" and one["zone"] == at["zone"]]
-        one = self._instance(at, here)
-        data = fleet.console(one["id"]).encode()[-(1 << 20) :]
+        instance = self._instance(at, here)
+        data = fleet.console(instance["id"]).encode()[-(1 << 20) :]
         try:
             start = int(asked.get("start") or 0)
         except ValueError:
@@ -241,7 +245,7 @@ class Compute:
         start = max(0, len(data) + start) if start < 0 else min(start, len(data))
         return {
             "kind": "compute#serialPortOutput", "contents": data[start:].decode(errors="replace"), "start": str(start), "next": str(len(data)),
-            "selfLink": f"{_ROOT}{_path(one)}/serialPort",
+            "selfLink": f"{_ROOT}{_path(instance)}/serialPort",
         }  # fmt: skip
 
 
@@ -249,13 +253,13 @@ def _path(instance: dict[str, Any]) -> str:
     return f"projects/{PROJECT}/zones/{instance['zone']}/instances/{instance['vm']}"
 
 
-def _described(one: dict[str, Any]) -> dict[str, Any]:
-    zone = f"{_ROOT}projects/{PROJECT}/zones/{one['zone']}"
+def _described(instance: dict[str, Any]) -> dict[str, Any]:
+    zone = f"{_ROOT}projects/{PROJECT}/zones/{instance['zone']}"
     return {
-        "kind": "compute#instance", "id": one["id"], "name": one["vm"], "selfLink": _ROOT + _path(one), "zone": zone, "status": "RUNNING",
-        "creationTimestamp": _moment(one["launched"]), "machineType": f"{zone}/machineTypes/{one['machine']}", "labels": one["tags"],
-        "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": one["address"]} if number == 0 else {})} for number,
-            _ in enumerate(one["interfaces"] or [{}])],
+        "kind": "compute#instance", "id": instance["id"], "name": instance["vm"], "selfLink": _ROOT + _path(instance), "zone": zone, "status": "RUNNING",
+        "creationTimestamp": _moment(instance["launched"]), "machineType": f"{zone}/machineTypes/{instance['machine']}", "labels": instance["tags"],
+        "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": instance["address"]} if number == 0 else {})} for number,
+            _ in enumerate(instance["interfaces"] or [{}])],
     }  # fmt: skip
 
 

@@ -41,8 +41,8 @@ def answer(cloud: Cloud, request: Request, rest: str) -> Response:
         text = f"The 'parameters.managedZone' resource named '{at['name']}' does not exist."
         raise GoogleError("notFound", text, status=404)
     if part is None:
-        found = {"kind": "dns#managedZone", "name": at["name"], "dnsName": f"{domain}.", "visibility": "private"}
-        return json_response(found)
+        managed_zone = {"kind": "dns#managedZone", "name": at["name"], "dnsName": f"{domain}.", "visibility": "private"}
+        return json_response(managed_zone)
     if part == "rrsets":
         return json_response({"kind": "dns#resourceRecordSetsListResponse", "rrsets": _listed(cloud, zone, request)})
     return json_response(_change(cloud, zone, f"{domain}.", request))
@@ -66,21 +66,21 @@ def _change(cloud: Cloud, zone: str, domain: str, request: Request) -> dict[str,
     except (ValueError, TypeError, KeyError):
         raise invalid("Invalid JSON payload received.") from None
     _check(cloud, zone, additions, deletions)
-    for index, one in enumerate(deletions):
-        if cloud.store.get(_RECORD, _id(zone, one)) != one:
+    for index, record_set in enumerate(deletions):
+        if cloud.store.get(_RECORD, _id(zone, record_set)) != record_set:
             raise GoogleError("conditionNotMet", f"Precondition not met for 'entity.change.deletions[{index}]'", status=412)  # fmt: skip
     deleted = {_id(zone, one) for one in deletions}
-    for index, one in enumerate(additions):
-        if not f".{one['name']}".endswith(f".{domain}"):
-            raise invalid(f"Invalid value for 'entity.change.additions[{index}].name': '{one['name']}'")
-        if _id(zone, one) not in deleted and cloud.store.get(_RECORD, _id(zone, one)) is not None:
-            text = f"The resource 'entity.change.additions[{index}]' named '{one['name']} ({one['type']})' already exists"  # fmt: skip
+    for index, record_set in enumerate(additions):
+        if not f".{record_set['name']}".endswith(f".{domain}"):
+            raise invalid(f"Invalid value for 'entity.change.additions[{index}].name': '{record_set['name']}'")
+        if _id(zone, record_set) not in deleted and cloud.store.get(_RECORD, _id(zone, record_set)) is not None:
+            text = f"The resource 'entity.change.additions[{index}]' named '{record_set['name']} ({record_set['type']})' already exists"  # fmt: skip
             raise GoogleError("alreadyExists", text, status=409)
     with cloud.store.change():
         for id in deleted:
             cloud.store.drop(_RECORD, id)
-        for one in additions:
-            cloud.store.put(_RECORD, _id(zone, one), one)
+        for record_set in additions:
+            cloud.store.put(_RECORD, _id(zone, record_set), record_set)
     cloud.store.log("changes.create", "dns", zone, "")
     return {
         "kind": "dns#change",

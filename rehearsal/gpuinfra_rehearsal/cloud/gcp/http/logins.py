@@ -40,11 +40,11 @@ def logins(cloud: Cloud, instance: dict[str, Any]) -> dict[str, list[str]]:
     """Return the users of an instance: those of OS Login if its metadata enables it, otherwise none."""
     if str(instance["attributes"].get("enable-oslogin", "")).upper() != "TRUE":
         return {}
-    now, found = time.time(), dict[str, list[str]]()
-    for one in cloud.store.all(_KEY).values():
-        if one["until"] is None or one["until"] > now:
-            found.setdefault(_user(one["email"]), []).append(one["key"])
-    return found
+    now, keys_by_user = time.time(), dict[str, list[str]]()
+    for login_key in cloud.store.all(_KEY).values():
+        if login_key["until"] is None or login_key["until"] > now:
+            keys_by_user.setdefault(_user(login_key["email"]), []).append(login_key["key"])
+    return keys_by_user
 
 
 def _imported(cloud: Cloud, email: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -81,9 +81,13 @@ def _opened(cloud: Cloud, instance: dict[str, Any]) -> bool:
 
 def _port(cloud: Cloud, asked: dict[str, str]) -> int:
     """Return the loopback port of an instance."""
-    for one in cloud.fleet.running():
-        named = (one["cloud"], one.get("vm"), one["zone"]) == ("gcp", asked.get("instance"), asked.get("zone"))
-        port = cloud.fleet.ssh_port(one["id"]) if named and asked.get("port") == "22" else None
-        if port is not None and _opened(cloud, one):
+    for instance in cloud.fleet.running():
+        named = (instance["cloud"], instance.get("vm"), instance["zone"]) == (
+            "gcp",
+            asked.get("instance"),
+            asked.get("zone"),
+        )
+        port = cloud.fleet.ssh_port(instance["id"]) if named and asked.get("port") == "22" else None
+        if port is not None and _opened(cloud, instance):
             return port
     raise GoogleError("failedToConnectToBackend", "Error while connecting [4003: 'failed to connect to backend'].")

@@ -48,17 +48,17 @@ class MetadataService:
         account = path.removeprefix("instance/service-accounts/").partition("/")
         if path.startswith("instance/service-accounts/") and account[2] in ("token", "identity"):
             return self._signed(request, instance, account[0], account[2])
-        found: Any = self._tree(instance)
+        node: Any = self._tree(instance)
         for part in [part for part in path.split("/") if part]:
-            if not isinstance(found, dict) or part not in found:
+            if not isinstance(node, dict) or part not in node:
                 return _text(404, "there is no such metadata")
-            found = found[part]
+            node = node[part]
         if request.query.get("recursive", "").lower() == "true" or request.query.get("alt") == "json":
-            return Response(200, json.dumps(found).encode(), "application/json", _SERVER)
-        if isinstance(found, dict):
-            listing = "".join(f"{key}/\n" if isinstance(value, dict) else f"{key}\n" for key, value in found.items())
+            return Response(200, json.dumps(node).encode(), "application/json", _SERVER)
+        if isinstance(node, dict):
+            listing = "".join(f"{key}/\n" if isinstance(value, dict) else f"{key}\n" for key, value in node.items())
             return _text(200, listing)
-        return _text(200, str(found))
+        return _text(200, str(node))
 
     def _signed(self, request: Request, instance: dict[str, Any], account: str, what: str) -> Response:
         if not instance["account"] or account not in ("default", instance["account"]):

@@ -41,25 +41,25 @@ def answer(cloud: Cloud, request: Request, rest: str) -> Response:
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     if not who.is_operator or request.method != "GET":
         raise GoogleError("forbidden", f"Permission denied on '{place[:200]}' (or it may not exist)", status=403)
-    if found := _QUOTA.fullmatch(place):
-        return _checked(cloud, "cloudquotas.quotas.get", _infos(cloud, found["service"], found["quota"]))
-    if found := _REGION.fullmatch(place):
-        return _checked(cloud, "compute.regions.get", {"name": found["region"], "quotas": _metrics(cloud, found["region"])})  # fmt: skip
-    if found := _TYPE.fullmatch(place):
-        return _checked(cloud, "compute.machineTypes.get", _machine(found["machine"], found["zone"], place))
+    if match := _QUOTA.fullmatch(place):
+        return _checked(cloud, "cloudquotas.quotas.get", _infos(cloud, match["service"], match["quota"]))
+    if match := _REGION.fullmatch(place):
+        return _checked(cloud, "compute.regions.get", {"name": match["region"], "quotas": _metrics(cloud, match["region"])})  # fmt: skip
+    if match := _TYPE.fullmatch(place):
+        return _checked(cloud, "compute.machineTypes.get", _machine(match["machine"], match["zone"], place))
     if _TYPES.fullmatch(place):
         named = re.search(r"name=(\S+)", request.query.get("filter", ""))
         return _checked(cloud, "compute.machineTypes.list", {"items": _zones(named[1] if named else "")})
-    if found := _RESERVATION.fullmatch(place):
-        return _checked(cloud, "compute.reservations.get", _reservation(cloud, found["name"], place))
-    found = _IMAGE.fullmatch(place)
-    assert found is not None
+    if match := _RESERVATION.fullmatch(place):
+        return _checked(cloud, "compute.reservations.get", _reservation(cloud, match["name"], place))
+    match = _IMAGE.fullmatch(place)
+    assert match is not None
     # A family has one image, whose name starts with the name of the family.
-    name = f"{found['name']}-v20260101" if found["family"] else found["name"]
-    permission = "compute.images.getFromFamily" if found["family"] else "compute.images.get"
+    name = f"{match['name']}-v20260101" if match["family"] else match["name"]
+    permission = "compute.images.getFromFamily" if match["family"] else "compute.images.get"
     arch = "ARM64" if "arm64" in name else "X86_64"
-    known = cloud.store.get("external", place.removeprefix("v1/")) or {}
-    stored = {"storageLocations": known.get("regions") or ["us"]}
+    external = cloud.store.get("external", place.removeprefix("v1/")) or {}
+    stored = {"storageLocations": external.get("regions") or ["us"]}
     return _checked(
         cloud, permission, {"name": name, "status": "READY", "architecture": arch, "diskSizeGb": "10", **stored}
     )
@@ -118,13 +118,13 @@ def _zones(machine: str) -> dict[str, Any]:
 
 def _reservation(cloud: Cloud, name: str, place: str) -> dict[str, Any]:
     """Return a reservation that the control interface describes with `machine`, `count` and, if it is not ready, `state`."""
-    known = cloud.store.get("external", name) or {}
-    if "machine" not in known:
+    stored = cloud.store.get("external", name) or {}
+    if "machine" not in stored:
         raise GoogleError("unsupported", f"the rehearsal does not know the machine type of {place}", status=501)
     used = sum(name in text for one in cloud.fleet.running() for text in one["reservations"])
     return {
-        "name": name, "status": str(known.get("state", "READY")), "specificReservationRequired": True,
+        "name": name, "status": str(stored.get("state", "READY")), "specificReservationRequired": True,
         "specificReservation": {
-            "count": str(known.get("count") or 0), "inUseCount": str(used), "instanceProperties": {"machineType": known["machine"]},
+            "count": str(stored.get("count") or 0), "inUseCount": str(used), "instanceProperties": {"machineType": stored["machine"]},
         },
     }  # fmt: skip

@@ -47,19 +47,19 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     name = unquote(rest).partition("/")[2]
     place = f"{PROJECT}/{name.rpartition('/')[2]}" if service == "storagetransfer" else name
-    found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, place))), None)
+    resource = next((match for type_ in _TYPES[service] if (match := cloud.store.find(type_, place))), None)
     if not who.is_operator:
         raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
-    if service == "compute" and request.method == "GET" and (one := _IMAGE.fullmatch(name)):
-        cloud.operator.check(operator, operator.compute("images", one["name"], "", name))
-        wanted = {"project": one["project"], "family" if one["family"] else "name": one["name"]}
+    if service == "compute" and request.method == "GET" and (match := _IMAGE.fullmatch(name)):
+        cloud.operator.check(operator, operator.compute("images", match["name"], "", name))
+        wanted = {"project": match["project"], "family" if match["family"] else "name": match["name"]}
         return json_response({"kind": "compute#image", **image(cloud, wanted, "")})
-    if request.method != "GET" or found is None:
+    if request.method != "GET" or resource is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
     located = re.search(r"/locations/([^/]+)/", name)
     outages.refuse(cloud.store, outages.region(located and located[1]), f"'{name}'")
-    cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
-    return json_response({"name": name, **_shown(cloud, found)})
+    cloud.operator.check(operator, operator.required(cloud.store, "read", resource.type, {}, resource.region, resource))
+    return json_response({"name": name, **_shown(cloud, resource)})
 
 
 def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
@@ -74,10 +74,10 @@ def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
     if _LATENCY not in text or source is None or replica is None:
         return json_response({})
     period = datetime.fromisoformat(end) - datetime.fromisoformat(start)
-    found = replication.latency(cloud.store, source[1], replica[1], period.total_seconds())
-    if found is None:
+    delay = replication.latency(cloud.store, source[1], replica[1], period.total_seconds())
+    if delay is None:
         return json_response({})
-    point = {"interval": {"startTime": start, "endTime": end}, "value": {"doubleValue": found * 1000}}
+    point = {"interval": {"startTime": start, "endTime": end}, "value": {"doubleValue": delay * 1000}}
     labels = {"source_bucket": source[1], "destination_bucket": replica[1]}
     return json_response({"timeSeries": [{"metric": {"type": _LATENCY, "labels": labels}, "points": [point]}]})
 

@@ -81,12 +81,12 @@ class Storage:
     # Objects
 
     def _object(self, request: Request, who: tokens.Principal, bucket: str, name: str) -> Response:
-        found = self.cloud.store.object(bucket, name)
+        stored = self.cloud.store.object(bucket, name)
         if request.method == "DELETE":
             self._allow(who, access.DELETE, bucket, name)
-            if found is None:
+            if stored is None:
                 raise _gone(bucket, name)
-            self._keep(bucket, name, found)
+            self._keep(bucket, name, stored)
             objects.remove(self.cloud.store, bucket, name)
             return Response(204)
         if request.method == "POST" and (match := _REWRITE.fullmatch(name)):
@@ -100,18 +100,18 @@ class Storage:
                 raise _gone(bucket, name)
             if request.query.get("alt") != "media":
                 return json_response(kept[0])
-        if found is None or number not in (None, "", str(objects.generation(found))):
+        if stored is None or number not in (None, "", str(objects.generation(stored))):
             raise _gone(bucket, name)
         if request.query.get("alt") != "media":
-            return json_response(objects.described(self.cloud.store, found))
+            return json_response(objects.described(self.cloud.store, stored))
         headers = {
-            "X-Goog-Generation": str(objects.generation(found)),
-            "X-Goog-Hash": f"md5={objects.md5(found)}",
-            "ETag": found.etag,
+            "X-Goog-Generation": str(objects.generation(stored)),
+            "X-Goog-Hash": f"md5={objects.md5(stored)}",
+            "ETag": stored.etag,
         }
-        kind = str(found.meta.get("content-type") or "application/octet-stream")
+        kind = str(stored.meta.get("content-type") or "application/octet-stream")
         unsatisfiable = GoogleError("requestedRangeNotSatisfiable", "Request range not satisfiable", status=416)
-        return content(found.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
+        return content(stored.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
 
     def _put(self, request: Request, who: tokens.Principal, bucket: str) -> Response:
         name, kind, body = _upload(request)
@@ -141,11 +141,11 @@ class Storage:
         outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, target[0]), f"the bucket {target[0]}")
         live = self.cloud.store.object(*source)
         number = request.query.get("sourceGeneration") or str(objects.generation(live) if live else 0)
-        found = objects.version(self.cloud.store, *source, number)
-        if found is None:
+        original = objects.version(self.cloud.store, *source, number)
+        if original is None:
             raise _gone(*source)
-        stored = self._store(request, who, *target, found[1], found[2])
-        size = str(len(found[1]))
+        stored = self._store(request, who, *target, original[1], original[2])
+        size = str(len(original[1]))
         shown = objects.described(self.cloud.store, stored)
         return json_response({"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True, "resource": shown})  # fmt: skip
 
@@ -210,8 +210,8 @@ class Storage:
             last = folder or key
             if folder:
                 folders.append(folder)
-            elif (found := self.cloud.store.object(bucket, key)) is not None:
-                items.append(objects.listed(objects.described(self.cloud.store, found)))
+            elif (stored := self.cloud.store.object(bucket, key)) is not None:
+                items.append(objects.listed(objects.described(self.cloud.store, stored)))
         return {"kind": "storage#objects", "items": items, "prefixes": folders}
 
 

@@ -56,16 +56,16 @@ def answer(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
 def _patch(cloud: Cloud, request: Request, name: str) -> Response:
     asked = _body(request)
     cloud.operator.check(operator, operator.storage("storagetransfer.jobs.update", f"projects/{PROJECT}"))
-    found = cloud.store.find(TransferJob.types[0], f"{PROJECT}/{name.rpartition('/')[2]}")
-    if found is None or asked.get("projectId") != PROJECT:
+    job = cloud.store.find(TransferJob.types[0], f"{PROJECT}/{name.rpartition('/')[2]}")
+    if job is None or asked.get("projectId") != PROJECT:
         raise GoogleError("notFound", f"Requested entity was not found: {name}", status=404)
     given = asked.get("transferJob") or {}
     if asked.get("updateTransferJobFieldMask") != "status" or list(given) != ["status"]:
         raise GoogleError("notImplemented", "only changes of the status are supported in a rehearsal", status=501)
     if given["status"] not in ("ENABLED", "DISABLED"):
         raise invalid(f"Invalid value at 'transfer_job.status': {given['status']}")
-    changed = set_status(cloud.store, found, str(given["status"]))
-    cloud.store.log("PATCH", found.type, found.id, "")
+    changed = set_status(cloud.store, job, str(given["status"]))
+    cloud.store.log("PATCH", job.type, job.id, "")
     return json_response(
         {
             "name": name,
@@ -108,10 +108,10 @@ def _operations(cloud: Cloud, place: str, operation: str | None) -> dict[str, An
         cloud.operator.check(operator, operator.storage("lustre.operations.list", place))
         return {"operations": [one for id, one in cloud.store.all(_OPERATION).items() if id.startswith(f"{place}/")]}
     cloud.operator.check(operator, operator.storage("lustre.operations.get", f"{place}/operations/{operation}"))
-    found: dict[str, Any] | None = cloud.store.get(_OPERATION, f"{place}/operations/{operation}")
-    if found is None:
+    operation_record: dict[str, Any] | None = cloud.store.get(_OPERATION, f"{place}/operations/{operation}")
+    if operation_record is None:
         raise GoogleError("notFound", f"Resource '{place}/operations/{operation}' was not found", status=404)
-    return found
+    return operation_record
 
 
 def _body(request: Request) -> dict[str, Any]:
