@@ -35,6 +35,7 @@ _DEVICE_TOOLS = {
     "ibv_devices",
     "ibstat",
     "nvbandwidth",
+    "nproc",
 }
 _NOT_PLAYED = {
     "nvidia-debugdump",
@@ -151,11 +152,11 @@ def test_every_machine_of_a_catalog_can_be_a_node(cloud: str) -> None:
 
 
 def test_hardware_of_a_p4d() -> None:
-    """Eight A100 with 40 GB, four EFA devices, six switches, eight disks of 1 TB."""
+    """Eight A100 with 40 GB, four EFA devices, six switches, eight disks of 1 TB, 96 vCPUs and 1,152 GiB."""
     assert hardware_of("aws", "p4d.24xlarge") == {
         "gpus": 8, "gpu": "NVIDIA A100-SXM4-40GB", "efa": 4, "fabric": "efa", "fabric_devices": 4, "fabric_gbps": 100, "nvswitches": 6,
         "nvme": 8, "nvme_gb": 1000,
-        "nvme_model": "Amazon EC2 NVMe Instance Storage",
+        "nvme_model": "Amazon EC2 NVMe Instance Storage", "memory_gib": 1152, "vcpus": 96,
     }  # fmt: skip
 
 

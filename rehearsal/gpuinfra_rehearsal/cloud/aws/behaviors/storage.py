@@ -137,11 +137,11 @@ def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
 
 @behaves
 class BucketObject(Behavior):
-    """An object with content from an asset or a string. Nodes can download it."""
+    """An object with content from an asset or a string. Nodes can download it. A second upload replaces the first."""
 
     types = ("aws:s3/bucketObjectv2:BucketObjectv2",)
     volatile = ("etag", "versionId")
-    taken = ApiRejected("PreconditionFailed", "the object {id} is managed by another resource", status=412)
+    joins = True
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         if access.bucket(cloud.store, str(call.plain.get("bucket"))) is None:
