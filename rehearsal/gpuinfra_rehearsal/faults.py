@@ -53,12 +53,14 @@ DEVICE_CHECKS = {
     "nvlink-inactive": ("F3",),
     "nvlink-errors": ("F4",),
     "efa-missing": ("N1",),
+    "efa-port-down": ("N11",),
     "fabric-device-missing": ("N2", "N7"),
     "fabric-port-down": ("N2", "N7"),
     "fabric-port-slow": ("N2", "N7"),
     "fabric-no-key": ("N9",),
     "fabric-flapping": ("N2", "N7"),
     "gvnic-missing": ("N8",),
+    "rdma-slow": ("N5",),
 }
 """The checks of the device that a fault affects. Nodes run them only on machines with the device. The other device faults affect a GPU."""
 GPU_CHECKS = ("G1",)

@@ -36,6 +36,7 @@ _DEVICE_TOOLS = {
     "ibstat",
     "nvbandwidth",
     "nproc",
+    "free",
 }
 _NOT_PLAYED = {
     "nvidia-debugdump",
