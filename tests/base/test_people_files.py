@@ -402,6 +402,7 @@ OTHER_WRITES = {
     "engine/keep.py": "the cache of tools",
     "engine/pending.py": "the state for `pulumi stack import`, in a temporary folder",
     "engine/release.py": "the cache of tools",
+    "engine/up.py": "an import file for `pulumi import`, in a temporary folder",
     "reference/schema.py": "the schema in this repository",
     "remote/agent.py": "files on a node",
     "remote/record.py": "the lock in the user's state folder",

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.failover import Unreachable, label
-from gpuinfra.clouds.region.readiness import ReadinessLine, fails, passes, unread, warns
+from gpuinfra.clouds.region.readiness import ReadinessLine, fails, passes, skips, unread, warns
 
 TOPIC = "checkpoint"
 MOST_OBJECTS = 200_000
@@ -46,6 +46,8 @@ class CheckpointPair:
     """Name of the replica."""
     source: Listing
     copy: Listing
+    private: bool = False
+    """Whether only machines in the networks of the stack can list the buckets, so that a missing answer is expected elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,8 @@ def _line(pattern: str, pair: CheckpointPair, rpo_minutes: int, now: datetime) -
     try:
         copies = _listed(pair.copy, prefix)
     except (Unreachable, DeploymentError) as problem:
+        if pair.private:
+            return skips(TOPIC, name, str(problem))
         return unread(TOPIC, name, str(problem), "log in to the cloud, and run the command again")
     try:
         originals: Mapping[str, CheckpointObject] | None = _listed(pair.source, prefix)

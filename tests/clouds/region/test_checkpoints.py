@@ -20,7 +20,7 @@ from gpuinfra.clouds.gcp.region.failover import JOB, GcpFailover
 from gpuinfra.clouds.region import checkpoints
 from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, lines, matcher, pattern_problem
 from gpuinfra.clouds.region.failover import Unreachable
-from gpuinfra.clouds.region.readiness import FAIL, OK, UNREAD, WARN
+from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN
 from tests.clouds.azure.failing import ACCOUNTS, Regions, blob
 from tests.clouds.azure.region.test_readiness import STATE
 from tests.clouds.gcp.asked import Google
@@ -41,7 +41,11 @@ def step(number: int, minutes: float, *files: str) -> list[CheckpointObject]:
 
 
 def line(
-    source: list[CheckpointObject] | Exception, copy: list[CheckpointObject] | Exception, pattern: str = PATTERN
+    source: list[CheckpointObject] | Exception,
+    copy: list[CheckpointObject] | Exception,
+    pattern: str = PATTERN,
+    *,
+    private: bool = False,
 ) -> tuple[str, str]:
     """The state and the reason for two listings."""
 
@@ -53,7 +57,8 @@ def line(
 
         return listed
 
-    (found,) = lines(pattern, [CheckpointPair(replica="second", source=listing(source), copy=listing(copy))], 90, NOW)
+    pair = CheckpointPair(replica="second", source=listing(source), copy=listing(copy), private=private)
+    (found,) = lines(pattern, [pair], 90, NOW)
     assert (found.topic, found.name) == ("checkpoint", "second")
     return found.state, found.reason
 
@@ -105,6 +110,7 @@ def test_without_the_first_region_the_files_are_not_compared(problem: Exception)
     assert reason.endswith(f"30 minutes old; its files were not compared with the first region: {problem}")
     assert line(problem, step(9, 91))[0] == WARN
     assert line(step(9, 1), problem) == (UNREAD, str(problem))
+    assert line(step(9, 1), problem, private=True) == (SKIPPED, str(problem))
 
 
 def test_a_listing_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ def pairs_of(cloud: AzureFailover, resources: Iterable[Mapping[str, Any]]) -> tu
             replica=pair.replica,
             source=partial(_objects, cloud, pair.source),
             copy=partial(_objects, cloud, pair.replica),
+            private=True,
         )
         for pair in cloud.pairs(resources)
     )
