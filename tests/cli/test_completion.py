@@ -86,7 +86,7 @@ CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
     "name of a check": (["explain", "gpu_c"], {"gpu_count"}, set()),
     "rule": (["explain", "capacity_"], {"capacity_kind_is_offered"}, set()),
     "fault": (["rehearse", "up", "google", "--fault", ""], {"cloud:no-quota:gpu"}, {"node:work-2:gpu-missing"}),
-    "fault of a node": (["rehearse", "up", "mine", "--fault", "node:gpu-2:gpu-m"], {"gpu-missing"}, {"gpu-lost"}),
+    "fault of a node": (["rehearse", "up", "mine", "--fault", "node:gpu-2:gpu-mi"], {"gpu-missing"}, {"gpu-lost"}),
     "fault of a pool": (
         ["rehearse", "up", "google", "--fault", "node:"],
         {"gpu-1:gpu-missing", "work-1:xid-79"},
@@ -241,7 +241,7 @@ def test_zsh_completes_the_line(line: str, completed: str, folder: Path) -> None
         ("gpuinfra plan aws-p4", "gpuinfra plan aws-p4d"),
         ("gpuinfra clone mine --machine gpu=p4de", "gpuinfra clone mine --machine gpu=p4de.24xlarge"),
         (
-            "gpuinfra rehearse up mine --fault node:gpu-2:gpu-m",
+            "gpuinfra rehearse up mine --fault node:gpu-2:gpu-mi",
             "gpuinfra rehearse up mine --fault node:gpu-2:gpu-missing",
         ),
         ("gpuinfra rehearse up mine --fault cloud:err", "gpuinfra rehearse up mine --fault cloud:error:"),

@@ -48,7 +48,12 @@ def _recorded(name: str, pool: str) -> Recording:
         parse_spec(
             {
                 "name": name,
-                "where": {"cloud": "gcp", "region": "northamerica-northeast1", "zone": "northamerica-northeast1-b"},
+                "where": {
+                    "cloud": "gcp",
+                    "region": "northamerica-northeast1",
+                    "zone": "northamerica-northeast1-b",
+                    "offers": [ULTRA["machine"]],
+                },
                 "pools": [{**ULTRA, "name": pool, "capacity": kinds}],
                 "storage": [
                     {
