@@ -87,8 +87,8 @@ class CloudProfile(Offer, Protocol):
     """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
     """Regions about which the catalog contains facts."""
-    region_form: str
-    """Regular expression that matches the names of all regions, also of those that are not in the catalog."""
+    region_form: str = ""
+    """Regular expression that matches the names of all regions, also of those that are not in the catalog. If empty, only `regions` are allowed."""
     scheduled_actions: str = ""
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
     service_prices: tuple[ServicePrice, ...] = ()

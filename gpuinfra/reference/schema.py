@@ -68,7 +68,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
         "required": ["where"],
     }
     capacity = {"capacity": {"anyOf": [{"type": "array", "items": entry}, {"type": "object", **entry}]}}
-    form = f"^(?:{'|'.join(sorted(profile.regions))}|{profile.region_form})$"
+    form = f"^(?:{'|'.join(filter(None, (*sorted(profile.regions), profile.region_form)))})$"
     place = {"where": {"properties": {"region": {"pattern": form}}}}
     machine = {"machine": {"enum": sorted(profile.machines)}}
     return [

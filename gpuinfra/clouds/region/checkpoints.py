@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.failover import Unreachable, label
+from gpuinfra.clouds.region.failover import BucketPair, Unreachable, label
 from gpuinfra.clouds.region.readiness import ReadinessLine, fails, passes, skips, unread, warns
 
 TOPIC = "checkpoint"
@@ -48,6 +49,22 @@ class CheckpointPair:
     copy: Listing
     private: bool = False
     """Whether only machines in the networks of the stack can list the buckets, so that a missing answer is expected elsewhere."""
+
+
+def listed_pairs(
+    pairs: Iterable[BucketPair],
+    source: Callable[[str, str], Iterable[CheckpointObject]],
+    copy: Callable[[str, str], Iterable[CheckpointObject]],
+    *,
+    private: bool = False,
+) -> tuple[CheckpointPair, ...]:
+    """Return the pairs with their listings. `source` and `copy` list the objects of a bucket whose names begin with a text."""
+    return tuple(
+        CheckpointPair(
+            replica=pair.replica, source=partial(source, pair.source), copy=partial(copy, pair.replica), private=private
+        )
+        for pair in pairs
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

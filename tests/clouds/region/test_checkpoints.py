@@ -16,7 +16,7 @@ from gpuinfra.clouds.aws.region.failover import REPLICATION
 from gpuinfra.clouds.azure.region import checkpoints as azure
 from gpuinfra.clouds.azure.region.failover import AzureFailover
 from gpuinfra.clouds.gcp.region import checkpoints as gcp
-from gpuinfra.clouds.gcp.region.failover import JOB, GcpFailover
+from gpuinfra.clouds.gcp.region.failover import GcpFailover
 from gpuinfra.clouds.region import checkpoints
 from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, lines, matcher, pattern_problem
 from gpuinfra.clouds.region.failover import Unreachable
@@ -173,21 +173,19 @@ def test_aws_lists_all_pages_in_the_region_of_each_bucket() -> None:
 def test_google_lists_objects_with_a_prefix() -> None:
     """The discovery document validates the requests."""
     google = Google()
-    spec = {"gcsDataSource": {"bucketName": "first"}, "gcsDataSink": {"bucketName": "second"}}
-    state = [{"type": JOB, "outputs": {"name": "transferJobs/1", "project": "p", "replicationSpec": spec}}]
-    (pair,) = gcp.pairs_of(GcpFailover(google.api()), state)
+    cloud = GcpFailover(google.api())
     found = {"name": "runs/1", "size": "7", "timeCreated": "2026-11-29T12:00:00.000Z"}
     google.expect("storage.v1", "objects.list", {"bucket": "first", "prefix": "runs/"}, {"items": [found]})
     google.expect("storage.v1", "objects.list", {"bucket": "second"}, {})
-    assert list(pair.source("runs/")) == [CheckpointObject(key="runs/1", size=7, modified=NOW)]
-    assert list(pair.copy("")) == []
+    assert list(gcp.objects_in(cloud, "first", "runs/")) == [CheckpointObject(key="runs/1", size=7, modified=NOW)]
+    assert list(gcp.objects_in(cloud, "second", "")) == []
     google.done()
 
 
 def test_azure_lists_blobs_of_both_accounts() -> None:
     """Each replicated container is a pair, and its blobs have their names and sizes."""
     rest = Regions(ACCOUNTS, {"trainscratch/data": [blob("runs/1", size=7)], "copyscratch/data": []})
-    pairs = azure.pairs_of(AzureFailover(rest, "southcentralus", "eastus2"), STATE)
-    (pair,) = (one for one in pairs if "copyscratch" in one.replica)
-    assert [(one.key, one.size) for one in pair.source("runs/")] == [("runs/1", 7)]
-    assert list(pair.copy("")) == []
+    cloud = AzureFailover(rest, "southcentralus", "eastus2")
+    (pair,) = (pair for pair in cloud.pairs(STATE) if "copyscratch" in pair.replica)
+    assert [(blob.key, blob.size) for blob in azure.listing(cloud, pair.source, "runs/")] == [("runs/1", 7)]
+    assert list(azure.listing(cloud, pair.replica, "")) == []

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gpuinfra.clouds.aws.region.failover import AwsFailover, Client, ask, client_of
-from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, utc
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, listed_pairs, utc
 
 
 def connect(
@@ -22,14 +22,8 @@ def pairs_of(
     client: Client, region: str, second: str, resources: Iterable[Mapping[str, Any]]
 ) -> tuple[CheckpointPair, ...]:
     """Return the buckets in a stack's state and their replicas."""
-    return tuple(
-        CheckpointPair(
-            replica=pair.replica,
-            source=partial(_objects, client, region, pair.source),
-            copy=partial(_objects, client, second, pair.replica),
-        )
-        for pair in AwsFailover(client, region, second).pairs(resources)
-    )
+    pairs = AwsFailover(client, region, second).pairs(resources)
+    return listed_pairs(pairs, partial(_objects, client, region), partial(_objects, client, second))
 
 
 def _objects(client: Client, region: str, bucket: str, prefix: str) -> Iterator[CheckpointObject]:

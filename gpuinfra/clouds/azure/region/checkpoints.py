@@ -9,29 +9,19 @@ from typing import Any
 
 from gpuinfra.clouds.azure.region.failover import TIMEOUT_S, AzureFailover
 from gpuinfra.clouds.azure.rest import Rest
-from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair
+from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair, listed_pairs
 
 
 def connect(
     region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
 ) -> tuple[CheckpointPair, ...]:
     """Return the containers in a stack's state and their replicas. Uses the credentials from the environment."""
-    return pairs_of(AzureFailover(Rest(timeout_s=TIMEOUT_S), region, second), resources)
+    cloud = AzureFailover(Rest(timeout_s=TIMEOUT_S), region, second)
+    objects = partial(listing, cloud)
+    return listed_pairs(cloud.pairs(resources), objects, objects, private=True)
 
 
-def pairs_of(cloud: AzureFailover, resources: Iterable[Mapping[str, Any]]) -> tuple[CheckpointPair, ...]:
-    """Return the containers in a stack's state and their replicas."""
-    return tuple(
-        CheckpointPair(
-            replica=pair.replica,
-            source=partial(_objects, cloud, pair.source),
-            copy=partial(_objects, cloud, pair.replica),
-            private=True,
-        )
-        for pair in cloud.pairs(resources)
-    )
-
-
-def _objects(cloud: AzureFailover, container: str, prefix: str) -> Iterator[CheckpointObject]:
+def listing(cloud: AzureFailover, container: str, prefix: str) -> Iterator[CheckpointObject]:
+    """Yield the blobs of a container whose names begin with a text."""
     for blob in cloud.listed(container, prefix):
         yield CheckpointObject(key=blob.name, size=blob.size, modified=blob.modified)
