@@ -20,7 +20,6 @@ ALLOWED: dict[str, str] = {
     "Builder._bucket": CONSTRUCTORS,
     "Builder._network": CONSTRUCTORS,
     "Builder._second_region": CONSTRUCTORS,
-    "Builder.cluster": CONSTRUCTORS,
     "Builder.foundation": CONSTRUCTORS,
     "Evidence.__init__": CONSTRUCTORS,
     "Foundation.__init__": CONSTRUCTORS,
