@@ -447,7 +447,8 @@ def slow_part(rng: random.Random, one: Node) -> str:
     )
     ways.append(("cpus", r"\d+", lambda found: str(rng.randrange(int(found[0])))))
     if "P9" in required:
-        ways.append(("disk-models", r".*\n", lambda found: ""))
+        # The other lines are disks of the network, such as the boot disk.
+        ways.append(("disk-models", rf"(?m)^(?:{one['expectation']['local_disk_model']})[ \t]*\n", lambda found: ""))
     if "N11" in required:
         ways.append(("ports", "4: ACTIVE", lambda found: rng.choice(("1: DOWN", "2: INIT", "3: ARMED"))))
     replays = rng.randrange(1001, 10**6)

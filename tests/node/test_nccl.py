@@ -246,7 +246,7 @@ def test_host_copies_are_judged_per_gpu() -> None:
     assert of(*[24.1] * 8)["outcome"] == "pass"
     slow = of(*[24.1] * 7, 11.9)
     assert slow["outcome"] == "fail"
-    assert "GPU 7: host_to_device 11.9 GB/s" in present(slow["reason"])
+    assert "GPU 7: host_to_device: 11.9 GB/s" in present(slow["reason"])
     assert of(*[24.1] * 7)["outcome"] == "fail"
     assert of(*[24.1] * 8, status="Error")["outcome"] == "error"
 

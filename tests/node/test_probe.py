@@ -183,6 +183,8 @@ def test_every_probe_is_a_plain_command_with_a_limit() -> None:
             "nccl": 600,
             "nccl-network": 300,
             "nvbandwidth": 600,
+            "gpu-copies": 600,
+            "gpu-memory": 600,
             "dcgm": 600,
             "dcgm-medium": 1800,
             "dcgm-long": 3600,
