@@ -61,11 +61,9 @@ def recovery_region_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding
     recovery, replication = declared
     cloud, first = profile_of(spec.cloud), spec.where.region
     same = [one for one in cloud.regions if one != first and replication.geography(one) == replication.geography(first)]
-    if not cloud.is_region(recovery.region):
-        yield from cloud.region_findings("recovery.region", recovery.region)
-    elif recovery.region == first:
+    if recovery.region == first:
         yield error("recovery.region", f"is {first}, which is where.region", "use a different region")
-    elif replication.geography(recovery.region) != replication.geography(first):
+    elif cloud.is_region(recovery.region) and replication.geography(recovery.region) != replication.geography(first):
         what = (
             f"is {recovery.region} in {replication.geography(recovery.region)}, but where.region {first} is in "
             f"{replication.geography(first)}, and data cannot be replicated between them"

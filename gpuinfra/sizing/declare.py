@@ -28,6 +28,9 @@ def declaration(request: SizingRequest, chosen: SizedCandidate, name: str) -> di
         "where": {"cloud": chosen.cloud, "region": chosen.region},
         "pools": [{"name": "gpu", "machine": chosen.machine.name, "capacity": [entry]}],
     }
+    if chosen.machine.zones and chosen.region not in chosen.machine.zones:
+        # A price for the region is published, so the machine type is sold there.
+        declared["where"]["offers"] = [chosen.machine.name]
     if chosen.storage:
         declared["storage"] = [
             {

@@ -1755,6 +1755,10 @@ REJECTED: dict[str, list[Case]] = {
     "offers_are_used": [
         ("aws", {"where.offers": ["p5.48xlarge"]}),
         ("aws", {"where.offers": ["p4d.24xlarge"]}),
+        (
+            "aws",
+            {"where": {"cloud": "aws", "region": "ap-northeast-1", "zone": "apne1-az4", "offers": ["p4d.24xlarge"]}},
+        ),
     ],
     "zone_is_in_region": [
         ("aws", {"where.zone": "use2-az1"}),

@@ -42,6 +42,10 @@ def files(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFi
         why = "the nodes' role is created before the failover, so that the failover creates no IAM resources"
         standing.set(("access", "node_role_in_site"), True, why)
         nodes.set(("access", "node_role_in_site"), True, why)
+    if cloned.monitoring:
+        why = "the control node needs an IAM role, which a failover in this mode does not create; declare it after the failover"
+        standing.set(("monitoring",), None, why)
+        nodes.set(("monitoring",), None, why)
     own = references(pair)
     both = {**own, **dict.fromkeys(layers, _reference(pair, first))}
     return (

@@ -54,6 +54,7 @@ LOST = {
         "recovery.mode",
         "recovery.site_minutes",
     },
+    "aws-monitoring": {"where.zone"},
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "azure-recovery": {"recovery.region", "recovery.mode", "recovery.site_minutes"},
