@@ -27,9 +27,10 @@ from tests.node.healthy import DRIVER, P4D
 from tests.verification.test_verification import documented
 
 COMMANDS = FixCommands(restore="pulumi up --refresh --stack s", on_node="gpuinfra ssh s {node} '{command}'")
-HARDWARE = {"P1", "X1", "X2", "X3", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "F2", "F3", "F4", "F5"} | {
-    *(f"G{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 13, 14, 16, 17)),
-    *(f"N{n}" for n in (1, 2, 5, 6, 7, 8, 10)),
+HARDWARE = {"F2", "F3", "F4", "F5", "P1", "P7", "P8", "P9", "X1", "X2", "X3", "X4"} | {
+    *(f"B{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 10)),
+    *(f"G{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 13, 14, 16, 17, 18)),
+    *(f"N{n}" for n in (1, 2, 5, 6, 7, 8, 10, 11, 12)),
 }
 NCCL = {"pin": "2.28.9-1+cuda13.0", "range": [">=2.23", "<3"]}
 EXPECTED = {

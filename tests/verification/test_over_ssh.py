@@ -65,7 +65,7 @@ def test_hosts_are_checked_over_ssh_and_unreachable_ones_are_listed(lab: Lab) ->
     assert [path.name for path in kept.iterdir()] == ["here.json"]
     text = check(lab, hosts, "--baseline", str(kept)).stdout
     assert "strange: unknown host key: " in text
-    assert "0 of 2 nodes verified: 1 to configure, 1 without evidence. Checked over SSH" in text
+    assert "0 of 2 nodes verified: 1 to replace, 1 without evidence. Checked over SSH" in text
 
 
 @needed()
