@@ -53,6 +53,7 @@ def secrets(args: argparse.Namespace, names: Path = NAMES, folder: Path = FOLDER
         handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(value)
-        os.chown(str(draft), owner.st_uid, owner.st_gid)
+            # By the open file: the user of the unit can write in the folder, and could replace the name with a link.
+            os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
         draft.replace(folder / str(receiver))
     return OK

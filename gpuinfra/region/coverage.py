@@ -1,6 +1,6 @@
 """What a failover cannot guarantee, as lines of `gpuinfra ready`: capacity without a reservation, home directories, and container images in a registry.
 
-These lines are warnings: nobody can know whether a cloud has capacity later, and the data of a home directory is not a checkpoint.
+These lines are warnings, because available capacity changes over time, and a failover can succeed without the files of home directories.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return
     receivers = spec.monitoring.receivers
     if not receivers:
-        what = "is empty, so nobody is notified of an alert"
+        what = "is empty, so alerts are not sent"
         yield warn("monitoring.receivers", what, "add a receiver")
     for i, receiver in enumerate(receivers):
         path = f"monitoring.receivers[{i}]"

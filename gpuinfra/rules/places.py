@@ -166,6 +166,8 @@ def offers_are_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     machines, region = machines_of(spec), spec.where.region
     used = {pool.machine for pool in spec.pools} | {one.machine for pool in spec.pools for one in pool.fallback}
     zones = {spec.where.zone, *(pool.zone for pool in spec.pools)} - {None}
+    if any(pool.machine not in machines for pool in spec.pools):
+        return  # The machine type has its own finding.
     for i, name in enumerate(spec.where.offers):
         record = machines.get(name)
         if name not in used:

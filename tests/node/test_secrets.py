@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,27 @@ def test_a_secret_is_replaced_and_can_be_read_only_by_its_owner(written: Path, m
     assert run(written, Parameters(url="https://new.example.com"), monkeypatch) == OK
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("https://new.example.com", 0o400)
     assert [path.name for path in written.iterdir()] == ["slack-0"]
+
+
+def test_the_owner_of_a_linked_file_does_not_change(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user of the unit can replace the file with a link at any time. root changes only the owner of the file that it wrote."""
+    target = tmp_path / "target"
+    target.write_text("not a secret")
+    changed: list[int] = []
+
+    def swapped(file: int | str, uid: int, gid: int) -> None:
+        draft = written / "slack-0.new"
+        draft.unlink()
+        draft.symlink_to(target)
+        changed.append(os.stat(file).st_ino)  # noqa: PTH116 (a path or an open file)
+
+    for function in ("chown", "fchown"):
+        monkeypatch.setattr(os, function, swapped)
+    assert run(written, Parameters(url=URL), monkeypatch) == OK
+    assert len(changed) == 1
+    assert target.stat().st_ino not in changed
 
 
 def test_a_missing_secret_names_the_receiver_and_the_field(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:

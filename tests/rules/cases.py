@@ -608,6 +608,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "offers_are_used": [
         ("aws", {}),
+        ("aws", {"pools.0.machine": "p4x.24xlarge", "where.offers": ["p4d.24xlarge"]}),
         ("aws", {"where.zone": "use1-az3", "where.offers": ["p4d.24xlarge"]}),
         ("azure", {"where.region": "westus", "where.offers": ["Standard_ND96isr_H100_v5"]}),
     ],

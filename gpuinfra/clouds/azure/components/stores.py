@@ -259,8 +259,8 @@ def private_account(
 
 def storage_ranges(ranges: Iterable[str]) -> list[str]:
     """Return address ranges in the format that storage account firewalls require: prefixes up to /30, and single addresses without a mask."""
-    texts: list[str] = []
+    accepted: list[str] = []
     for text in ranges:
         network = ipaddress.ip_network(text, strict=False)
-        texts += [str(one) for one in network] if network.prefixlen > 30 else [str(network)]
-    return texts
+        accepted += [str(one) for one in network] if network.prefixlen > 30 else [str(network)]
+    return accepted
