@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs NVIDIA's container toolkit with CDI, or verifies the one in the image.
 #
-# Reads:  CONTAINER_TOOLKIT_VERSION          1.20.0
+# Reads:  CONTAINER_TOOLKIT_VERSION          1.20.1
 #         CONTAINER_TOOLKIT_RANGE_MIN, _MAX  versions that an image may contain: 1.18, 2 (excluded)
 #         CONTAINER_TOOLKIT_REPOSITORY       https://nvidia.github.io/libnvidia-container/stable/deb
 #         CONTAINER_TOOLKIT_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits

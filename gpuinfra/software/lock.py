@@ -256,6 +256,9 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     if not at_least(version, gpu.driver_floor):
         message = f"driver {version} does not support {gpu.key}; the first supported version is {gpu.driver_floor}"
         conflicts.add("driver", message, use_default, of_image=of_image)
+    if branch.open_only and flavour(machine, prebuilt=request.prebuilt) == "proprietary" and not (last and branch.branch > last):
+        message = f"driver {version} has no proprietary kernel module, which {machine.name} requires"
+        conflicts.add("driver", message, use_default)
     if carried and request.driver and number != carried:
         message = f"driver {request.driver} is not in the GPU image{named}, which contains branch {carried}"
         conflicts.add("driver", message, f"use {carried}, or set image: plain")
@@ -410,7 +413,7 @@ def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conf
 
 def _toolkit() -> Choice:
     low = tables.CONTAINER_TOOLKIT_FLOOR
-    why = "1.20.0 fixed a drop-in file without a runtime type; all four packages have the same version"
+    why = "the version of the GPU Operator 26.7.1; all four packages have the same version"
     return Choice(name="container_toolkit", version=tables.CONTAINER_TOOLKIT_PIN, why=why, low=low, high="2")
 
 

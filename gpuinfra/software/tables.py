@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-LOCK_DATE = date(2026, 11, 20)
+LOCK_DATE = date(2026, 11, 29)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +19,8 @@ class Branch:
     newest: str
     end_of_life: date | None
     ended: bool = False
+    open_only: bool = False
+    """True if the branch has no proprietary kernel module."""
     pin: str = ""
     """Version that gpuinfra installs from this branch. Empty if it does not install from this branch."""
     floor: str = ""
@@ -37,9 +39,9 @@ BRANCHES = {
             branch=580,
             newest="580.178.04",
             end_of_life=date(2028, 6, 30),
-            pin="580.173.02",
+            pin="580.178.04",
             floor="580.95",
-            why="LTS until June 2028; Azure's HPC images and the GPU Operator pin the same version; CUDA 13.0 was released with 580.95.05",
+            why="LTS until June 2028; the newest release of the branch; CUDA 13.0 was released with 580.95.05",
         ),
         Branch(branch=590, newest="590.48.01", end_of_life=None, ended=True),
         Branch(
@@ -51,10 +53,16 @@ BRANCHES = {
             why="production branch, the default of the GPU Operator",
         ),
         Branch(branch=610, newest="610.57.04", end_of_life=date(2026, 8, 31)),
+        Branch(branch=620, newest="620.10.01", end_of_life=date(2029, 9, 30), open_only=True),
     )
 }
-"""Branches: https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html,
-retrieved 2026-11-20. Newest versions: NVIDIA/gpu-driver-container:versions.mk."""
+"""Branches: https://docs.nvidia.com/datacenter/tesla/drivers/{615,620}/supported-drivers-and-cuda-toolkit-versions.html,
+retrieved 2026-11-20 and 2026-11-29. gpuinfra installs R620, which is a long-term branch, on request only: DCGM 4.5.2 and the recorded outputs of the
+checks are older. Its kernel modules are open only: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/620/kernel-modules.html.
+
+Newest versions: NVIDIA/gpu-driver-container:versions.mk and .common-ci.yml (580.178.04, 595.91.07, 610.57.04). NVIDIA's repositories for Ubuntu
+22.04 and 24.04 contain 580.178.04-1ubuntu1 and 620.10.01-1ubuntu1 (addresses in public installation scripts and in the recorded directory listing of a
+public test, retrieved 2026-11-29). apt verifies the packages with the key of the repository, so the lock has no checksums of them."""
 
 DEFAULT_BRANCH = 580
 
@@ -117,7 +125,7 @@ TORCH = {
     "2.11.0": Wheel(cuda="13.0.2", min_driver=580, nccl="2.28.9"),
     "2.10.0": Wheel(cuda="12.8.90", min_driver=525, nccl="2.27.5"),
     "2.9.1": Wheel(cuda="12.8.90", min_driver=525, nccl="2.27.5"),
-    "2.8.0": Wheel(cuda="12.8.90", min_driver=525),
+    "2.8.0": Wheel(cuda="12.8.90", min_driver=525, nccl="2.27.3"),
     "2.7.1": Wheel(cuda="12.6.77", min_driver=525),
     "2.6.0": Wheel(cuda="12.4.127", min_driver=525),
     "2.5.1": Wheel(cuda="12.4.127", min_driver=525),
@@ -216,11 +224,13 @@ RESTRICTED_KERNELS = ("-gcp-tcpx",)
 """Ends of kernel releases whose packages are not in Ubuntu's archive. Google gives access to the packages of `linux-gcp-tcpx` on request
 (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, retrieved 2026-11-27)."""
 
-CONTAINER_TOOLKIT_PIN = "1.20.0"
+CONTAINER_TOOLKIT_PIN = "1.20.1"
 CONTAINER_TOOLKIT_FLOOR = "1.18"
 CONTAINER_TOOLKIT_REPOSITORY = "https://nvidia.github.io/libnvidia-container/stable/deb"
 CONTAINER_TOOLKIT_KEY_URL = "https://nvidia.github.io/libnvidia-container/gpgkey"
 CONTAINER_TOOLKIT_KEY_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+"""Version: NVIDIA/aicr, container image inventory (`container-toolkit:v1.20.1`, GPU Operator v26.7.1), and three public installation scripts, which install
+the package `nvidia-container-toolkit=1.20.1-1` from this repository; retrieved 2026-11-29. apt verifies the packages with the key."""
 
 DOCKER_PIN = "29.8.1"
 DOCKER_RANGE = ("26.1", "30")

@@ -53,7 +53,7 @@ def test_fabric_manager_has_the_driver_version() -> None:
     assert driver is not None
     assert manager is not None
     assert manager.version == driver.version
-    assert "does not start with driver" in _lock(fabric_manager="580.178.04").conflicts[0].message
+    assert "does not start with driver" in _lock(fabric_manager="580.173.02").conflicts[0].message
     assert _lock(MACHINES["g5.48xlarge"]).choice("fabric_manager") is None
 
 
@@ -62,6 +62,9 @@ def test_fabric_manager_has_the_driver_version() -> None:
     [
         (P4D, {"driver": "570"}, "is out of support"),
         (P4D, {"driver": "610"}, "is out of support"),
+        (P4D, {"driver": "630"}, "belongs to an unknown branch"),
+        (VOLTA, {"driver": "620"}, "does not support V100"),
+        (MACHINES["g5.48xlarge"], {"driver": "620", "prebuilt": False}, "no proprietary kernel module, which g5.48xlarge requires"),
         (P4D, {"driver": "570.211.01", "cuda": "13.0"}, "CUDA 13.0 requires driver 580"),
         (B300, {"driver": "580.65.06"}, "does not support B300"),
         (B300, {"cuda": "12.4"}, "not in the lock"),
@@ -87,9 +90,10 @@ def test_compatible_versions_are_accepted() -> None:
     """Combinations that are known to work are no conflicts."""
     assert _lock(kernel="5.15.0-1065-gcp-tcpx", own_image=True).conflicts == ()
     assert _lock(driver="595").conflicts == ()
+    assert _lock(driver="620", prebuilt=False).conflicts == ()
     assert (
         _lock(
-            prebuilt=False, driver="580.178.04", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12
+            prebuilt=False, driver="580.173.02", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12
         ).conflicts
         == ()
     )

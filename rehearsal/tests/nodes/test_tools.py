@@ -21,7 +21,7 @@ def test_a_driver_appears_step_by_step(shared: Nodes) -> None:
     run("dpkg -i /tmp/keyring.deb")
     assert "Unable to locate package nvidia-open" in run("apt-get -y install nvidia-open", code=100)
     run("apt-get -qq update")
-    assert "Candidate: 595.91.07" in run("apt-cache policy nvidia-open")
+    assert "Candidate: 620.10.01" in run("apt-cache policy nvidia-open")
     run("apt-get -y install nvidia-driver-pinning-580.173.02")
     assert "Candidate: 580.173.02" in run("apt-cache policy nvidia-open")
 
