@@ -256,7 +256,11 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     if not at_least(version, gpu.driver_floor):
         message = f"driver {version} does not support {gpu.key}; the first supported version is {gpu.driver_floor}"
         conflicts.add("driver", message, use_default, of_image=of_image)
-    if branch.open_only and flavour(machine, prebuilt=request.prebuilt) == "proprietary" and not (last and branch.branch > last):
+    if (
+        branch.open_only
+        and flavour(machine, prebuilt=request.prebuilt) == "proprietary"
+        and not (last and branch.branch > last)
+    ):
         message = f"driver {version} has no proprietary kernel module, which {machine.name} requires"
         conflicts.add("driver", message, use_default)
     if carried and request.driver and number != carried:

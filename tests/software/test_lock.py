@@ -64,7 +64,11 @@ def test_fabric_manager_has_the_driver_version() -> None:
         (P4D, {"driver": "610"}, "is out of support"),
         (P4D, {"driver": "630"}, "belongs to an unknown branch"),
         (VOLTA, {"driver": "620"}, "does not support V100"),
-        (MACHINES["g5.48xlarge"], {"driver": "620", "prebuilt": False}, "no proprietary kernel module, which g5.48xlarge requires"),
+        (
+            MACHINES["g5.48xlarge"],
+            {"driver": "620", "prebuilt": False},
+            "no proprietary kernel module, which g5.48xlarge requires",
+        ),
         (P4D, {"driver": "570.211.01", "cuda": "13.0"}, "CUDA 13.0 requires driver 580"),
         (B300, {"driver": "580.65.06"}, "does not support B300"),
         (B300, {"cuda": "12.4"}, "not in the lock"),
