@@ -11,7 +11,6 @@ import datetime
 import hashlib
 import hmac
 import html
-import http.client
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from typing import Any, Callable, Mapping
 
 from .cloud import (
     MAX_PAGES,
-    OPENER,
     CloudError,
     error_code,
     field,

@@ -52,7 +52,8 @@ DOCUMENTS = 4
 """Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
 SECRET = re.compile(
-    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/([A-Za-z0-9-]{3,24})/secrets/([A-Za-z0-9-]{1,127})", re.I
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/([A-Za-z0-9-]{3,24})/secrets/([A-Za-z0-9-]{1,127})",
+    re.I,
 )
 _LIMIT = 1 << 20
 
@@ -291,7 +292,9 @@ class AzureNode:
         """
         url = secret_url(name, self._environ)
         headers = {"Authorization": "Bearer " + self._metadata.token(VAULT)}
-        text = read_secret(urllib.request.Request(url, headers=headers), "secret %s" % url.partition("?")[0], _vault_error)
+        text = read_secret(
+            urllib.request.Request(url, headers=headers), "secret %s" % url.partition("?")[0], _vault_error
+        )
         try:
             return str(json.loads(text)["value"])
         except (ValueError, KeyError, TypeError):

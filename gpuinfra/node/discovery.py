@@ -51,9 +51,11 @@ def _filled(text: str) -> str:
         raise MissingPrerequisite("the names of the account: %s" % error) from None
 
     def value(match: re.Match[str]) -> str:
-        found = names.get(match[1], "")
-        if not re.fullmatch(r"[\w.()-]+", found):
-            raise MissingPrerequisite("the metadata service returned %r as the %s of this machine" % (found[:40], match[1]))
-        return found
+        name = names.get(match[1], "")
+        if not re.fullmatch(r"[\w.()-]+", name):
+            raise MissingPrerequisite(
+                "the metadata service returned %r as the %s of this machine" % (name[:40], match[1])
+            )
+        return name
 
     return _NAME.sub(value, text)

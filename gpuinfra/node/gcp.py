@@ -191,7 +191,7 @@ class GcpNode:
         versions.access: https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions/access, retrieved 2026-11-29.
         """
         path = "projects/%s/secrets/%s/versions/latest:access" % (self.account()["project"], name)
-        where = "%s/v1/%s" % (secret_manager(self._environ), urllib.parse.quote(path))
+        where = "%s/v1/%s" % (secret_manager(self._environ), urllib.parse.quote(path, safe="/:"))
         text = read_secret(self._reads(where)(), "secret %s" % name, _message)
         try:
             return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode("utf-8")

@@ -95,9 +95,9 @@ def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolP
     pools = tuple(pools)
     served = monitored(pools)
     names = [pool.name for pool in served]
-    zones = {group.zone: None for pool in pools if pool.name in names for group in pool.groups}
+    zones = {group.zone for pool in pools if pool.name in names for group in pool.groups}
     space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
-    discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, tuple(zones), PORT)
+    discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, sorted(zones), PORT)
     retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
     files = {
         f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery, names)),

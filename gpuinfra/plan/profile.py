@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.base.errors import UsageError
 from gpuinfra.base.registry import cloud_as
 from gpuinfra.catalog.records import MachineType, ServicePrice, TransferPrice
 from gpuinfra.spec.kinds import DeclaredCloud, Offer

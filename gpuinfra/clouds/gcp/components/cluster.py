@@ -171,7 +171,5 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return Pools(pools=pools, outputs={"node_service_account": role.email})
 
     def _control_role(self, monitoring: MonitoringPlan, foundation: FoundationRefs) -> NodeRole:
-        args = NodeRoleArgs(
-            scope=self.scope, plan=self.plan, bucket=foundation.evidence_bucket, monitoring=monitoring
-        )
+        args = NodeRoleArgs(scope=self.scope, plan=self.plan, bucket=foundation.evidence_bucket, monitoring=monitoring)
         return self.create(NodeRole, CONTROL_ROLE, args)
