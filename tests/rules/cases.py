@@ -70,7 +70,8 @@ def declaration(case: Case) -> dict[str, Any]:
     cloud, changes = case
     spec = copy.deepcopy(BASES[cloud])
     for path, value in changes.items():
-        _set(spec, path.split("."), value)
+        # A copy, because a later change can be inside of it.
+        _set(spec, path.split("."), copy.deepcopy(value))
     return spec
 
 
