@@ -30,8 +30,6 @@ BUCKET_ACCESS = ("source", "replica")
 
 NODE_GRANTS = ("bundle", "evidence", "rendezvous")
 """Grants for the nodes on the evidence bucket."""
-FABRIC_GRANT = "fabric"
-"""Grant for nodes that take part in the fabric test."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
@@ -362,7 +360,7 @@ def image_readers(plan: Plan) -> Iterator[PlannedInstance]:
 def node_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for the nodes on the evidence bucket."""
     for instance in node_roles(plan):
-        for grant in (*NODE_GRANTS, *((FABRIC_GRANT,) if plan.fabric_folder else ())):
+        for grant in NODE_GRANTS:
             yield replace(instance, values={"grant": grant})
 
 
