@@ -46,6 +46,8 @@ LISTED_PER_POLL = 20_000
 """Maximum number of objects of one folder to list in one poll. The next poll continues the list, so that a folder with many objects delays only its node."""
 SEARCH_S, BYTES_PER_POLL = 20.0, 64 * 1024 * 1024
 """Maximum time and number of bytes in one poll for the search for the evidence that one instance signed. The next poll continues."""
+MEMBERS_S = 3.0
+"""Time for which the members of the groups are not read again while a fabric test needs frequent polls, because the clouds limit these requests."""
 READS_AT_ONCE = 10
 """Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 LISTED_AGAIN, LISTED_AGAIN_SHARE = 20, 20
@@ -86,6 +88,8 @@ class Gatherer:
         self._buried: set[tuple[str, bool]] = set()
         """Instances whose newest evidence, or whose newest reports (True), are not theirs, so that all of this kind in their folder are examined."""
         self._clock = time.monotonic
+        self._members: list[Member] = []
+        self._read_at = 0.0
         self._here: dict[str, PoolExpected] = {}
         """The instances whose evidence counts, with their pools."""
         self._refs: dict[str, tuple[EvidenceRef, ...]] = {}
@@ -108,7 +112,9 @@ class Gatherer:
 
     def poll(self, names: NodeNames | None = None) -> FleetVerdict:
         """Read membership and evidence once, and judge. After `PortUnavailable`, the next call continues with the remaining nodes."""
-        members = self._ports.membership.members(self.groups)
+        if not self.in_test or self._clock() - self._read_at >= MEMBERS_S:
+            self._members, self._read_at = self._ports.membership.members(self.groups), self._clock()
+        members = self._members
         self.leaving = any(m.leaving for m in members)
         self._here = self._expected(members)
         for gone in self._refs.keys() - self._here.keys():

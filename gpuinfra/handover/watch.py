@@ -21,8 +21,8 @@ from gpuinfra.handover.uniform import firmware_notes
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
-RELAY_POLL_S = 0.5
-"""Pause between two polls while nodes measure with each other."""
+RELAY_POLL_S = 0.25
+"""Pause between two polls while nodes measure with each other. A poll itself takes longer."""
 STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
@@ -148,8 +148,7 @@ def _watch(
             if relay.problem and relay.problem not in logged:
                 logged.add(relay.problem)
                 log(f"the fabric test does not continue; retrying: {relay.problem}")
-        # The nodes wait for each other, but not more than half of the time is spent on requests.
-        longest = max(RELAY_POLL_S, clock() - start - spent) if measures else pause
+        longest = RELAY_POLL_S if measures else pause
         if cancelled.wait(max(0.05, min(pause, longest, wait.deadline_s - spent))):
             return _end(gatherer, verdict, WaitEnd.CANCELLED, clock() - start, problems, wait)
         pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))

@@ -98,7 +98,7 @@ def test_an_interruption_of_the_metadata_service_is_retried(storage: Storage, no
         request("PUT"), "b/k", once=True, own=True, explain=lambda *_: "", exists=lambda *_: False, retried=()
     )
     assert cloud.get_optional(request("GET"), "b/k", 100) == b"content"
-    assert no_pauses == [1.0, 2.0] * 3
+    assert no_pauses == [1.0, 2.0] * 2
 
 
 def test_a_metadata_service_that_stays_unavailable_is_the_reason() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import cloud, evidence, fabric, fabric_relay, fabric_run, fabric_service, probe
-from gpuinfra.node.checks import ALL
-from gpuinfra.node.checks.fabric_test import TestState, Waits
+from gpuinfra.node.checks import ALL, fabric_test
+from gpuinfra.node.checks.fabric_test import Waits
 from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, MissingPrerequisite
 from gpuinfra.node.fabric_relay import FabricRuling, NodeCall, NodeReport
 from gpuinfra.node.fabric_service import FabricService, Waiting
@@ -25,13 +25,14 @@ from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
 from tests.typed import present
 
+State = fabric_test.TestState
 IN_USE = Waiting(Waits.GPUS, "processes use the GPUs")
 BUNDLE = "b" * 64
 NODE = {"pool": "gpu", "bundle": {"bucket": "b", "key": "bootstrap/train/gpu/x.tar.gz", "sha256": BUNDLE}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 TEST, BOOT = "0123456789abcdef", "11111111-aaaa"
 ASKED = NodeCall(BOOT, 1)
-GOOD = FabricRuling(TestState.GOOD, "", ("i-7",), 4)
+GOOD = FabricRuling(State.GOOD, "", ("i-7",), 4)
 
 
 @dataclass
@@ -134,7 +135,7 @@ def test_a_slow_node_fails_with_its_own_measurement_and_does_not_help(tmp_path: 
     """Its result contains the failed all-reduce. Afterwards, it does not read the sheet."""
     node = Node(tmp_path, word=fabric.FAIL)
     service = node.service()
-    after(node, ASKED, RUN, replace(ASKED, ruling=FabricRuling(TestState.SLOW, "with i-2: 61.0")), service=service)
+    after(node, ASKED, RUN, replace(ASKED, ruling=FabricRuling(State.SLOW, "with i-2: 61.0")), service=service)
     assert judged(node.result)["outcome"] == "fail"
     read = node.gets
     after(node, replace(ASKED, ask=2), service=service)
@@ -148,7 +149,7 @@ def test_a_good_node_helps_and_keeps_its_result(tmp_path: Path) -> None:
     before = node.result
     node.word = fabric.FAIL
     again = replace(ASKED, ask=2)
-    sent = after(node, again, replace(again, run="0009", partner="i-9"), replace(again, ruling=FabricRuling(TestState.SLOW)))  # fmt: skip
+    sent = after(node, again, replace(again, run="0009", partner="i-9"), replace(again, ruling=FabricRuling(State.SLOW)))  # fmt: skip
     assert sent[2:] == [(True, "", ""), (True, "0009", "fail")]
     assert (node.result, node.reports) == (before, 1)
 
@@ -157,7 +158,7 @@ def test_an_unknown_result_is_replaced_by_a_later_good_one(tmp_path: Path) -> No
     """A node whose test had no good pair measures again when it is asked. A second unknown result changes nothing."""
     node = Node(tmp_path, word=fabric.FAIL)
     service = node.service()
-    unknown = FabricRuling(TestState.UNKNOWN)
+    unknown = FabricRuling(State.UNKNOWN)
     after(node, ASKED, RUN, replace(ASKED, ruling=unknown), service=service)
     again = replace(ASKED, ask=2)
     after(node, again, replace(again, run="0002", partner="i-3"), replace(again, ruling=unknown), service=service)
@@ -241,7 +242,7 @@ def test_a_sheet_contains_what_it_asks_for() -> None:
         {"schema": "x"}, {"test": "0" * 15}, {"test": 1}, {"ask": True}, {"ask": "1"}, {"ready": 1}, {"run": "x"}, {"run": "1234567"},
         {"gpus": -1}, {"gpus": 65}, {"gpus": 1.5}, {"unique_id": "00"}, {"unique_id": "g" * 256}, {"outcome": "bye"}, {"reason": None}, {"reason": ["x"]},
     ],
-    ids=str,
+    ids=lambda change: f"{next(iter(change))}={str(next(iter(change.values())))[:12]}",
 )  # fmt: skip
 def test_a_report_with_a_wrong_field_is_no_report(change: dict[str, object]) -> None:
     """Each field has its form."""
