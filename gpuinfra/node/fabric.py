@@ -288,7 +288,9 @@ class _Node:
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> RoundPlan | None:
         if len(joined) > MAX_NODES:
-            raise MissingPrerequisite("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+            raise MissingPrerequisite(
+                "%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES)
+            )
         for earlier in range(number):
             if earlier not in self._words:
                 self._outcomes(earlier)

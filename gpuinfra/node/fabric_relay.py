@@ -116,7 +116,9 @@ def call_of(data: bytes, name: str) -> tuple[str, NodeCall] | None:
         given = sheet["nodes"][name]
         ruling = given.get("ruling")
         if ruling:
-            ruling = FabricRuling(**{**ruling, "state": TestState(ruling["state"]), "slow_paths": tuple(ruling["slow_paths"])})
+            ruling = FabricRuling(
+                **{**ruling, "state": TestState(ruling["state"]), "slow_paths": tuple(ruling["slow_paths"])}
+            )
         return str(sheet["test"]), NodeCall(**{**given, "ruling": ruling})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -188,7 +190,9 @@ class RelayedRendezvous:
         if last is None or last.test != self._test:
             raise CloudError("this node did not report to the fabric test %s" % self._test)
         self._relay.send(
-            replace(last, run=mine["run"], gpus=mine["gpus"], unique_id=mine.get("unique_id", ""), outcome="", reason="")
+            replace(
+                last, run=mine["run"], gpus=mine["gpus"], unique_id=mine.get("unique_id", ""), outcome="", reason=""
+            )
         )
 
     def get(self, owner: str, name: str) -> bytes | None:
@@ -198,7 +202,12 @@ class RelayedRendezvous:
             raise Withdrawn("the handover does not ask for the all-reduce with %s anymore" % owner)
         if not called[1].gpus:
             return None
-        shown = {"schema": "gpuinfra.rendezvous/1", "run": run, "gpus": called[1].gpus, "unique_id": called[1].unique_id}
+        shown = {
+            "schema": "gpuinfra.rendezvous/1",
+            "run": run,
+            "gpus": called[1].gpus,
+            "unique_id": called[1].unique_id,
+        }
         return json.dumps(shown).encode("ascii")
 
 

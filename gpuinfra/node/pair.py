@@ -159,9 +159,7 @@ def checked(assignment: object) -> dict[str, Any]:
         raise MissingPrerequisite("the assignment's store is not a folder; specify an absolute path or null")
     session = assignment.get("session")
     if not (session is None or (isinstance(session, str) and _SESSION.match(session))):
-        raise MissingPrerequisite(
-            "the assignment's session is not the name of a fabric test, such as 0123456789abcdef"
-        )
+        raise MissingPrerequisite("the assignment's session is not the name of a fabric test, such as 0123456789abcdef")
     return assignment
 
 

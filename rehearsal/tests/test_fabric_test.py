@@ -10,6 +10,7 @@ from .conftest import Rehearse, fewer_nodes
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
+
 @pytest.mark.parametrize("stack", ["aws-p4d", "azure-ndv5", "gcp-a3mega"])
 def test_two_nodes_are_verified_with_each_other(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
     """By default, both nodes pass check B8 with the other node, with the permissions that each node has."""

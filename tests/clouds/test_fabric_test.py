@@ -134,5 +134,5 @@ def test_the_test_needs_no_permission_of_the_nodes(cloud: str) -> None:
         recorded = recording_of_spec(declaration((cloud, {**changes, **more})))
         kinds = ("Policy", "RoleAssignment", "IAMMember", "RoleDefinition")
         kept = [one for one in recorded.custom if one.type.endswith(kinds)]
-        resources.append([(one.name, json.dumps(one.inputs, sort_keys=True, default=str)) for one in kept])
+        resources.append(sorted((one.name, json.dumps(one.inputs, sort_keys=True, default=str)) for one in kept))
     assert resources[0] == resources[1] != []

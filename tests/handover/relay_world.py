@@ -165,7 +165,9 @@ def world_of(cloud_name: str, folder: Path, honest: int, hostile: int = 0) -> tu
     return world, Handover(world, nodes)
 
 
-def hostile_report(world: World, number: int, report: NodeReport | dict[str, Any], seq: int, boot: str = BOOTS[0]) -> None:
+def hostile_report(
+    world: World, number: int, report: NodeReport | dict[str, Any], seq: int, boot: str = BOOTS[0]
+) -> None:
     """A report that a hostile node signed, in its own folder."""
     from dataclasses import asdict
 
@@ -175,4 +177,8 @@ def hostile_report(world: World, number: int, report: NodeReport | dict[str, Any
     data = json.dumps(document).encode()
     base = f"{world.folder(number)}/{boot}/fabric/{seq:06d}"
     world.write(f"{base}.json", data)
-    world.write(f"{base}.{seq:08x}.proof.json" if not world.owner else f"{base}.proof.json", signed(world.cloud, name, evidence.sha256(data)), replaces=True)
+    world.write(
+        f"{base}.{seq:08x}.proof.json" if not world.owner else f"{base}.proof.json",
+        signed(world.cloud, name, evidence.sha256(data)),
+        replaces=True,
+    )

@@ -83,7 +83,7 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
     fleet = fleet_of(fabric_result(), result)
     node = poll(fleet, expected()).nodes[1]
     assert (node.outcome, node.settled, node.untested, node.gpus_verified) == ("waiting", False, True, 0)
-    why = "no other node joined within 300 s" if result else "the fabric test has not started on this node"
+    why = "no other node joined within 300 s" if result else "no command has asked this node for the fabric test"
     assert node.reason == f"the node has no result of the fabric test yet: {why}"
     assert "set handover.fabric_test to off" in hint(node)
     outcome, lines = waited(fleet, expected())

@@ -108,7 +108,12 @@ def flood(world: World, victims: int, hostile: int, turn: int) -> None:
     for number in range(1, victims + 1):
         for at in range(turn + 1, turn + 3):
             base = f"{world.folder(number)}/{BOOTS[0]}/fabric/{at:06d}"
-            claimed = {"schema": "gpuinfra.fabric-report/1", "instance_id": id_of(world.cloud, number), "boot_id": BOOTS[0], "seq": at}
+            claimed = {
+                "schema": "gpuinfra.fabric-report/1",
+                "instance_id": id_of(world.cloud, number),
+                "boot_id": BOOTS[0],
+                "seq": at,
+            }
             data = json.dumps({**claimed, "test": "0" * 16, "ask": 1, "ready": False}).encode()
             copied = [value[0] for key, value in world.objects.items() if "/fabric/" in key and key.endswith(".json")]
             data = random.Random(at).choice([data, b"[" * 50_000, b"x" * 2_000_000, *copied[:3]])
@@ -144,19 +149,31 @@ def test_thousands_of_newer_objects_stop_no_other_node(cloud: str, tmp_path: Pat
         base = f"{world.folder(2)}/{BOOTS[0]}/fabric/{500_000 + at:06d}"
         world.objects[f"{base}.json"] = world.objects[f"{base}.00000000.proof.json"] = data, world.now
         world.objects[f"{base}.00000000.proof.json"] = proof, world.now
-    world.objects |= {key: (value[0], world.now.replace(year=2100)) for key, value in world.objects.items() if "/fabric/5" in key}
+    world.objects |= {
+        key: (value[0], world.now.replace(year=2100)) for key, value in world.objects.items() if "/fabric/5" in key
+    }
     assert handover.run() == dict.fromkeys(range(1, 4), "verified")
 
 
 def lies(kind: str, rng: random.Random, called: dict[str, Any], test: str) -> dict[str, Any]:
     """A report of a hostile member."""
     ask, run = called.get("ask", 1), str(called.get("run", ""))
-    base = NodeReport(test=test, ask=ask, ready=True, run=run, gpus=8 if run else 0, unique_id="00" * 128 if run else "")
+    base = NodeReport(
+        test=test, ask=ask, ready=True, run=run, gpus=8 if run else 0, unique_id="00" * 128 if run else ""
+    )
     words = {"silent": "", "fails": "fail", "passes": "pass", "absent": "absent"}
     content = {**base.__dict__, "outcome": words.get(kind, "")}
     if kind == "fuzz":
-        return json.loads(mutated(rng, content) or b"{}") if rng.random() < 0.5 else {**content, "run": rng.choice(["0001", "9", "x"]), "ask": rng.choice([ask, -1, 10**9])}
-    return {**content, "reason": "\x1b[2J\u202e" * 50} if words.get(kind) else {**content, "ready": kind != "leaves" or not run}
+        return (
+            json.loads(mutated(rng, content) or b"{}")
+            if rng.random() < 0.5
+            else {**content, "run": rng.choice(["0001", "9", "x"]), "ask": rng.choice([ask, -1, 10**9])}
+        )
+    return (
+        {**content, "reason": "\x1b[2J\u202e" * 50}
+        if words.get(kind)
+        else {**content, "ready": kind != "leaves" or not run}
+    )
 
 
 @EACH

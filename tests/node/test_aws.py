@@ -4,7 +4,6 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from types import SimpleNamespace
-from urllib.parse import unquote
 
 import pytest
 
@@ -195,5 +194,3 @@ def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
     cloud.troubles = [(500, "InternalError")] * 6
     with pytest.raises(CloudError, match=r"r1-0.json could not be read: 500"):
         store.get("i-1", "r1-0.json")
-
-

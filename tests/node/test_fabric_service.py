@@ -28,7 +28,11 @@ from tests.typed import present
 State = fabric_test.TestState
 IN_USE = Waiting(Waits.GPUS, "processes use the GPUs")
 BUNDLE = "b" * 64
-NODE = {"pool": "gpu", "bundle": {"bucket": "b", "key": "bootstrap/train/gpu/x.tar.gz", "sha256": BUNDLE}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
+NODE = {
+    "pool": "gpu",
+    "bundle": {"bucket": "b", "key": "bootstrap/train/gpu/x.tar.gz", "sha256": BUNDLE},
+    "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"},
+}
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 TEST, BOOT = "0123456789abcdef", "11111111-aaaa"
 ASKED = NodeCall(BOOT, 1)
@@ -177,7 +181,13 @@ def test_a_node_that_is_not_ready_does_not_take_part(tmp_path: Path, waiting: Wa
     node = Node(tmp_path, call=ASKED, waiting=waiting)
     service = node.service()
     assert [service.once(), service.once()] == [fabric_service.BUSY_S] * 2
-    assert node.result == {"schema": "gpuinfra.fabric-result/1", "bundle": BUNDLE, "state": "waiting", "cause": waiting.cause.value, "reason": waiting.reason}  # fmt: skip
+    assert node.result == {
+        "schema": "gpuinfra.fabric-result/1",
+        "bundle": BUNDLE,
+        "state": "waiting",
+        "cause": waiting.cause.value,
+        "reason": waiting.reason,
+    }
     assert (node.sent, node.reports) == ([], 1)
 
 
@@ -222,7 +232,18 @@ def test_other_sheets_ask_for_nothing(tmp_path: Path, test: str, boot: str, sche
     assert after(node, None) == []
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"[" * 100_000, b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": {"i-1": {"x": 1}}}', b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": 1}'], ids=range(6))  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"[" * 100_000,
+        b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": {"i-1": {"x": 1}}}',
+        b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": 1}',
+    ],
+    ids=range(6),
+)
 def test_a_damaged_sheet_asks_for_nothing(data: bytes) -> None:
     """A sheet that is no sheet is like no sheet."""
     assert fabric_relay.call_of(data, "i-1") is None

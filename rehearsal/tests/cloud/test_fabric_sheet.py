@@ -106,7 +106,7 @@ def test_azure(cloud: Cloud, azure: Client, server: Server, tmp_path: Path) -> N
     cloud.fleet.reconcile()
     first, *_ = sorted(cloud.fleet.instances().values(), key=lambda one: one["index"])
     node = {"cloud": "azure", "evidence": {"bucket": "https://evidence0a1b.blob.core.windows.net/evidence", "prefix": "evidence/train"}}  # fmt: skip
-    check(cloud, "evidence0a1b/evidence", node, tmp_path, endpoints.of_node("azure", cloud.endpoint, first["id"]), ["evidence/other/x.json"])  # fmt: skip
+    check(cloud, "azure:evidence0a1b/evidence", node, tmp_path, endpoints.of_node("azure", cloud.endpoint, first["id"]), ["evidence/other/x.json"])  # fmt: skip
 
 
 def test_gcp(cloud: Cloud, gcp: Client, server: Server, tmp_path: Path) -> None:

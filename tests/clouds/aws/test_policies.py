@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gpuinfra.clouds.aws import resources
 from gpuinfra_rehearsal.cloud.aws import policy
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
-from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
+from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
 PAGE = Path(__file__).parents[3] / "docs/reference/aws.md"
 STACKS = shipped_aws_stacks()
@@ -143,7 +144,7 @@ def test_a_node_has_few_permissions(stack: str) -> None:
         statements = json.loads(one.inputs["policy"])["Statement"]
         assert {action for statement in statements for action in _list(statement["Action"])} == NODE_ACTIONS
         (written,) = [statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject"]
-        assert written.endswith("/evidence/train/${aws:userid}/*")
+        assert re.search(r"/evidence/[a-z0-9-]+/\$\{aws:userid\}/\*$", written)
         everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
         assert everywhere == [SESSIONS - {"ssm:UpdateInstanceInformation"}]
     assert len(owns) == (
