@@ -233,8 +233,8 @@ class Gatherer:
             return submission.content.report if submission.content else None
 
         with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as threads:
-            found = zip(boots, threads.map(newest, boots), strict=True)
-            return {instance_id: report for instance_id, report in found if report is not None}
+            reports = dict(zip(boots, threads.map(newest, boots), strict=True))
+        return {instance_id: report for instance_id, report in reports.items() if report is not None}
 
     def _submitted(self, instance_id: str) -> Submission:
         """Return the newest evidence that the node signed, with its content."""

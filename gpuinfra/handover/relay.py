@@ -1,7 +1,7 @@
 """Runs the fabric tests of the pools while a command waits for their nodes: reads the signed reports, and publishes one sheet for each pool.
 
-The sheet is next to the bundle of the pool, where only the operator can write. It contains no text of a node: only names of instances from the cloud,
-numbers, and the NCCL IDs that the partners of a pair reported.
+The sheet is next to the bundle of the pool, where only the operator can write. From the reports, it contains the number of GPUs and the NCCL ID of a
+partner, which have a form, and the reason of a failed all-reduce, which is short and without control characters.
 """
 
 from __future__ import annotations
