@@ -175,11 +175,13 @@ def _aws(words: list[str]) -> None:
 
 
 VENDORS = {
+    "az keyvault secret set": "https://learn.microsoft.com/cli/azure/keyvault/secret",
     "az lock create": "https://learn.microsoft.com/cli/azure/lock",
     "az storage account or-policy delete": "https://learn.microsoft.com/cli/azure/storage/account/or-policy",
     "crane copy": "https://github.com/google/go-containerregistry/blob/main/cmd/crane/doc/crane_copy.md",
     "gcloud artifacts repositories create": "https://cloud.google.com/sdk/gcloud/reference/artifacts/repositories/create",
     "gcloud auth configure-docker": "https://cloud.google.com/sdk/gcloud/reference/auth/configure-docker",
+    "gcloud secrets create": "https://cloud.google.com/sdk/gcloud/reference/secrets/create",
     "gcloud services enable": "https://cloud.google.com/sdk/gcloud/reference/services/enable",
     "gcloud alpha transfer jobs update": "https://cloud.google.com/sdk/gcloud/reference/alpha/transfer/jobs/update",
 }

@@ -86,17 +86,13 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:
     """Raise `UsageError` if the failover on this machine has steps that did not run."""
-    from gpuinfra.region.failover.journal import IGNORED, UNREACHABLE
-    from gpuinfra.region.failover.steps import DRAIN
+    from gpuinfra.region.failover.back import steps_not_run
 
     command = f"gpuinfra failover {as_argument(loaded.path)} --to {failover.region}"
     again = f"run `{command} --resume` first, or `{command} --abort` to undo it"
     if failover.exists and not failover.ended:
         raise UsageError(f"the failover of {loaded.name} is not finished; {again}")
-    # A failback compares the buckets again, so that it does not require `drain`.
-    if left := [
-        name for name in failover.steps_in(UNREACHABLE, IGNORED) if name != DRAIN or failover.state(name) == UNREACHABLE
-    ]:
+    if left := steps_not_run(failover):
         raise UsageError(f"steps of the failover did not run: {', '.join(left)}; {again}")
 
 

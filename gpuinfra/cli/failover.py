@@ -392,7 +392,7 @@ def confirm(plan_steps: tuple[FailoverStep, ...], journal: FailoverJournal) -> N
 
 
 def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json: bool) -> int:
-    from gpuinfra.region.failover.steps import FENCE, NAMES
+    from gpuinfra.region.failover.steps import FENCE, JOBS, NAMES
 
     stack, given, first = loaded.name, as_argument(loaded.path), loaded.spec.where.region
     again, undo = (f"gpuinfra failover {given} --to {region} {option}" for option in ("--resume", "--abort"))
@@ -404,12 +404,12 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
     if as_json:
         click.echo(json.dumps(result.document(stack), indent=2))
     if not result.ok:
-        state = result.journal.state(FENCE)
-        kept = (
-            ""
-            if state
-            else f"\n  nothing in {first} was changed, and its nodes continue to run; the nodes obtained in {region} are billed"
-        )
+        jobs, fence = (result.journal.state(step) for step in (JOBS, FENCE))
+        kept = f"\n  nothing in {first} was changed, and its nodes continue to run; the nodes obtained in {region} are billed"
+        if fence:
+            kept = ""
+        elif jobs:
+            kept = f"\n  jobs in {first} can have ended; its nodes continue to run, and the nodes obtained in {region} are billed"
         raise GpuinfraError(
             f"{result.problem}{kept}\n  to continue, run: {again}{names}\n  to return to {first}, run: {undo}"
         )
@@ -422,6 +422,6 @@ def _report(result: FailoverResult, loaded: LoadedStack, region: str, *, as_json
                 else "the step did not run"
             )
             click.echo(f"{why}: {', '.join(left)}; {what}", err=as_json)
-    if result.unreachable or result.ignored:
-        click.echo(f"next: {again}, when {first} responds again{names}", err=as_json)
+    if names:
+        click.echo(names.strip(), err=as_json)
     return 0

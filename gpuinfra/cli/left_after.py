@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def after_failover(paired: Paired, result: FailoverResult, limit: Limit) -> list[str]:
     """Return what is billed after the failover, what is not protected, and the next command."""
+    from gpuinfra.region.failover.back import steps_not_run
     from gpuinfra.spec.load import read_stack
 
     first, second, given = paired.plan.region, paired.recovery.region, as_argument(paired.loaded.path)
@@ -28,7 +29,12 @@ def after_failover(paired: Paired, result: FailoverResult, limit: Limit) -> list
     )
     lines += [f"checkpoint: {line.name}: {line.reason}" for line in paired.checkpoints()] if result.ok else []
     lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
-    if not result.unreachable and not result.ignored:
+    if not result.ok:  # The error ends with the command.
+        return lines
+    if left := steps_not_run(result.journal):
+        again = f"gpuinfra failover {given} --to {second} --resume"
+        lines.append(f"next: {again}, when {first} responds, to run the steps that did not run: {', '.join(left)}")
+    else:
         lines.append(f"next: gpuinfra failback {given}, when {first} works again")
     return lines
 

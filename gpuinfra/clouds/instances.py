@@ -12,6 +12,8 @@ from gpuinfra.plan.planned import PlannedInstance
 AUDIT = "audit records must be readable after the cluster is deleted"
 EVIDENCE = "the evidence of a node is needed long after the node is deleted"
 DATA = "holds data"
+CONTROL_ROLE = "control"
+"""Part of the names of the identity of the control node."""
 
 
 def top(plan: Plan, **values: str) -> PlannedInstance:
@@ -93,6 +95,13 @@ def declared_roles(plan: Plan, nodes: Iterable[PlannedInstance]) -> Iterator[Pla
     for instance in nodes:
         for node_role in plan.roles.node_roles:
             yield replace(instance, values={**instance.values, "role": node_role.name})
+
+
+def secrets(plan: Plan, control: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
+    """Yield the secrets that the control node can read, each of them once."""
+    for instance in control:
+        for name in dict.fromkeys(plan.monitoring.secrets if plan.monitoring else ()):
+            yield replace(instance, values={**instance.values, "secret": naming.text_token(name)})
 
 
 def budgets(plan: Plan) -> Iterator[PlannedInstance]:

@@ -42,21 +42,23 @@ class AlertReceiver:
     channel: str | None = None
 
 
-def prometheus_file(cluster: str, discovery: Discovery) -> dict[str, Json]:
-    """Return `prometheus.yml`. Each node is one target with the labels `pool` and `instance`."""
+def prometheus_file(cluster: str, discovery: Discovery, pools: Sequence[str]) -> dict[str, Json]:
+    """Return `prometheus.yml`. Each node of `pools` is one target with the labels `pool` and `instance`."""
     return {
         "global": {
             "scrape_interval": f"{SCRAPE_S}s",
             "evaluation_interval": f"{SCRAPE_S}s",
             "external_labels": {"cluster": cluster},
         },
-        "rule_files": ["rules.yml"],
+        # An absolute path, because Prometheus reads a copy of this file in its runtime folder.
+        "rule_files": [f"{FOLDER}/rules.yml"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [ALERTMANAGER]}]}]},
         "scrape_configs": [
             {
                 "job_name": "dcgm",
-                discovery.kind: [discovery.settings],
+                discovery.kind: discovery.settings,
                 "relabel_configs": [
+                    {"source_labels": [discovery.pool], "regex": "|".join(pools), "action": "keep"},
                     {"source_labels": [discovery.pool], "target_label": "pool"},
                     {"source_labels": [discovery.instance], "target_label": "instance"},
                 ],

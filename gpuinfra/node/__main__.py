@@ -139,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         "read the cloud's notices about this machine until terminated (the gpuinfra-notices unit)",
     )
     add(
+        "discovery",
+        _later("discovery", "discovery"),
+        "write the configuration of Prometheus with the names of this account, for gpuinfra-prometheus on the control node",
+    )
+    add(
         "secrets",
         _later("secrets", "secrets"),
         "read the secrets of the receivers of alerts, for gpuinfra-alertmanager on the control node",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
-import http.client
 import json
 import os
 import re
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
 from .cloud import (
-    OPENER,
     CloudError,
     error_code,
     field,
@@ -31,6 +29,7 @@ from .cloud import (
     optional_metadata,
     put_with_retry,
     read_metadata,
+    read_secret,
 )
 from .notices import Notice, NoticeKind, moment
 
@@ -170,6 +169,11 @@ def ssm_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
     return (endpoint.rstrip("/") if endpoint else "https://ssm.%s.%s" % (region, _suffix(region))) + "/"
 
 
+def _error_type(text: str) -> str:
+    kind = re.search(r'"__type"\s*:\s*"(?:[^"#]*#)?(\w+)"', text)
+    return kind[1] if kind else "without an error type"
+
+
 def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
@@ -250,16 +254,11 @@ class AwsNode:
         headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "AmazonSSM.GetParameter"}
         signed = self._sign("POST", url, headers, body, "ssm", _utc_now())
         request = urllib.request.Request(url, data=body, method="POST", headers=signed)
+        text = read_secret(request, "parameter %s" % name, _error_type)
         try:
-            with OPENER.open(request, timeout=30) as reply:
-                return str(json.loads(reply.read(1 << 16))["Parameter"]["Value"])
-        except urllib.error.HTTPError as error:
-            text = error.read(4096).decode("utf-8", "replace")
-            kind = re.search(r'"__type"\s*:\s*"(?:[^"#]*#)?(\w+)"', text)
-            problem = "%d %s" % (error.code, kind[1] if kind else "without an error type")
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            problem = str(error) or type(error).__name__
-        raise CloudError("parameter %s could not be read: %s" % (name, problem))
+            return str(json.loads(text)["Parameter"]["Value"])
+        except (ValueError, KeyError, TypeError):
+            raise CloudError("Parameter Store returned no value for the parameter %s" % name) from None
 
     def _sign(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str, now: datetime.datetime

@@ -2,7 +2,8 @@
 
 Custom endpoints come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
 metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; the account's name is the first
-part of the path there, as with Azurite).
+part of the path there, as with Azurite). Azure's tools have no such variable for Key Vault, so gpuinfra defines AZURE_KEYVAULT_SERVICE_ENDPOINT, with
+the name of the vault as the first part of the path.
 
 Formats: instance metadata, identity tokens and attested documents from
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, Put Blob from
@@ -32,6 +33,7 @@ from .cloud import (
     make_proof,
     put_with_retry,
     read_metadata,
+    read_secret,
 )
 from .notices import Notice, NoticeKind, moment
 
@@ -41,9 +43,15 @@ API_BLOB = "2021-12-02"
 DELETIONS = ("Preempt", "Terminate")
 """Types of scheduled events that delete a machine. The others are Freeze, Reboot and Redeploy."""
 STORAGE = "https://storage.azure.com/"
+VAULT = "https://vault.azure.net"
+API_SECRET = "7.4"
 DOCUMENTS = 4
 """Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
+SECRET = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/([A-Za-z0-9-]{3,24})/secrets/([A-Za-z0-9-]{1,127})",
+    re.I,
+)
 _LIMIT = 1 << 20
 
 
@@ -59,9 +67,9 @@ class Metadata:
         """Return Azure's description of this machine: vmId, location, subscriptionId ..."""
         return self._get("instance/compute", {"api-version": API_INSTANCE})
 
-    def token(self) -> str:
-        """Return an access token of the machine's identity for blob storage."""
-        query = {"api-version": API_TOKEN, "resource": STORAGE}
+    def token(self, resource: str = STORAGE) -> str:
+        """Return an access token of the machine's identity for a service, by default for blob storage."""
+        query = {"api-version": API_TOKEN, "resource": resource}
         if self._client_id:
             query["client_id"] = self._client_id
         answer = self._get("identity/oauth2/token", query)
@@ -141,6 +149,23 @@ def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ)
     return "https://%s.%s/%s/%s" % (account, domain, folder, path)
 
 
+def secret_url(id_: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the newest version of a Key Vault secret, at the vault or at the endpoint set in the environment."""
+    match = SECRET.fullmatch(id_)
+    if match is None:
+        raise CloudError("%r is not the resource ID of a Key Vault secret" % id_)
+    vault, name = match.groups()
+    endpoint = environ.get("AZURE_KEYVAULT_SERVICE_ENDPOINT")
+    base = "%s/%s" % (endpoint.rstrip("/"), vault) if endpoint else "https://%s.vault.azure.net" % vault
+    return "%s/secrets/%s?api-version=%s" % (base, name, API_SECRET)
+
+
+def _vault_error(text: str) -> str:
+    """Return the codes of a Key Vault error."""
+    codes = re.findall(r'"code"\s*:\s*"(\w+)"', text)
+    return " ".join(codes) or "without an error code"
+
+
 def nonces(evidence_sha256: str) -> list[str]:
     """Return the ordered nonces of a proof, derived from evidence hash and index: ten digits each, no leading 0."""
     numbers = []
@@ -160,6 +185,7 @@ class AzureNode:
     def __init__(self, client_id: str, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._machine = ""
+        self._client_id = client_id
         self._metadata = Metadata(client_id, environ)
 
     def instance_id(self) -> str:
@@ -220,6 +246,30 @@ class AzureNode:
         """Return Azure-signed documents, valid for six hours, whose nonces together carry the evidence hash."""
         documents = [self._metadata.attested(nonce) for nonce in nonces(evidence_sha256)]
         return make_proof("azure", evidence_sha256, now, documents=documents)
+
+    def account(self) -> Mapping[str, str]:
+        """Return the subscription and the resource group of this machine, and the client ID of its identity."""
+        machine = self._metadata.compute()
+        return {
+            "client_id": self._client_id,
+            "subscription": str(machine.get("subscriptionId") or ""),
+            "resource_group": str(machine.get("resourceGroupName") or ""),
+        }
+
+    def secret(self, name: str) -> str:
+        """Return the newest version of a Key Vault secret, given its resource ID. Makes one attempt.
+
+        Get Secret: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret, retrieved 2026-11-29.
+        """
+        url = secret_url(name, self._environ)
+        headers = {"Authorization": "Bearer " + self._metadata.token(VAULT)}
+        text = read_secret(
+            urllib.request.Request(url, headers=headers), "secret %s" % url.partition("?")[0], _vault_error
+        )
+        try:
+            return str(json.loads(text)["value"])
+        except (ValueError, KeyError, TypeError):
+            raise CloudError("Key Vault returned no value for %s" % name) from None
 
     def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
         """Return the scheduled events that affect this machine. An event of `DELETIONS` deletes it."""

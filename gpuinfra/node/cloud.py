@@ -113,6 +113,18 @@ def optional_metadata(read: Callable[[], str]) -> str | None:
         raise
 
 
+def read_secret(request: urllib.request.Request, what: str, explain: Callable[[str], str]) -> str:
+    """Return the body of one response that contains a secret. `what` names the secret, and `explain` returns the reason in the body of an error."""
+    try:
+        with OPENER.open(request, timeout=30) as reply:
+            return reply.read(1 << 17).decode("utf-8")
+    except urllib.error.HTTPError as error:
+        problem = "%d %s" % (error.code, explain(error.read(4096).decode("utf-8", "replace")))
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+        problem = str(error) or type(error).__name__
+    raise CloudError("%s could not be read: %s" % (what, problem))
+
+
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:
     """Return an identity proof for a hash. `claim` is the part that only this instance can obtain."""
     return {

@@ -1,11 +1,12 @@
 """Google Cloud access from a node, using only the standard library: instance identity, Cloud Storage, identity proof.
 
-Custom endpoints come only from variables that Google's own libraries read: GCE_METADATA_HOST
-(`host[:port]`), STORAGE_EMULATOR_HOST.
+Custom endpoints come only from variables that Google's own libraries and tools read: GCE_METADATA_HOST
+(`host[:port]`), STORAGE_EMULATOR_HOST, CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import os
@@ -21,6 +22,7 @@ from .cloud import (
     optional_metadata,
     put_with_retry,
     read_metadata,
+    read_secret,
 )
 from .notices import Notice, NoticeKind, moment
 
@@ -75,6 +77,12 @@ def storage(environ: Mapping[str, str] = os.environ) -> str:
     """Return the base URL of Cloud Storage, without a trailing slash."""
     named = environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
     return (named if "://" in named else "http://" + named).rstrip("/")
+
+
+def secret_manager(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the base URL of Secret Manager, without a trailing slash."""
+    named = environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER") or "https://secretmanager.googleapis.com"
+    return named.rstrip("/")
 
 
 def _message(text: str) -> str:
@@ -145,6 +153,23 @@ class GcpNode:
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity token of this instance for the hash, valid for an hour."""
         return make_proof("gcp", evidence_sha256, now, token=self._metadata.identity_token(AUDIENCE % evidence_sha256))
+
+    def account(self) -> Mapping[str, str]:
+        """Return the ID of the project."""
+        return {"project": self._metadata.get("project/project-id").strip()}
+
+    def secret(self, name: str) -> str:
+        """Return the newest version of a secret in Secret Manager. Makes one attempt.
+
+        versions.access: https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions/access, retrieved 2026-11-29.
+        """
+        path = "projects/%s/secrets/%s/versions/latest:access" % (self.account()["project"], name)
+        where = "%s/v1/%s" % (secret_manager(self._environ), urllib.parse.quote(path, safe="/:"))
+        text = read_secret(self._reads(where)(), "secret %s" % name, _message)
+        try:
+            return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode("utf-8")
+        except (ValueError, KeyError, TypeError):
+            raise CloudError("Secret Manager returned no text for the secret %s" % name) from None
 
     def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
         """Return the preemption, the maintenance that starts soon, and the maintenance that is planned."""

@@ -42,18 +42,22 @@ def secrets(args: argparse.Namespace, names: Path = NAMES, folder: Path = FOLDER
             value = store.secret(str(name)).strip()
         except cloud.CloudError as error:
             raise MissingPrerequisite(
-                "the secret of receiver %s: %s; create the parameter, or correct monitoring.receivers"
-                % (receiver, error)
+                "the secret of receiver %s: %s; create the secret, or correct monitoring.receivers" % (receiver, error)
             ) from None
-        draft = folder / (str(receiver) + ".new")
-        try:
-            draft.unlink()  # a killed run left it, with any mode
-        except FileNotFoundError:
-            pass
-        handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(value)
-            # By the open file: the user of the unit can write in the folder, and could replace the name with a link.
-            os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
-        draft.replace(folder / str(receiver))
+        write(folder / str(receiver), value, owner)
     return OK
+
+
+def write(path: Path, text: str, owner: os.stat_result) -> None:
+    """Write a file that only its owner can read, in the runtime folder of a unit."""
+    draft = path.with_name(path.name + ".new")
+    try:
+        draft.unlink()  # a killed run left it, with any mode
+    except FileNotFoundError:
+        pass
+    handle = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        # By the open file: the user of the unit can write in the folder, and could replace the name with a link.
+        os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
+    draft.replace(path)

@@ -42,7 +42,7 @@ def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
         return None
     pool = Pool(
         name=CONTROL_POOL,
-        machine=declared.machine or cloud.monitoring_machine,
+        machine=declared.machine or cloud.control.machine,
         capacity=OnDemand(count=1 if spec.nodes else 0),
         disk=DiskSpec(size_gib=SYSTEM_GIB + metrics_gib(spec, declared)),
     )
@@ -92,12 +92,15 @@ def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolP
 
     `spec` is the declaration of the control node, and `pools` are the other pools.
     """
+    pools = tuple(pools)
     served = monitored(pools)
+    names = [pool.name for pool in served]
+    zones = {group.zone for pool in pools if pool.name in names for group in pool.groups}
     space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
-    discovery = profile_of(spec.cloud).discovery(spec.where.region, spec.name, [pool.name for pool in served], PORT)
+    discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, sorted(zones), PORT)
     retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
     files = {
-        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery)),
+        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery, names)),
         f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served)),
         f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(declared))),
         f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.base.errors import UsageError
 from gpuinfra.base.registry import cloud_as
 from gpuinfra.catalog.records import MachineType, ServicePrice, TransferPrice
 from gpuinfra.spec.kinds import DeclaredCloud, Offer
@@ -24,7 +23,7 @@ from gpuinfra.spec.shown import shown
 if TYPE_CHECKING:
     from gpuinfra.base.findings import Finding
     from gpuinfra.catalog.public import PublicPrices
-    from gpuinfra.monitoring.discovery import Discovery
+    from gpuinfra.monitoring.discovery import ControlFacts, Discovery
     from gpuinfra.plan.model import (
         Decision,
         Disk,
@@ -125,12 +124,12 @@ class CloudProfile(Offer, Protocol):
     metadata_to_guard: tuple[str, ...] = ()
     """Metadata service addresses that nodes block for containers. Empty if the cloud has a hop limit."""
 
-    monitoring_machine: str = ""
-    """Default machine type of the control node, or empty if gpuinfra creates no control node on this cloud."""
+    control: ControlFacts
+    """What the control node needs."""
 
-    def discovery(self, region: str, cluster: str, pools: Sequence[str], port: int) -> Discovery:
-        """Return how Prometheus finds the running nodes of these pools. Only for clouds with a `monitoring_machine`."""
-        raise UsageError(f"gpuinfra creates no control node on {self.title}")
+    def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
+        """Return how Prometheus finds the running nodes of a cluster in these zones."""
+        ...
 
     def is_region(self, region: str) -> bool:
         """Return whether a text is the name of a region, or has the form of one. The catalog can lack the region."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 
@@ -12,15 +13,6 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
-
-
-def control_node_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A control node is declared only on clouds on which gpuinfra creates one."""
-    cloud = profile_of(spec.cloud)
-    if spec.monitoring and not cloud.monitoring_machine:
-        what = f"is not supported on {cloud.title} yet"
-        hint = "remove it; `gpuinfra alerts` prints the alert rules for your own Prometheus"
-        yield error("monitoring", what, hint)
 
 
 def control_node_watches_gpus(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -39,7 +31,7 @@ def control_node_has_a_small_machine(spec: ClusterSpec, today: date) -> Iterator
     if spec.monitoring is None or spec.monitoring.machine is None:
         return
     name, machines = spec.monitoring.machine, machines_of(spec)
-    machine, default = machines.get(name), profile_of(spec.cloud).monitoring_machine
+    machine, default = machines.get(name), profile_of(spec.cloud).control.machine
     if machine is None:
         plain = {key: one for key, one in machines.items() if one.gpu is None}
         near = similar(name, plain)
@@ -65,8 +57,12 @@ def control_node_has_a_role_of_its_own(spec: ClusterSpec, today: date) -> Iterat
 
 
 def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Without internet access, the control node installs its software from a mirror, and its receivers are not on the internet."""
+    """Without internet access, the control node can find the nodes, installs its software from a mirror, and its receivers are not on the internet."""
     if spec.monitoring is None or spec.network.egress != "endpoints":
+        return
+    if service := profile_of(spec.cloud).control.needs_internet:
+        what = f"finds the nodes with {service}, which nodes cannot reach, because network.egress is endpoints"
+        yield error("monitoring", what, "set network.egress to nat, or remove monitoring")
         return
     if not spec.software.mirror_url:
         what = "requires downloads from the internet, but network.egress is endpoints"
@@ -94,6 +90,15 @@ def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         twin = (receiver.kind, receiver.secret, receiver.channel)
         if twin in [(one.kind, one.secret, one.channel) for one in receivers[:i]]:
             yield error(f"{path}.secret", f"is {receiver.secret}, which is listed twice", "remove one of the receivers")
+
+
+def receivers_name_secrets_of_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The secret of a receiver has the form of a name in the secret store of the cloud."""
+    control = profile_of(spec.cloud).control
+    for i, receiver in enumerate(spec.monitoring.receivers if spec.monitoring else ()):
+        if not re.fullmatch(control.secret, receiver.secret):
+            what = f"is {shown(receiver.secret)}; allowed: {control.secret_form}"
+            yield error(f"monitoring.receivers[{i}].secret", what, "store the secret there, and use its name")
 
 
 RULES = rules_in(vars())

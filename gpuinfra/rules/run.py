@@ -27,6 +27,7 @@ from gpuinfra.rules import (
     users,
     workload,
 )
+from gpuinfra.spec.base import SpecModel
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.rule import Rule
 from gpuinfra.spec.shown import shown
@@ -168,13 +169,17 @@ def _hidden(spec: ClusterSpec) -> dict[str, str]:
 
     Messages quote the declaration. This function protects secrets when a rule does not use `shown`.
     """
-    texts = {text for text in _texts(spec.model_dump()) if len(text) > 3 and shown(text) != repr(text)}
+    texts = {text for text in _texts(spec) if len(text) > 3 and shown(text) != repr(text)}
     return {text: shown(text) for text in sorted(texts, key=len, reverse=True)}
 
 
 def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a declaration. The name of a field, such as `secret`, is not one of them."""
     if isinstance(value, str):
         yield value
+    elif isinstance(value, SpecModel):
+        for _, item in value:
+            yield from _texts(item)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _texts(key)

@@ -12,12 +12,9 @@ CONTROL_POOL = "monitoring"
 
 SecretName = Annotated[
     str,
-    text(
-        r"^(/[A-Za-z0-9_.-]+)+$",
-        "the name of a parameter in SSM Parameter Store, such as /alerts/slack",
-        max_length=200,
-    ),
+    text(r"^[A-Za-z0-9/_.()-]+$", "the name of a secret in the secret store of the cloud", max_length=400),
 ]
+"""The profile of each cloud has the exact form."""
 
 
 class Receiver(SpecModel):
@@ -26,8 +23,9 @@ class Receiver(SpecModel):
     kind: Literal["webhook", "slack", "pagerduty"] = Field(examples=["slack"])
     """Type of the service: `webhook` posts Alertmanager's JSON to a URL, `slack` uses an incoming webhook, `pagerduty` uses the Events API v2."""
     secret: SecretName = Field(examples=["/alerts/slack"])
-    """Name of the SSM parameter (a SecureString) that contains the URL of the webhook, or the integration key of the PagerDuty service.
-    Only the control node can read it. The declaration, the state and user data contain only the name."""
+    """Name of the secret that contains the URL of the webhook, or the integration key of the PagerDuty service, in the secret store of the cloud.
+    The guide `guides/monitoring.md` has its form on each cloud. Of the nodes, only the control node can read it. The declaration, the state and user data
+    contain only the name."""
     channel: Line | None = Field(default=None, examples=["#gpu-alerts"])
     """Slack: channel that receives the alerts. If omitted, it is the channel of the incoming webhook."""
     at_least: Literal["page", "warn", "info"] = Field(default="warn", examples=["page"])

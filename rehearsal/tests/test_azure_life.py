@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Rehearse, assert_lived, fewer_nodes
 
-STACKS = ("azure-ndv4", "azure-ndv5", "azure-existing-network", "azure-recovery")
+STACKS = ("azure-ndv4", "azure-ndv5", "azure-existing-network", "azure-monitoring", "azure-recovery")
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Rehearse, assert_lived, fewer_nodes
 
-STACKS = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
+STACKS = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network", "gcp-monitoring")
 
 
 @pytest.mark.long

@@ -129,6 +129,16 @@ def test_unfinished_failover_is_refused(returned: Returned) -> None:
     assert returned.calls == []
 
 
+@pytest.mark.parametrize("state", ["ignored", "unreachable"])
+def test_jobs_of_nodes_that_are_gone_do_not_stop_a_failback(returned: Returned, state: str) -> None:
+    """After the fence, no node is left whose jobs could be stopped, so that a failover with `--ignore jobs` is finished."""
+    path = failed_over()
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "steps": {"jobs": {"state": state}, "fence": {"state": "done"}}}))
+    done = run("--yes")
+    assert done.return_value == 0, done.exception
+
+
 def test_second_failback_after_a_second_failover_starts_again(returned: Returned, world: World) -> None:
     """The journal of a failback before the last failover is renamed."""
     assert run("--yes").return_value == 0

@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.monitoring.config import SECRETS
+from gpuinfra.monitoring.config import FOLDER
+from gpuinfra.monitoring.config import SECRETS as SECRETS_FOLDER
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import FilePlan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import TODAY, declaration
+from tests.rules.cases import SECRETS, TODAY, declaration
 from tests.servers import Answering, serve
 
 PROGRAMS = {
@@ -38,10 +39,12 @@ HEALTHY = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0"} 40\nDCGM_FI_DEV_ROW_REMAP_
 FAULTY = HEALTHY.replace("} 0\n", "} 1\n")
 
 
-def control_files() -> dict[str, FilePlan]:
+def control_files(cloud: str = "aws") -> dict[str, FilePlan]:
     """The files of a control node by name."""
-    receivers = [{"kind": "webhook", "secret": "/alerts/hook"}, {"kind": "slack", "secret": "/alerts/slack", "at_least": "page"}]  # fmt: skip
-    spec = parse_spec(declaration(("aws", {"pools.0": POOL, "monitoring.receivers": receivers})))
+    secret = SECRETS[cloud]
+    receivers = [{"kind": "webhook", "secret": secret}, {"kind": "slack", "secret": secret, "at_least": "page"}]
+    pool = {"pools.0": POOL} if cloud == "aws" else {}
+    spec = parse_spec(declaration((cloud, {**pool, "monitoring.receivers": receivers})))
     (pool,) = [one for one in build_plan(spec, TODAY).pools if one.name == "monitoring"]
     return {one.path.rpartition("/")[2]: one for one in pool.files}
 
@@ -152,12 +155,16 @@ def write_configuration(folder: Path, cloud: str, fleet: str, ports: dict[str, i
     (discovered, *_) = prometheus["scrape_configs"]
     discovered["ec2_sd_configs"][0] |= {"endpoint": cloud, "refresh_interval": "1s"}
     discovered["relabel_configs"].append({"target_label": "__address__", "replacement": fleet.partition("://")[2]})
-    text = json.dumps(prometheus).replace("127.0.0.1:9090", f"127.0.0.1:{ports['prometheus']}")
+    text = (
+        json.dumps(prometheus)
+        .replace(FOLDER, str(folder))
+        .replace("127.0.0.1:9090", f"127.0.0.1:{ports['prometheus']}")
+    )
     (folder / "prometheus.yml").write_text(text.replace("127.0.0.1:9093", f"127.0.0.1:{ports['alertmanager']}"))
     (folder / "rules.yml").write_text(files["rules.yml"].content)
     alerts = files["alertmanager.yml"].content.replace('"group_wait": "10s"', '"group_wait": "1s"')
-    alerts = alerts.replace(f'"url_file": "{SECRETS}/webhook-0"', f'"url": "{fleet}/hook"')
-    (folder / "alertmanager.yml").write_text(alerts.replace(SECRETS, str(folder)))
+    alerts = alerts.replace(f'"url_file": "{SECRETS_FOLDER}/webhook-0"', f'"url": "{fleet}/hook"')
+    (folder / "alertmanager.yml").write_text(alerts.replace(SECRETS_FOLDER, str(folder)))
     (folder / "slack-1").write_text(f"{fleet}/slack")
 
 
@@ -205,14 +212,16 @@ def query(port: int, expression: str) -> list[dict[str, str]]:
         return [one["metric"] for one in json.load(reply)["data"]["result"]]
 
 
-def test_the_configuration_is_valid(tmp_path: Path) -> None:
-    """The real promtool and amtool accept the files of the control node."""
+@pytest.mark.parametrize("cloud", sorted(SECRETS))
+def test_the_configuration_is_valid(tmp_path: Path, cloud: str) -> None:
+    """The real promtool and amtool accept the files of the control node of each cloud, with the names of an account."""
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed")
     if not shutil.which("amtool"):
         pytest.skip("alertmanager is not installed")
-    for name, file in control_files().items():
-        (tmp_path / name).write_text(re.sub('"url_file": "', '"url": "http://localhost', file.content))
+    for name, file in control_files(cloud).items():
+        content = file.content.replace('"url_file": "', '"url": "http://localhost').replace(FOLDER, str(tmp_path))
+        (tmp_path / name).write_text(re.sub(r"\$\{(\w+)\}", r"\1-0", content))
     for command in (("promtool", "check", "config", "prometheus.yml"), ("amtool", "check-config", "alertmanager.yml")):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -342,7 +342,7 @@ def _collections() -> dict[str, set[str]]:
     names = {"compute": "compute.v1", "storage": "storage.v1", "cloudkms": "cloudkms.v1", "dns": "dns.v1", "logging": "logging.v2", "file": "file.v1",
              "serviceusage": "serviceusage.v1", "iam": "iam.v1", "resourcemanager": "cloudresourcemanager.v1",
              "monitoring": "monitoring.v3", "artifactregistry": "artifactregistry.v1", "billing": "billingbudgets.v1",
-             "servicenetworking": "servicenetworking.v1", "storagetransfer": "storagetransfer.v1"}  # fmt: skip
+             "secretmanager": "secretmanager.v1", "servicenetworking": "servicenetworking.v1", "storagetransfer": "storagetransfer.v1"}  # fmt: skip
     for service, file in names.items():
         walk(service, json.loads((folder / f"{file}.json").read_text(encoding="utf-8")))
     return found

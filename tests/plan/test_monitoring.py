@@ -8,7 +8,7 @@ from typing import Any
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan, PoolPlan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import MONITORING, TODAY, declaration, user
+from tests.rules.cases import MONITORING, MONITORINGS, TODAY, declaration, user
 
 
 def planned(**changes: Any) -> Plan:
@@ -64,13 +64,31 @@ def test_prometheus_searches_only_pools_with_exporters() -> None:
     """A pool without GPUs serves no GPU metrics, so its nodes are no targets and have no rules."""
     login = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
     pool = control(planned(pools__1=login))
-    (filters,) = [job["ec2_sd_configs"][0]["filters"] for job in content(pool, "prometheus.yml")["scrape_configs"] if "ec2_sd_configs" in job]  # fmt: skip
-    assert {one["name"]: one["values"] for one in filters} == {
+    job = content(pool, "prometheus.yml")["scrape_configs"][0]
+    assert job["relabel_configs"][0] == {
+        "source_labels": ["__meta_ec2_tag_gpuinfra_pool"],
+        "regex": "gpu",
+        "action": "keep",
+    }
+    assert {one["name"]: one["values"] for one in job["ec2_sd_configs"][0]["filters"]} == {
         "tag:gpuinfra:cluster": ["train"],
-        "tag:gpuinfra:pool": ["gpu"],
         "instance-state-name": ["running"],
     }
     assert [group["name"] for group in content(pool, "rules.yml")["groups"]] == ["gpuinfra-train-gpu"]
+
+
+def test_google_searches_each_zone_with_nodes() -> None:
+    """One search of `gce_sd_configs` covers one zone, so each zone of a pool with exporters has its own, without the zones of other pools."""
+    spec = declaration(("gcp", {"monitoring": MONITORINGS["gcp"]}))
+    (gpu,) = spec["pools"]
+    login = {**gpu, "name": "login", "machine": "n2-standard-4", "zone": "us-central1-f"}
+    spec["pools"] = [gpu, {**gpu, "name": "far", "zone": "us-central1-c"}, login]
+    job = content(control(build_plan(parse_spec(spec), TODAY)), "prometheus.yml")["scrape_configs"][0]
+    assert [one["zone"] for one in job["gce_sd_configs"]] == ["us-central1-a", "us-central1-c"]
+    assert {one["filter"] for one in job["gce_sd_configs"]} == {
+        '(labels.gpuinfra-cluster = "train") (status = "RUNNING")'
+    }
+    assert set(job["relabel_configs"][0]["regex"].split("|")) == {"gpu", "far"}
 
 
 def test_a_receiver_gets_its_severity_and_higher() -> None:

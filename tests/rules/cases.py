@@ -47,6 +47,13 @@ _GROUP = "/subscriptions/00000000-0000-4000-8000-000000000000/resourceGroups/gpu
 _TCPX = {"software.kernel": "5.15.0-1042-gcp-tcpx", "software.image": {"ref": "projects/my-project/global/images/tcpx"}}
 _CPU = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
 MONITORING: dict[str, Any] = {"receivers": [{"kind": "slack", "secret": "/alerts/slack"}]}
+SECRETS = {
+    "aws": "/alerts/slack",
+    "azure": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/alerts/providers/Microsoft.KeyVault/vaults/alerts/secrets/slack",
+    "gcp": "alerts-slack",
+}
+"""Cloud -> a secret in its form."""
+MONITORINGS = {cloud: {"receivers": [{"kind": "slack", "secret": secret}]} for cloud, secret in SECRETS.items()}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -63,7 +70,8 @@ def declaration(case: Case) -> dict[str, Any]:
     cloud, changes = case
     spec = copy.deepcopy(BASES[cloud])
     for path, value in changes.items():
-        _set(spec, path.split("."), value)
+        # A copy, because a later change can be inside of it.
+        _set(spec, path.split("."), copy.deepcopy(value))
     return spec
 
 
@@ -1468,7 +1476,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
-    "control_node_is_supported": [("aws", {"monitoring": MONITORING}), ("azure", {})],
+    "receivers_name_secrets_of_the_cloud": [
+        ("azure", {}),
+        *((cloud, {"monitoring": monitoring}) for cloud, monitoring in MONITORINGS.items()),
+        ("azure", {"monitoring": {}}),
+    ],
     "control_node_watches_gpus": [
         ("aws", {"monitoring": MONITORING}),
         ("aws", {"pools.0.machine": "m7i.xlarge"}),
@@ -1490,6 +1502,8 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "control_node_reaches_its_downloads": [
         ("aws", {"network.egress": "endpoints"}),
+        ("azure", {"network.egress": "endpoints"}),
+        ("azure", {"monitoring": MONITORINGS["azure"]}),
         ("aws", {"monitoring": MONITORING}),
         (
             "aws",
@@ -2858,7 +2872,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery(names=NAMES)),
         ("aws", {**recovery(region="us-gov-east-1", names=NAMES), **GOV_WEST}),
     ],
-    "control_node_is_supported": [("azure", {"monitoring": MONITORING}), ("gcp", {"monitoring": MONITORING})],
+    "receivers_name_secrets_of_the_cloud": [
+        *((cloud, {"monitoring": MONITORING}) for cloud in ("azure", "gcp")),
+        ("aws", {"monitoring": MONITORINGS["gcp"]}),
+        ("azure", {"monitoring.receivers": [{"kind": "slack", "secret": SECRETS["azure"].rpartition("/secrets")[0]}]}),
+        ("gcp", {"monitoring.receivers": [{"kind": "slack", "secret": "projects/other/secrets/slack"}]}),
+    ],
     "control_node_watches_gpus": [
         ("aws", {"monitoring": MONITORING, "pools.0.machine": "m7i.xlarge"}),
         ("aws", {"monitoring": MONITORING, "pools": [], "layers": ["foundation", "site"]}),
@@ -2878,6 +2897,14 @@ REJECTED: dict[str, list[Case]] = {
     "control_node_has_a_name_of_its_own": [("aws", {"monitoring": MONITORING, "pools.0.name": "monitoring"})],
     "control_node_has_a_role_of_its_own": [("aws", {"monitoring": MONITORING, "access.node_role_in_site": True})],
     "control_node_reaches_its_downloads": [
+        (
+            "azure",
+            {
+                "network.egress": "endpoints",
+                "software.mirror_url": "https://mirror.example.com",
+                "monitoring.receivers": [{"kind": "webhook", "secret": SECRETS["azure"]}],
+            },
+        ),
         (
             "aws",
             {

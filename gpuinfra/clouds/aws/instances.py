@@ -392,15 +392,11 @@ def linked_file_systems(plan: Plan) -> Iterator[PlannedInstance]:
     return (instance for one, instance in _lustre(plan) if one.bucket is not None)
 
 
-CONTROL_ROLE = "control"
-"""Part of the names of the role of the control node."""
-
-
 def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes, which the site or the cluster creates, and the identity of the control node."""
     yield from shared_roles(plan)
     if plan.monitoring and _pools(plan):
-        yield PlannedInstance(component=naming.logical(plan.name, CONTROL_ROLE))
+        yield PlannedInstance(component=naming.logical(plan.name, common.CONTROL_ROLE))
 
 
 def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:

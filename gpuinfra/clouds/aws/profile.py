@@ -13,7 +13,7 @@ from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.monitoring.discovery import Discovery
+from gpuinfra.monitoring.discovery import ControlFacts, Discovery
 from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
@@ -122,23 +122,28 @@ class AwsProfile(CloudProfile):
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("efs", "openzfs")
-    monitoring_machine = "m7i.xlarge"
+    control = ControlFacts(
+        machine="m7i.xlarge",
+        secret=r"(/[A-Za-z0-9_.-]+)+",
+        secret_form="the name of a parameter in SSM Parameter Store, such as /alerts/slack",
+    )
 
-    def discovery(self, region: str, cluster: str, pools: Sequence[str], port: int) -> Discovery:
+    def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
         """Return the settings of `ec2_sd_configs` (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#ec2_sd_config,
         retrieved 2026-11-29). Prometheus replaces other characters in the name of a tag by underscores."""
         filters = {
             "tag:gpuinfra:cluster": [cluster],
-            "tag:gpuinfra:pool": list(pools),
             "instance-state-name": ["running"],
         }
         return Discovery(
             kind="ec2_sd_configs",
-            settings={
-                "region": region,
-                "port": port,
-                "filters": [{"name": name, "values": values} for name, values in filters.items()],
-            },
+            settings=[
+                {
+                    "region": region,
+                    "port": port,
+                    "filters": [{"name": name, "values": values} for name, values in filters.items()],
+                }
+            ],
             instance="__meta_ec2_instance_id",
             pool="__meta_ec2_tag_gpuinfra_pool",
         )

@@ -414,18 +414,35 @@ def clusters(plan: Plan) -> Iterator[PlannedInstance]:
 
 
 def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
-    """The identity of the nodes."""
+    """The identity of the nodes, and the identity of the control node."""
+    yield from shared_roles(plan)
+    yield from control_roles(plan)
+
+
+def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the nodes of the declared pools."""
     for above in clusters(plan):
         yield common.inside("azure", above, "NodeRole", "node")
 
 
+def control_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the control node."""
+    for above in clusters(plan) if plan.monitoring else ():
+        yield common.inside("azure", above, "NodeRole", common.CONTROL_ROLE)
+
+
+def secrets(plan: Plan) -> Iterator[PlannedInstance]:
+    """Secrets that the control node can read."""
+    return common.secrets(plan, control_roles(plan))
+
+
 def declared_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles that the declaration assigns to the identity of the nodes."""
-    return common.declared_roles(plan, node_roles(plan))
+    return common.declared_roles(plan, shared_roles(plan))
 
 
 def mounts(plan: Plan) -> Iterator[PlannedInstance]:
     """The containers that nodes mount."""
-    for above in node_roles(plan):
+    for above in shared_roles(plan):
         for mounted_bucket in plan.mounted_buckets:
             yield replace(above, component=naming.logical(above.component, mounted_bucket.name))

@@ -36,6 +36,10 @@ _VOLUME_ID = re.compile(
     r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.NetApp/netAppAccounts/[^/]+/capacityPools/[^/]+/volumes/[^/]+",
     re.IGNORECASE,
 )
+SECRET_ID = re.compile(
+    r"(?i:/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w.()-]{1,90}/providers/Microsoft\.KeyVault/vaults/)[A-Za-z0-9-]{3,24}(?i:/secrets/)[A-Za-z0-9-]{1,127}"
+)
+"""ID of a Key Vault secret, to which a role can be assigned (https://learn.microsoft.com/azure/key-vault/general/rbac-guide, retrieved 2026-11-29)."""
 _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, NETAPP, NETAPP_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.region.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
+from gpuinfra.monitoring.discovery import ControlFacts, Discovery
 from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
@@ -97,6 +98,35 @@ class AzureProfile(CloudProfile):
     """Addresses of the metadata service and of the agent's service. Azure has no hop limit. The second address also returns the settings of the node's
     extensions. Only the agent, which runs as root on the node itself, requires it (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16,
     retrieved 2026-11-28): the guard drops only forwarded packets, and keeps port 53, at which the address resolves names."""
+
+    control = ControlFacts(
+        machine="Standard_D4s_v5",
+        secret=names.SECRET_ID.pattern,
+        secret_form="the ID of a Key Vault secret, "
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.KeyVault/vaults/VAULT/secrets/NAME",
+        needs_internet="Azure Resource Manager",
+    )
+
+    def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
+        """Return the settings of `azure_sd_configs`, which search the resource group of the nodes
+        (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#azure_sd_config, retrieved 2026-11-29).
+
+        Prometheus sends a request for each new node, and Azure limits requests, so the interval is the default of 5 minutes. Prometheus does not
+        read the `vmId`, so a node has the name of its machine."""
+        return Discovery(
+            kind="azure_sd_configs",
+            settings=[
+                {
+                    "authentication_method": "ManagedIdentity",
+                    "client_id": "${client_id}",
+                    "subscription_id": "${subscription}",
+                    "resource_group": "${resource_group}",
+                    "port": port,
+                }
+            ],
+            instance="__meta_azure_machine_name",
+            pool="__meta_azure_machine_tag_gpuinfra_pool",
+        )
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbers."""

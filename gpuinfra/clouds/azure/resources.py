@@ -44,6 +44,8 @@ BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 """Storage Blob Data Contributor: reads, writes and deletes blobs and containers. For services only."""
 ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 """Storage Account Contributor: manages an account, without data access through roles."""
+SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
+"""Key Vault Secrets User: reads the values of secrets."""
 WATCHER_GROUP = "NetworkWatcherRG"
 """The resource group in which Azure creates the Network Watcher for each region of a subscription."""
 
@@ -256,6 +258,9 @@ NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity"
 NODE_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
 NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-own", instances.node_roles, REMOVED, FREE, _GRANT_ACTIONS)
 DECLARED_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-role-{role}", instances.declared_roles, REMOVED, FREE, _GRANT_ACTIONS)
+DISCOVERY_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-discovery-role", instances.control_roles, REMOVED, FREE, _ROLE_ACTIONS)
+DISCOVERY_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-discovery", instances.control_roles, REMOVED, FREE, _GRANT_ACTIONS)
+SECRET_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-secret-{secret}", instances.secrets, REMOVED, FREE, _GRANT_ACTIONS)
 MOUNT_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-mount-role", instances.mounts, REMOVED, FREE, _ROLE_ACTIONS)
 MOUNT_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-mount", instances.mounts, REMOVED, FREE, _GRANT_ACTIONS)
 BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions("", ""))
@@ -273,6 +278,7 @@ ASSIGNED = {
     CRYPTO_USER: (KEY_GRANT,),
     BLOB_CONTRIBUTOR: (FLOW_GRANT, IMPORTER_GRANT),
     ACCOUNT_CONTRIBUTOR: (IMPORTER_GRANT,),
+    SECRETS_USER: (SECRET_GRANT,),
 }
 """Maps a built-in role to the assignments with this role."""
 RESOURCES = planned.rows(globals())

@@ -28,8 +28,12 @@ PROJECT_ACCESS = ("events", "notifications")
 BUCKET_ACCESS = ("source", "replica")
 """Roles of Storage Transfer Service on the buckets."""
 
-NODE_GRANTS = ("bundle", "evidence", "rendezvous")
+CONTROL_GRANTS = ("bundle", "evidence")
+"""Grants for the control node on the evidence bucket."""
+NODE_GRANTS = (*CONTROL_GRANTS, "rendezvous")
 """Grants for the nodes on the evidence bucket."""
+DISCOVERY = "discovery"
+"""Purpose in the name of the role with which the control node finds the nodes."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
@@ -71,6 +75,7 @@ def apis(plan: Plan) -> tuple[str, ...]:
             needed |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
     if _pools(plan):
         needed |= {"compute", "storage", *(["artifactregistry"] if any(image_readers(plan)) else [])}
+        needed |= {"secretmanager"} if any(secrets(plan)) else set()
     if plan.recovery:
         needed |= {"cloudkms", "storage", *REPLICATION_APIS}
     return tuple(sorted(needed))
@@ -336,14 +341,31 @@ def bucket_grants(plan: Plan) -> Iterator[PlannedInstance]:
 
 
 def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
-    """The identity of the nodes."""
+    """The identity of the nodes, and the identity of the control node."""
+    yield from shared_roles(plan)
+    yield from control_roles(plan)
+
+
+def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the nodes of the declared pools."""
     if _pools(plan):
         yield PlannedInstance(component=naming.logical(plan.name, "node"))
 
 
+def control_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of the control node."""
+    if plan.monitoring and _pools(plan):
+        yield PlannedInstance(component=naming.logical(plan.name, common.CONTROL_ROLE))
+
+
+def secrets(plan: Plan) -> Iterator[PlannedInstance]:
+    """Secrets that the control node can read."""
+    return common.secrets(plan, control_roles(plan))
+
+
 def declared_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles that the declaration assigns to the identity of the nodes."""
-    return common.declared_roles(plan, node_roles(plan))
+    return common.declared_roles(plan, shared_roles(plan))
 
 
 def node_health(plan: Plan) -> Iterator[PlannedInstance]:
@@ -354,19 +376,22 @@ def node_health(plan: Plan) -> Iterator[PlannedInstance]:
 
 def image_readers(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of the nodes, if it pulls images from Artifact Registry."""
-    return node_roles(plan) if repository(plan.registry or "") else iter(())
+    return shared_roles(plan) if repository(plan.registry or "") else iter(())
 
 
 def node_grants(plan: Plan) -> Iterator[PlannedInstance]:
-    """Grants for the nodes on the evidence bucket."""
-    for instance in node_roles(plan):
+    """Grants for the nodes and the control node on the evidence bucket."""
+    for instance in shared_roles(plan):
         for grant in NODE_GRANTS:
+            yield replace(instance, values={"grant": grant})
+    for instance in control_roles(plan):
+        for grant in CONTROL_GRANTS:
             yield replace(instance, values={"grant": grant})
 
 
 def mounted_buckets(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for the nodes on the buckets that they mount."""
-    for instance in node_roles(plan):
+    for instance in shared_roles(plan):
         for mounted_bucket in plan.mounted_buckets:
             yield replace(instance, values={"mount": mounted_bucket.name})
 

@@ -25,6 +25,7 @@ REPEATABLE = frozenset(
         "gcp:projects/iAMMember:IAMMember",
         "gcp:projects/service:Service",
         "gcp:projects/serviceIdentity:ServiceIdentity",
+        "gcp:secretmanager/secretIamMember:SecretIamMember",
         "gcp:storage/bucketIAMMember:BucketIAMMember",
         "gcp:storage/bucketObject:BucketObject",  # An upload replaces the object of the same name.
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
-from gpuinfra.clouds.gcp import catalog
+from gpuinfra.clouds.gcp import catalog, names
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.images import IMAGES
 from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
@@ -17,6 +17,7 @@ from gpuinfra.clouds.gcp.region.recovery import REPLICATION
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
+from gpuinfra.monitoring.discovery import ControlFacts, Discovery
 from gpuinfra.plan import planned as made
 from gpuinfra.plan.machines import machines_of
 from gpuinfra.plan.model import (
@@ -87,6 +88,23 @@ class GcpProfile(CloudProfile):
     home_services = ("filestore",)
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""
+
+    control = ControlFacts(
+        machine="n2-standard-4",
+        secret=r"[A-Za-z0-9_-]{1,255}",
+        secret_form="the name of a secret in Secret Manager of the stack's project, such as alerts-slack",
+    )
+
+    def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
+        """Return the settings of `gce_sd_configs`, which search one zone each
+        (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#gce_sd_config, retrieved 2026-11-29)."""
+        wanted = f'(labels.{names.label_key("gpuinfra:cluster")} = "{names.label(cluster)}") (status = "RUNNING")'
+        return Discovery(
+            kind="gce_sd_configs",
+            settings=[{"project": "${project}", "zone": zone, "port": port, "filter": wanted} for zone in zones],
+            instance="__meta_gce_instance_id",
+            pool="__meta_gce_label_gpuinfra_pool",
+        )
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""

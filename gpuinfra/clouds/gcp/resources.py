@@ -72,6 +72,13 @@ _LOG_BUCKET_ACTIONS = Actions(
     "logging.buckets.delete",
 )
 _SINK_ACTIONS = _crud("logging.sinks")
+_CUSTOM_ROLE_ACTIONS = Actions(
+    # A deleted role keeps its ID for some time, so the provider looks for the deleted role and restores it.
+    "iam.roles.create iam.roles.get iam.roles.undelete iam.roles.update",
+    "iam.roles.get",
+    "iam.roles.update",
+    "iam.roles.delete",
+)
 
 # fmt: off
 # APIs.
@@ -108,13 +115,8 @@ BUCKET = ResourceKind("gcp:storage/bucket:Bucket", "{component}-bucket", instanc
 EVIDENCE_READER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-reader-{index}", instances.evidence_readers, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
 # The second region.
-REPLICATION_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-{access}-role", instances.replication_roles, REMOVED, FREE, Actions(
-    # A deleted role keeps its ID for some time, so the provider looks for the deleted role and restores it.
-    "iam.roles.create iam.roles.get iam.roles.undelete iam.roles.update",
-    "iam.roles.get",
-    "iam.roles.update",
-    "iam.roles.delete",
-))
+REPLICATION_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-{access}-role", instances.replication_roles, REMOVED, FREE,
+    _CUSTOM_ROLE_ACTIONS)
 REPLICATION_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-{access}-grant", instances.replication_grants, REMOVED, FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
 REPLICA_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-{purpose}-{access}", instances.replica_grants, REMOVED, FREE,
@@ -198,6 +200,12 @@ MOUNT_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{comp
     _BUCKET_GRANT_ACTIONS)
 PROJECT_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-role-{role}", instances.declared_roles, REMOVED, FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+DISCOVERY_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-discovery-role", instances.control_roles, REMOVED, FREE,
+    _CUSTOM_ROLE_ACTIONS)
+DISCOVERY_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-discovery", instances.control_roles, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+SECRET_GRANT = ResourceKind("gcp:secretmanager/secretIamMember:SecretIamMember", "{component}-secret-{secret}", instances.secrets, REMOVED, FREE,
+    _iam_policy("secretmanager.secrets"))
 HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,
     _crud("compute.healthChecks", wait=_GLOBAL))
 PROBE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-probes", instances.node_health, REMOVED, FREE, _FIREWALL_ACTIONS)

@@ -129,8 +129,11 @@ class SharedRecord:
         return self.active.region if self.active else self._first
 
     def move(self, name: str) -> Body | None:
-        """Return the journal of a move, or None if it was not started or is retired."""
-        return self.active.moves.get(name) if self.active else None
+        """Return a copy of the journal of a move, or None if it was not started or is retired.
+
+        A journal changes its body in place. Without the copy, `update` would compare the changed body with itself, and write nothing.
+        """
+        return deepcopy(self.active.moves.get(name)) if self.active else None
 
     def update(self, name: str, body: Body | None, region: str | None = None) -> None:
         """Write the journal of a move, or remove it if `body` is None. With `region`, this region is the active one from now on."""
@@ -139,7 +142,6 @@ class SharedRecord:
             stack=self._stack, region=self._first, epoch=0, changed_by=operator(), changed_at=now, moves={}
         )
         others = {key: value for key, value in before.moves.items() if key != name}
-        # A journal changes its body in place.
         after = replace(before, moves={**others, **({name: deepcopy(body)} if body is not None else {})})
         if region is not None and region != before.region:
             after = replace(after, region=region, epoch=before.epoch + 1, changed_by=operator(), changed_at=now)

@@ -43,7 +43,7 @@ def files(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFi
         standing.set(("access", "node_role_in_site"), True, why)
         nodes.set(("access", "node_role_in_site"), True, why)
     if cloned.monitoring:
-        why = "the control node needs an IAM role, which a failover in this mode does not create; declare it after the failover"
+        why = "the control node needs an identity of its own, which a failover in this mode does not create; declare it after the failover"
         standing.set(("monitoring",), None, why)
         nodes.set(("monitoring",), None, why)
     own = references(pair)

@@ -21,10 +21,12 @@ from gpuinfra.clouds.region.failover import (
     SuspendedGroups,
     label,
 )
-from gpuinfra.region.failover.journal import FailoverJournal
+from gpuinfra.region.failover.journal import DONE, IGNORED, UNREACHABLE, FailoverJournal
 from gpuinfra.region.failover.steps import (
+    DRAIN,
     FENCE,
     IMPORT,
+    JOBS,
     LIMIT_S,
     REPLICAS,
     REPLICATION,
@@ -222,6 +224,16 @@ def expected_stop(failover: FailoverJournal) -> str:
 
 _STOPS = {FENCE: (FENCE,), "up": (up_step(""),), IMPORT: (f"{IMPORT} ",), "verify": (verify_step(""),)}
 """Maps a step during which no node runs to the names, or their beginnings, of the same steps of a failover."""
+
+
+def steps_not_run(failover: FailoverJournal) -> list[str]:
+    """Return the steps of a failover that did not run and without which a failback could lose data."""
+    unneeded = set[str]()
+    if failover.state(FENCE) == DONE:  # No node is left whose jobs could be stopped.
+        unneeded.add(JOBS)
+    if failover.state(DRAIN) == IGNORED:  # A failback compares the buckets again.
+        unneeded.add(DRAIN)
+    return [name for name in failover.steps_in(UNREACHABLE, IGNORED) if name not in unneeded]
 
 
 def left_to_do(returning: Returning, stacks: Sequence[SecondStack], mode: str) -> list[str]:

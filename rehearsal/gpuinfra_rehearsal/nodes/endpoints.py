@@ -41,6 +41,8 @@ def _azure(endpoint: str, instance_id: str) -> dict[str, str]:
     return {
         "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/{instance_id}",
         "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
+        "AZURE_KEYVAULT_SERVICE_ENDPOINT": f"{endpoint}/.azure/vault",
+        "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
         "AZURE_AUTHORITY_HOST": f"{endpoint}/.azure/login",
         "GPUINFRA_HEALTH_ADDRESS": health_address(endpoint, instance_id),
     }
@@ -52,6 +54,7 @@ def _gcp(endpoint: str, instance_id: str) -> dict[str, str]:
         "GCE_METADATA_HOST": f"{endpoint.partition('://')[2]}/.gcp/imds/{instance_id}",
         "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"{endpoint}/.gcp/secretmanager/",
         "GPUINFRA_HEALTH_ADDRESS": health_address(endpoint, instance_id),
     }
 

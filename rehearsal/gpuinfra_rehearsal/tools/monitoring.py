@@ -5,9 +5,13 @@ All stand-in nodes share the host's network, so they open no ports. `curl` calls
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from .searches import SEARCHES
 from .state import fail, loads, read_text, unit_active
 
 UNITS = {":9090/": "gpuinfra-prometheus.service", ":9093/": "gpuinfra-alertmanager.service"}
@@ -22,20 +26,19 @@ def daemon(argv: list[str]) -> int:
     if problem:
         return fail(f"Error loading config: {problem}")
     for job in _content(files[0]).get("scrape_configs", ()):
-        for discovery in job.get("ec2_sd_configs", ()):
-            _discover([(one["name"], one["values"]) for one in discovery["filters"]])
+        kind = next((key for key in job if key in SEARCHES), None)
+        if kind:
+            (keep,) = [one["regex"] for one in job["relabel_configs"] if one.get("action") == "keep"]
+            _discover(SEARCHES[kind], job[kind], keep)
     return stay()
 
 
-def _discover(filters: list[tuple[str, list[str]]]) -> None:
-    import os
+def _discover(search: Callable[..., Iterator[str]], settings: list[dict[str, Any]], keep: str) -> None:
     import urllib.error
 
-    from .signed import describe_instances
-
     try:
-        answer = describe_instances(filters, dict(os.environ))
-        sys.stdout.write(f"discovery manager found {answer.count('<instanceId>')} targets\n")
+        pools = [pool for one in settings for pool in search(one, dict(os.environ)) if re.fullmatch(keep, pool)]
+        sys.stdout.write(f"discovery manager found {len(pools)} targets\n")
     except (urllib.error.HTTPError, OSError) as error:
         sys.stderr.write(f"Unable to refresh target groups: {error}\n")
     sys.stdout.flush()
@@ -48,7 +51,12 @@ def promtool(argv: list[str]) -> int:
     if not problem:
         folder = path.rpartition("/")[0]
         problem = next(
-            (reason for name in _content(path).get("rule_files", ()) if (reason := _problem(f"{folder}/{name}"))), ""
+            (
+                reason
+                for name in _content(path).get("rule_files", ())
+                if (reason := _problem(os.path.join(folder, name)))
+            ),
+            "",
         )
     return (
         fail(f"  FAILED: {problem}") if problem else _said(f" SUCCESS: {path} is valid prometheus config file syntax")

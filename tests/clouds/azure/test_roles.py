@@ -31,6 +31,10 @@ SERVICES = {
         "Storage Blob Data Contributor",
         "https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites, access roles for blob integration",
     ),
+    "secret": (
+        "Key Vault Secrets User",
+        "https://learn.microsoft.com/azure/key-vault/general/rbac-guide, secret scope role assignment",
+    ),
     "importer account": (
         "Storage Account Contributor",
         "https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites, access roles for blob integration",
@@ -45,6 +49,8 @@ def _service(one: Registered) -> str | None:
         return "encryption"
     if one.name.endswith("-flow"):
         return "flow log"
+    if "-control-secret-" in one.name:
+        return "secret"
     return {"importer-account": "importer account", "importer-blobs": "importer"}.get(
         "-".join(one.name.split("-")[-2:])
     )
@@ -64,8 +70,8 @@ def _of_nodes(recording: Recording) -> Registered:
 def _problems(recording: Recording) -> Iterator[str]:
     """Assignments with more rights than their use needs."""
     for one in recording.of(ASSIGNMENT):
-        if "-node-role-" in one.name:
-            # The declaration states this role, and its rules restrict the scope.
+        if "-node-role-" in one.name or one.name.endswith("-control-discovery"):
+            # The declaration states the first role, and its rules restrict the scope. The second one has a test of its own.
             continue
         role, service = _role(recording, one), _service(one)
         if service is not None:
@@ -92,6 +98,31 @@ def test_a_node_reads_and_creates_blobs_and_cannot_replace_them() -> None:
     recording = recording_of("azure-ndv4")
     (block,) = _role(recording, _of_nodes(recording)).permissions
     assert {one.rpartition("/blobs/")[2] for one in block.data_actions} == {"read", "add/action"}
+
+
+def test_the_control_node_reads_machines_in_one_group_and_its_secrets() -> None:
+    """The identity of the control node reads the types that `azure_sd_configs` requests, in the resource group of the nodes, and the declared secrets.
+    The identity of the nodes has neither right."""
+    recording = recording_of("azure-monitoring")
+    by_name = {one.name: one for one in recording.of(ASSIGNMENT)}
+    finds = by_name["watched-control-discovery"]
+    (block,) = _role(recording, finds).permissions
+    assert (set(block.actions), block.data_actions) == (
+        {
+            "Microsoft.Compute/virtualMachines/read",
+            "Microsoft.Compute/virtualMachineScaleSets/read",
+            "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+            "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces/read",
+        },
+        (),
+    )
+    assert len(finds.inputs["scope"].split("/")) == 5
+    (secret,) = [one for name, one in by_name.items() if "-secret-" in name]
+    assert secret.inputs["scope"].endswith("/providers/Microsoft.KeyVault/vaults/gpu-alerts/secrets/slack")
+    principal = by_name["watched-control-own"].inputs["principalId"]
+    assert principal != by_name["watched-node-own"].inputs["principalId"]
+    mine = {name for name, one in by_name.items() if one.inputs["principalId"] == principal}
+    assert mine == {"watched-control-own", finds.name, secret.name}
 
 
 @pytest.mark.parametrize(

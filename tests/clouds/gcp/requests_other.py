@@ -189,6 +189,13 @@ def _project_grant(inputs: Inputs) -> Iterator[Call]:
     yield Call("cloudresourcemanager.v1", "projects.setIamPolicy", {"resource": inputs.take("project")}, body)
 
 
+@mapper("secretmanager/secretIamMember:SecretIamMember")
+def _secret_grant(inputs: Inputs) -> Iterator[Call]:
+    resource = f"projects/{inputs.take('project')}/secrets/{inputs.take('secretId')}"
+    body = {"policy": policy(inputs.take("role"), inputs.take("member"))}
+    yield Call("secretmanager.v1", "projects.secrets.setIamPolicy", {"resource": resource}, body)
+
+
 @mapper("storage/transferJob:TransferJob")
 def _replication(inputs: Inputs) -> Iterator[Call]:
     assert inputs.take("name") == "", "the service rejects a name, and the provider generates one if there is none"

@@ -1,4 +1,4 @@
-"""What the service account of the nodes may do with the objects of the evidence bucket, by the published permissions of its roles."""
+"""What the service accounts of the nodes and of the control node may do, by the published permissions of their roles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from gpuinfra_rehearsal.cloud.gcp import conditions
 from gpuinfra_rehearsal.cloud.gcp.access import CREATE, DELETE, GET, LIST, LIST_PREFIX, ROLES, UPDATE
 from tests.clouds.recorder import Recording
-from tests.clouds.stacks import recording_of_spec, spec_of
+from tests.clouds.stacks import recording_of, recording_of_spec, spec_of
 
 FOLDER = "evidence/train/1000000000000000007/4c9a9f6e-6a2b-4df1-9b61-3f1d6f0a2b11"
 DOCUMENT, PROOF = f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"
@@ -54,3 +54,32 @@ def test_nodes_add_objects_and_replace_none(fabric_test: str) -> None:
         assert allowed(recording, name) == set(), name
     for prefix in ("evidence/train/", "bootstrap/train/", f"{FOLDER}/"):
         assert LIST not in allowed(recording, prefix), prefix
+
+
+def test_only_the_control_node_lists_instances_and_reads_its_secrets() -> None:
+    """The account of the control node reads its bundle, creates evidence, lists instances of the project, and reads only the declared secrets."""
+    recording = recording_of("gcp-monitoring")
+    account = next(
+        one for one in recording.of("gcp:serviceaccount/account:Account") if one.name == "watched-control-account"
+    )
+    member = f"serviceAccount:{account.inputs['accountId']}@"
+    held = [one for one in recording.custom if str(one.inputs.get("member", "")).startswith(member)]
+    (listed,) = [one for one in held if one.type == "gcp:projects/iAMMember:IAMMember"]
+    (secret,) = [one for one in held if one.type == "gcp:secretmanager/secretIamMember:SecretIamMember"]
+    (role,) = recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")
+    assert role.inputs["permissions"] == ["compute.instances.list"]
+    assert role.inputs["roleId"] in str(listed.inputs["role"])
+    assert (secret.inputs["secretId"], secret.inputs["role"]) == ("alerts-slack", "roles/secretmanager.secretAccessor")
+    buckets = {one.inputs["role"] for one in held if one.type.startswith("gcp:storage/")}
+    assert buckets == {"roles/storage.objectViewer", "roles/storage.objectCreator"}
+    assert len(held) == 4
+
+
+def test_the_control_node_is_probed_and_reached_in_an_existing_network() -> None:
+    """Firewall rules apply to service accounts, so those of the probes and of an existing network list the account of the control node too."""
+    spec = spec_of("gcp-existing-network")
+    recording = recording_of_spec(spec.model_copy(update={"monitoring": spec_of("gcp-monitoring").monitoring}))
+    rules = {one.name: one.inputs for one in recording.of("gcp:compute/firewall:Firewall")}
+    probes, nodes = (rules[f"{spec.name}-{name}"] for name in ("node-health-allow-probes", "node-firewall-allow-nodes"))
+    assert len(probes["targetServiceAccounts"]) == 2
+    assert nodes["sourceServiceAccounts"] == nodes["targetServiceAccounts"] == probes["targetServiceAccounts"]

@@ -55,6 +55,7 @@ LOST = {
         "recovery.site_minutes",
     },
     "aws-monitoring": {"where.zone"},
+    "gcp-monitoring": {"where.zone"},
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "azure-recovery": {"recovery.region", "recovery.mode", "recovery.site_minutes"},

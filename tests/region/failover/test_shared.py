@@ -119,6 +119,24 @@ def test_a_different_machine_continues(tmp_path: Path) -> None:
     assert world.calls[len(calls) :] == ["import fs-1"]
 
 
+def test_a_resumed_run_records_each_step(tmp_path: Path) -> None:
+    """What a second operator does is in the record as soon as it is in the journal of the second machine, so that a third one continues from there."""
+    store = MemoryRecord()
+    with journal_on(machine(tmp_path, "a"), store) as journal:
+        journal.begin(STACK, SECOND, FILES)
+        journal.start("check")
+    with journal_on(machine(tmp_path, "b"), store) as journal:
+        journal.start("check")
+        journal.finish("check", "done", "is ready")
+        journal.start("fence", SECOND)
+        journal.finish("fence", "done", "no nodes are left")
+        steps_of_b = {name: journal.entry(name) for name in journal.steps}
+        assert store.active().moves["failover"]["steps"] == steps_of_b
+    with journal_on(machine(tmp_path, "c"), store) as journal:
+        journal.finish("check", "done", "again")
+        assert store.active().moves["failover"]["steps"]["check"]["found"] == "again"
+
+
 def test_the_region_is_active_before_the_first_region_is_stopped(tmp_path: Path) -> None:
     """When the first node is stopped, the record already names the second region; until then, it names the first one."""
     store, world = MemoryRecord(), World()

@@ -22,10 +22,11 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import CONTROL_ROLE, mount_subnets
+from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.homes import mounted
+from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 

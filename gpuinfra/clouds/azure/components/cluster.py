@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -35,8 +36,9 @@ from gpuinfra.clouds.azure.instances import (
 from gpuinfra.clouds.azure.names import container_parts
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.homes import mounted
+from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -253,20 +255,30 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
+        control = self._control_role(scope, plan.monitoring, foundation) if plan.monitoring else None
         pools = []
         for pool in plan.pools:
+            identity, shared = role, site
+            if control and plan.monitoring and pool.name == plan.monitoring.pool:
+                identity, shared = control, replace(site, file_systems=())
             args = NodePoolArgs(
                 scope=scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
                 members_group_id=site.members_group_id,
-                identity_id=role.identity_id,
-                client_id=role.client_id,
+                identity_id=identity.identity_id,
+                client_id=identity.client_id,
                 disk_encryption_set_id=foundation.disk_encryption_set_id,
-                **pool_args(pool, foundation, site),
+                **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_identity": role.identity_id})
+
+    def _control_role(self, scope: Scope, monitoring: MonitoringPlan, foundation: FoundationRefs) -> NodeRole:
+        args = NodeRoleArgs(
+            scope=scope, plan=self.plan, evidence_account_id=foundation.evidence_account_id, monitoring=monitoring
+        )
+        return self.create(NodeRole, CONTROL_ROLE, args)
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:

@@ -23,8 +23,8 @@ _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataRole:
-    """A custom role with data actions on blobs and no other rights."""
+class OwnRole:
+    """A custom role of this stack."""
 
     guid: pulumi.Output[str]
     """GUID of the role definition. Resolves after the role exists."""
@@ -40,9 +40,35 @@ def data_role(
     account_id: pulumi.Input[str],
     parent: pulumi.Resource,
     what: str = "the evidence container",
-) -> DataRole:
-    """Create a custom role for the blobs of an account. It can be assigned only in the account's resource group. Its description contains `what`."""
-    group = pulumi.Output.from_input(account_id).apply(lambda known: "/".join(known.split("/")[:5]))
+) -> OwnRole:
+    """Create a custom role with data actions on the blobs of an account and no other rights. It can be assigned only in the account's resource group.
+    Its description contains `what`."""
+    return own_role(
+        name,
+        scope,
+        row,
+        purpose=purpose,
+        rights=authorization.PermissionArgs(
+            actions=[], not_actions=[], data_actions=[f"{_BLOBS}/{verb}" for verb in verbs], not_data_actions=[]
+        ),
+        group=pulumi.Output.from_input(account_id).apply(lambda known: "/".join(known.split("/")[:5])),
+        parent=parent,
+        what=f"Blobs of {what} of {scope.cluster}, without rights on containers.",
+    )
+
+
+def own_role(
+    name: str,
+    scope: Scope,
+    row: ResourceKind[Any],
+    *,
+    purpose: str,
+    rights: authorization.PermissionArgs,
+    group: pulumi.Input[str],
+    parent: pulumi.Resource,
+    what: str,
+) -> OwnRole:
+    """Create a custom role that can be assigned only in a resource group, with the description `what`."""
     naming = pulumi.Output.from_input(scope.subscription).apply(
         lambda known: names.custom_role(scope.cluster, purpose, known, scope.token)
     )
@@ -52,24 +78,20 @@ def data_role(
         role_definition_id=guid,
         role_name=naming.apply(lambda known: known[1]),
         role_type="CustomRole",
-        description=f"Blobs of {what} of {scope.cluster}, without rights on containers.",
+        description=what,
         scope=group,
         assignable_scopes=[group],
-        permissions=[
-            authorization.PermissionArgs(
-                actions=[], not_actions=[], data_actions=[f"{_BLOBS}/{verb}" for verb in verbs], not_data_actions=[]
-            )
-        ],
+        permissions=[rights],
         opts=child(parent, row),
     )
-    return DataRole(guid=ready_after(guid, [made]))
+    return OwnRole(guid=ready_after(guid, [made]))
 
 
 def grant(
     name: str,
     scope: Scope,
     *,
-    role: str | DataRole,
+    role: str | OwnRole,
     at: pulumi.Input[str],
     principal: pulumi.Input[str],
     why: str,
@@ -79,7 +101,7 @@ def grant(
 ) -> authorization.RoleAssignment:
     """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity.
     The lookup can fail while a new identity replicates."""
-    guid = role.guid if isinstance(role, DataRole) else role
+    guid = role.guid if isinstance(role, OwnRole) else role
     return authorization.RoleAssignment(
         name,
         role_assignment_name=pulumi.Output.all(at, principal, guid).apply(

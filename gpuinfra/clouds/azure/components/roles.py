@@ -1,5 +1,5 @@
 """The permissions of a node: reading its bundle, writing evidence to the folder of its cluster, and reading or writing the containers that
-it mounts.
+it mounts. The control node has an identity of its own, which also finds the nodes and reads declared secrets.
 
 A node creates evidence, and can neither replace nor delete any. Put Blob needs `blobs/add/action` for a new blob, and `blobs/write` to replace one
 (https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory, retrieved 2026-11-28).
@@ -10,19 +10,30 @@ the evidence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_azure_native import managedidentity
+from pulumi_azure_native import authorization, managedidentity
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
+from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant, own_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
+from gpuinfra.clouds.azure.names import group_id
+from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.model import MonitoringPlan, Plan
+
+DISCOVERS = (
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachineScaleSets/read",
+    "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+    "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces/read",
+)
+"""The requests of `azure_sd_configs` for scale sets (prometheus/prometheus: discovery/azure/azure.go at 3.13), and their actions
+(https://learn.microsoft.com/azure/role-based-access-control/permissions/compute; both retrieved 2026-11-29)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +63,12 @@ class NodeRoleArgs:
     """Container for evidence and bundles."""
     mounts: Sequence[MountedContainer] = ()
     """Containers that the nodes mount."""
+    monitoring: MonitoringPlan | None = None
+    """Set for the identity of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no declared roles."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The managed identity of the nodes."""
+    """The managed identity of the nodes, or of the control node."""
 
     identity_id: pulumi.Output[str]
     """ID of the identity. Resolves after its role is assigned."""
@@ -68,9 +81,11 @@ class NodeRole(pulumi.ComponentResource):
         super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
+        control = args.monitoring
+        purpose, whose = (CONTROL_ROLE, "control node") if control else ("node", "nodes")
         identity = managedidentity.UserAssignedIdentity(
             rows.NODE_IDENTITY.logical(name),
-            resource_name_=scope.unique_name("node", 128),
+            resource_name_=scope.unique_name(purpose, 128),
             resource_group_name=scope.group,
             opts=child(self, rows.NODE_IDENTITY),
         )
@@ -81,14 +96,14 @@ class NodeRole(pulumi.ComponentResource):
                 name,
                 scope,
                 rows.NODE_ROLE,
-                purpose="node",
+                purpose=purpose,
                 verbs=("read", "add/action"),
                 account_id=args.evidence_account_id,
                 parent=self,
             ),
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
             principal=identity.principal_id,
-            why=f"nodes of {scope.cluster}: read bundles and write evidence",
+            why=f"{whose} of {scope.cluster}: read bundles and write evidence",
             condition=folder_condition(reads=(f"{BUNDLES}/{scope.cluster}", folder), writes=(folder,)),
             opts=child(self, rows.NODE_GRANT),
         )
@@ -102,15 +117,52 @@ class NodeRole(pulumi.ComponentResource):
                 why=f"nodes of {scope.cluster}: declared in access.node_roles",
                 opts=child(self, rows.DECLARED_GRANT),
             )
-            for one in args.plan.roles.node_roles
+            for one in (() if control else args.plan.roles.node_roles)
             if one.scope is not None
         ]
         mounts = [self._mount(name, scope, one, identity.principal_id) for one in args.mounts]
-        self.identity_id = ready_after(identity.id, [role, *declared, *mounts])
+        own = list(self._control(name, scope, control, identity.principal_id)) if control else []
+        self.identity_id = ready_after(identity.id, [role, *declared, *mounts, *own])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id
         self.register_outputs(
             {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}
         )
+
+    def _control(
+        self, name: str, scope: Scope, monitoring: MonitoringPlan, principal: pulumi.Input[str]
+    ) -> Iterator[pulumi.Resource]:
+        """Allow the control node to read the machines in the resource group of the nodes, and the secrets of the receivers of alerts."""
+        group = pulumi.Output.all(scope.subscription, scope.group).apply(lambda known: group_id(known[0], known[1]))
+        yield grant(
+            rows.DISCOVERY_GRANT.logical(name),
+            scope,
+            role=own_role(
+                name,
+                scope,
+                rows.DISCOVERY_ROLE,
+                purpose="discovery",
+                rights=authorization.PermissionArgs(
+                    actions=list(DISCOVERS), not_actions=[], data_actions=[], not_data_actions=[]
+                ),
+                group=group,
+                parent=self,
+                what=f"Reads the nodes of {scope.cluster} and their addresses.",
+            ),
+            at=group,
+            principal=principal,
+            why=f"control node of {scope.cluster}: find the nodes",
+            opts=child(self, rows.DISCOVERY_GRANT),
+        )
+        for secret in dict.fromkeys(monitoring.secrets):
+            yield grant(
+                rows.SECRET_GRANT.logical(name, secret=naming.text_token(secret)),
+                scope,
+                role=rows.SECRETS_USER,
+                at=secret,
+                principal=principal,
+                why=f"control node of {scope.cluster}: read the secret of a receiver of alerts",
+                opts=child(self, rows.SECRET_GRANT),
+            )
 
     def _mount(
         self, name: str, scope: Scope, mounted: MountedContainer, principal: pulumi.Input[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -23,7 +24,8 @@ from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health
 from gpuinfra.clouds.homes import mounted
-from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.clouds.instances import CONTROL_ROLE
+from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -136,29 +138,38 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
+        control = self._control_role(plan.monitoring, foundation) if plan.monitoring else None
+        accounts = {"service_account": role.account, "control_account": control.account if control else None}
         if site.external_network_id is not None:
             args = NodeFirewallRuleArgs(
                 scope=self.scope,
                 network_id=site.external_network_id,
-                service_account=role.account,
                 lustre_ranges=lustre_ranges(plan),
+                **accounts,
             )
             self.create(NodeFirewallRule, "node-firewall", args)
         health = None
         if any(node_health(plan)):
             assert site.network_id is not None  # The network of a site is always known.
-            args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.account)
+            args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, **accounts)
             health = self.create(NodeHealth, "node-health", args).check
         pools = []
         for pool in plan.pools:
             subnets = {name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)}
+            identity, shared = role, site
+            if control and plan.monitoring and pool.name == plan.monitoring.pool:
+                identity, shared = control, replace(site, file_systems=())
             args = NodePoolArgs(
                 scope=self.scope,
                 subnet_ids=subnets,
-                service_account=role.email,
+                service_account=identity.email,
                 health_check=health,
                 key_id=foundation.data_key_id,
-                **pool_args(pool, foundation, site),
+                **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_service_account": role.email})
+
+    def _control_role(self, monitoring: MonitoringPlan, foundation: FoundationRefs) -> NodeRole:
+        args = NodeRoleArgs(scope=self.scope, plan=self.plan, bucket=foundation.evidence_bucket, monitoring=monitoring)
+        return self.create(NodeRole, CONTROL_ROLE, args)

@@ -124,6 +124,8 @@ class NodeFirewallRuleArgs:
     """Existing network of the nodes, `projects/P/global/networks/N`."""
     service_account: pulumi.Input[str]
     """Service account of the nodes. The rules apply only to instances with this account."""
+    control_account: pulumi.Input[str] | None = None
+    """Service account of the control node, which is treated like `service_account`. If unset, there is no control node."""
     lustre_ranges: tuple[str, ...] = ()
     """Address ranges of existing Lustre file systems, whose servers can reach the nodes."""
 
@@ -138,6 +140,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeFirewallRuleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodeFirewallRule", name, None, args.scope.options(opts))
         logical = rows.NODE_FIREWALL_RULE.logical(name)
+        accounts = [one for one in (args.service_account, args.control_account) if one is not None]
         # The rules belong to the project of the network. For a Shared VPC, this is the host project.
         project = pulumi.Output.all(args.network_id, args.scope.project).apply(
             lambda known: names.project_of(known[0], known[1])
@@ -153,7 +156,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
                 priority=ALLOW,
                 allows=[_tcp(FILE_SYSTEM_PORTS["lustre"])],
                 source_ranges=list(args.lustre_ranges),
-                target_service_accounts=[args.service_account],
+                target_service_accounts=accounts,
                 opts=child(self, rows.LUSTRE_FIREWALL_RULE),
             )
         self.rule = gcp.compute.Firewall(
@@ -164,8 +167,8 @@ class NodeFirewallRule(pulumi.ComponentResource):
             direction="INGRESS",
             priority=ALLOW,
             allows=_all_protocols(),
-            source_service_accounts=[args.service_account],
-            target_service_accounts=[args.service_account],
+            source_service_accounts=accounts,
+            target_service_accounts=accounts,
             opts=child(self, rows.NODE_FIREWALL_RULE),
         )
         self.register_outputs({})

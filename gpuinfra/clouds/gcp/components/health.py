@@ -31,6 +31,8 @@ class NodeHealthArgs:
     """Network of the first interface of the nodes."""
     service_account: pulumi.Input[str]
     """Service account of the nodes. Probes reach only instances with this account."""
+    control_account: pulumi.Input[str] | None = None
+    """Service account of the control node, which is treated like `service_account`. If unset, there is no control node."""
 
 
 class NodeHealth(pulumi.ComponentResource):
@@ -42,6 +44,7 @@ class NodeHealth(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeHealthArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodeHealth", name, None, args.scope.options(opts))
         logical = rows.PROBE_FIREWALL_RULE.logical(name)
+        accounts = [one for one in (args.service_account, args.control_account) if one is not None]
         rule = gcp.compute.Firewall(
             logical,
             name=args.scope.physical_name(logical),
@@ -53,7 +56,7 @@ class NodeHealth(pulumi.ComponentResource):
             priority=ALLOW,
             allows=[gcp.compute.FirewallAllowArgs(protocol="tcp", ports=[str(PORT)])],
             source_ranges=list(PROBERS),
-            target_service_accounts=[args.service_account],
+            target_service_accounts=accounts,
             opts=child(self, rows.PROBE_FIREWALL_RULE),
         )
         logical = rows.HEALTH_CHECK.logical(name)

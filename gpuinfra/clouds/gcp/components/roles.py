@@ -1,5 +1,6 @@
-"""The service account of the nodes. It can fetch the bundle, write evidence, exchange files for pair measurements,
-pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared roles.
+"""The service accounts of the nodes and of the control node. The account of the nodes can fetch the bundle, write evidence, exchange files for pair
+measurements, pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared
+roles. The account of the control node can fetch the bundle, write evidence, list the instances of the project, and read declared secrets.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
 all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
@@ -18,8 +19,13 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.instances import DISCOVERY
+from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import NodeRolePlan, Plan
+from gpuinfra.plan.model import MonitoringPlan, NodeRolePlan, Plan
+
+DISCOVERS = ("compute.instances.list",)
+"""The only request of `gce_sd_configs` (prometheus/prometheus: discovery/gce/gce.go at 3.13, retrieved 2026-11-29)."""
 
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 """Objects of other nodes that a node can read, which are used for pair measurements (docs/internals/decisions/pairs.md)."""
@@ -49,10 +55,12 @@ class NodeRoleArgs:
     """Folder to which the nodes of the cluster write. If unset, `evidence/<cluster>`."""
     mounts: Sequence[MountedBucket] = ()
     """Buckets that the nodes mount. Without additional roles, the nodes have no access to other buckets."""
+    monitoring: MonitoringPlan | None = None
+    """Set for the account of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no declared roles."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The service account of the nodes."""
+    """The service account of the nodes, or of the control node."""
 
     email: pulumi.Output[str]
     """Email address of the service account. Resolves after its grants exist. Evidence must be signed by this account."""
@@ -63,10 +71,11 @@ class NodeRole(pulumi.ComponentResource):
         super().__init__("gpuinfra:gcp:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         self._name, self._args = name, args
+        control = args.monitoring
         account = gcp.serviceaccount.Account(
             rows.NODE_ACCOUNT.logical(name),
-            account_id=names.account_id(scope.cluster, "node", scope.token),
-            display_name=f"Nodes of {scope.cluster}",
+            account_id=names.account_id(scope.cluster, CONTROL_ROLE if control else "node", scope.token),
+            display_name=f"{'Control node' if control else 'Nodes'} of {scope.cluster}",
             opts=child(self, rows.NODE_ACCOUNT),
         )
         self._member = account.email.apply(lambda email: f"serviceAccount:{email}")
@@ -74,15 +83,54 @@ class NodeRole(pulumi.ComponentResource):
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
-            self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
+        grants += self._control(control) if control else self._shared(evidence)
+        self.account = account.email
+        self.email = ready_after(account.email, grants)
+        self.register_outputs({"email": self.email})
+
+    def _shared(self, evidence: str) -> list[pulumi.Resource]:
+        """Return the grants that only the nodes of declared pools have."""
+        args = self._args
+        grants: list[pulumi.Resource] = [self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS)]
         grants += [self._mount(one) for one in args.mounts]
         grants += [self._role(one) for one in args.plan.roles.node_roles]
         if repository := names.repository(args.plan.registry or ""):
             grants.append(self._image_reader(*repository))
-        self.account = account.email
-        self.email = ready_after(account.email, grants)
-        self.register_outputs({"email": self.email})
+        return grants
+
+    def _control(self, monitoring: MonitoringPlan) -> list[pulumi.Resource]:
+        """Return the grants that only the control node has: it lists instances, and reads the secrets of the receivers of alerts."""
+        scope = self._args.scope
+        role = gcp.projects.IAMCustomRole(
+            rows.DISCOVERY_ROLE.logical(self._name),
+            role_id=names.role_id(scope.cluster, DISCOVERY, scope.token),
+            title=f"gpuinfra {scope.cluster}: find the nodes",
+            permissions=list(DISCOVERS),
+            stage="GA",
+            opts=child(self, rows.DISCOVERY_ROLE),
+        )
+        listed = gcp.projects.IAMMember(
+            rows.DISCOVERY_GRANT.logical(self._name),
+            project=scope.project,
+            role=role.id,
+            member=self._member,
+            opts=child(self, rows.DISCOVERY_GRANT),
+        )
+        return [
+            listed,
+            *(
+                gcp.secretmanager.SecretIamMember(
+                    rows.SECRET_GRANT.logical(self._name, secret=naming.text_token(secret)),
+                    project=scope.project,
+                    secret_id=secret,
+                    role="roles/secretmanager.secretAccessor",
+                    member=self._member,
+                    opts=child(self, rows.SECRET_GRANT),
+                )
+                for secret in dict.fromkeys(monitoring.secrets)
+            ),
+        ]
 
     def _grant(self, grant: str, role: str, folder: str, condition: str = "") -> gcp.storage.BucketIAMMember:
         objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)

@@ -63,6 +63,7 @@ _STORAGE = "Microsoft.Storage/storageAccounts"
 _CONTAINERS = f"{_STORAGE}/blobServices/containers"
 _DELEGATION = f"{_STORAGE}/blobServices/generateUserDelegationKey/action"
 _KEYS = "Microsoft.KeyVault/vaults/keys"
+_SECRETS = "Microsoft.KeyVault/vaults/secrets"
 _REGISTRIES = "Microsoft.ContainerRegistry/registries"
 
 
@@ -97,6 +98,9 @@ ROLES: Mapping[str, Role] = {
         "Microsoft.EventGrid/eventSubscriptions/write Microsoft.EventGrid/eventSubscriptions/read"
         " Microsoft.EventGrid/eventSubscriptions/delete",
         f"{_KEYS}/read {_KEYS}/wrap/action {_KEYS}/unwrap/action",
+    ),
+    "4633458b-17de-408a-b874-0445c86b69e6": _role(
+        "Key Vault Secrets User", "", f"{_SECRETS}/getSecret/action {_SECRETS}/readMetadata/action"
     ),
     "acdd72a7-3385-48ef-bd42-f606fba81ae7": _role("Reader", "*/read"),
     "7f951dda-4ed3-4680-a7ca-43fe172d538d": _role("AcrPull", f"{_REGISTRIES}/pull/read"),

@@ -140,6 +140,8 @@ def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
     for assignment in assignments(cloud.store, who.object_id, place):
         role = role_of(cloud.store, str(assignment.plain.get("roleDefinitionId") or ""))
         if role is not None and any(one.allows(action) for one in role.permissions):
+            if not who.operator:
+                cloud.rights.used(grant(assignment.urn))
             return True
     if not who.operator:
         cloud.rights.denied(who.name, action, place)

@@ -1,4 +1,4 @@
-"""Access to Cloud Storage: roles, grants on the bucket and the project, their conditions, and retention.
+"""Access to Cloud Storage, to the project and to secrets: roles, grants on the bucket and the project, their conditions, and retention.
 
 Roles and their permissions: https://cloud.google.com/storage/docs/access-control/iam-roles, retrieved 2026-11-21. A role
 that is neither in this table nor created in the rehearsal allows nothing, so gaps appear as denials.
@@ -6,11 +6,13 @@ that is neither in this table nor created in the rehearsal allows nothing, so ga
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.core import rights
 from gpuinfra_rehearsal.cloud.gcp import conditions
+from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -23,6 +25,9 @@ CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
 GET, LIST = "storage.objects.get", "storage.objects.list"
 CREATE, DELETE, UPDATE = "storage.objects.create", "storage.objects.delete", "storage.objects.update"
 LOOK = "storage.buckets.get"
+ACCESS_SECRET = "secretmanager.versions.access"
+"""https://cloud.google.com/secret-manager/docs/access-control, retrieved 2026-11-29."""
+SECRET_MEMBER = "gcp:secretmanager/secretIamMember:SecretIamMember"
 LIST_PREFIX = "storage.googleapis.com/objectListPrefix"
 """The `prefix` of a list request (https://cloud.google.com/iam/docs/conditions-attribute-reference, retrieved 2026-11-27)."""
 
@@ -35,6 +40,7 @@ ROLES: dict[str, frozenset[str]] = {
     "roles/storage.legacyBucketReader": frozenset({LIST, LOOK}),
     "roles/storage.legacyBucketWriter": frozenset({LIST, LOOK, CREATE, DELETE}),
     "roles/storage.legacyObjectReader": frozenset({GET}),
+    "roles/secretmanager.secretAccessor": frozenset({ACCESS_SECRET}),
     "roles/editor": frozenset(),
     "roles/viewer": frozenset(),
     "roles/owner": frozenset({GET, LIST, CREATE, DELETE, UPDATE, LOOK}),
@@ -77,6 +83,38 @@ def granted(store: Store, email: str, permission: str, bucket: str, name: str = 
     return None
 
 
+def allowed_in_project(cloud: Cloud, email: str, permission: str) -> bool:
+    """Return whether a service account has a permission in the project."""
+    return _allowed(cloud, email, permission, _in_project(cloud.store), f"projects/{PROJECT}")
+
+
+def allowed_on_secret(cloud: Cloud, email: str, permission: str, secret: str) -> bool:
+    """Return whether a service account has a permission on a secret of the project."""
+    own = ((one.urn, one.plain) for one in members_on_secret(cloud.store, secret))
+    return _allowed(
+        cloud, email, permission, chain(own, _in_project(cloud.store)), f"projects/{PROJECT}/secrets/{secret}"
+    )
+
+
+def members_on_secret(store: Store, secret: str) -> list[Resource]:
+    """Return the grants on a secret."""
+    held = store.list(SECRET_MEMBER)
+    return [one for one in held if str(one.plain.get("secretId")).rsplit("/", 1)[-1] == secret]
+
+
+def _allowed(
+    cloud: Cloud, email: str, permission: str, grants: Iterable[tuple[str, dict[str, Any]]], place: str
+) -> bool:
+    """Return whether a grant without a condition allows the permission. The stack has no grants with conditions on these resources."""
+    for urn, grant in grants:
+        held = permission in permissions(cloud.store, str(grant.get("role")))
+        if held and f"serviceAccount:{email}" in _members(grant) and not grant.get("condition"):
+            cloud.rights.used(rights.grant(urn))
+            return True
+    cloud.rights.denied(email, permission, place)
+    return False
+
+
 def permissions(store: Store, role: str) -> frozenset[str]:
     """Return the permissions of a built-in or custom role."""
     if role in ROLES:
@@ -88,6 +126,10 @@ def permissions(store: Store, role: str) -> frozenset[str]:
 def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return (URN, inputs) of the grants on a bucket and on the project."""
     yield from _on_bucket(store, bucket)
+    yield from _in_project(store)
+
+
+def _in_project(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
     for kind in ("IAMMember", "IAMBinding"):
         for resource in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
             yield resource.urn, resource.plain

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.sdk import Property
     from gpuinfra_rehearsal.cloud.core.store import Store
 
-_NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
+_NODE_GRANTS = (
+    "gcp:storage/bucketIAMMember:BucketIAMMember",
+    "gcp:projects/iAMMember:IAMMember",
+    "gcp:secretmanager/secretIamMember:SecretIamMember",
+)
 
 
 class RoleMember(Behavior):

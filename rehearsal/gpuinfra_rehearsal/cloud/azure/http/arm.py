@@ -35,6 +35,11 @@ _SET = re.compile(
     re.I,
 )
 _MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachines/(?P<index>\d+)", re.I)
+_DISCOVERY = re.compile(
+    r"(?P<within>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/(?:(?P<alone>virtualMachines)|virtualMachineScaleSets))"
+    r"(?(alone)|(?:/(?P<set>[^/]+)/virtualMachines(?:/(?P<index>\d+)/networkInterfaces/nic-0)?)?)",
+    re.I,
+)
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
 _ACCOUNTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Storage/storageAccounts", re.I)
@@ -69,6 +74,9 @@ class ResourceManager:
             who = identity.of_token(self.cloud.store, request.headers.get("authorization", ""), AUDIENCES)
             if "api-version" not in request.query:
                 raise AzureError("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")  # fmt: skip
+            discovery = _DISCOVERY.fullmatch(place) if request.method == "GET" else None
+            if discovery and not who.operator and identity.may_manage(self.cloud, who, _read_action(discovery), place):
+                return json_response(self._discovered(request, discovery))
             if not who.operator:
                 text = (
                     f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on "
@@ -95,6 +103,23 @@ class ResourceManager:
         if request.method != "GET" or not id or path.strip("/") != id or time.time() > until:
             return Response(403, b"AuthenticationFailed: Server failed to authenticate the request.")
         return Response(200, self.cloud.fleet.console(id).encode())
+
+    def _discovered(self, request: Request, at: re.Match[str]) -> Any:
+        """Handle a request with which Prometheus finds machines: machines without a scale set (there are none), scale sets, their machines, an interface."""
+        if at["alone"]:
+            return {"value": []}
+        if at["set"] is None:
+            sets = self.cloud.store.list(model.GROUP)
+            return {
+                "value": [self._model(one) for one in sets if one.id.lower().startswith(f"{at['within']}/".lower())]
+            }
+        group = self._group(f"{at['within']}/{at['set']}")
+        if at["index"] is None:
+            return self._page(request, [self._machine(group, one) for one in self._members(group)])
+        member = next((one for one in self._members(group) if one["index"] == int(at["index"])), None)
+        if member is None:
+            raise AzureError("NotFound", f"The entity was not found: instance {at['index']}.", status=404)
+        return _interface(member)
 
     def _answer(self, request: Request, place: str) -> Any:
         if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
@@ -299,6 +324,7 @@ class ResourceManager:
                 "latestModelApplied": instance["model"] == model.model_hash(group.plain),
                 "provisioningState": "Succeeded",
                 "timeCreated": _iso(instance["launched"]),
+                "networkProfile": {"networkInterfaces": [{"id": _interface(instance)["id"]}]},
                 "instanceView": {
                     "statuses": [{"code": "ProvisioningState/succeeded", "level": "Info"}, state],
                     "vmHealth": {
@@ -321,6 +347,13 @@ class ResourceManager:
             }
             for one in activities[:50]
         ]  # fmt: skip
+
+
+def _read_action(at: re.Match[str]) -> str:
+    """Return the action of a discovery request: the types in its path."""
+    types = "virtualMachines" if at["alone"] else "virtualMachineScaleSets"
+    types += "/virtualMachines" if at["set"] else ""
+    return f"Microsoft.Compute/{types}{'/networkInterfaces' if at['index'] else ''}/read"
 
 
 def _unsupported(what: str) -> AzureError:

@@ -21,6 +21,7 @@ ACCOUNT = "gcp:serviceaccount/account:Account"
 GRANTS = (
     "gcp:storage/bucketIAMMember:BucketIAMMember",
     "gcp:projects/iAMMember:IAMMember",
+    "gcp:secretmanager/secretIamMember:SecretIamMember",
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
 )
 KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")

@@ -12,6 +12,7 @@ imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<ser
 | `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator:
 CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
 | `dns/dns/v1/projects/<project>/managedZones/<zone>` | records of a described zone | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_DNS |
+| `secretmanager/v1/...` | secrets of your project | a control node: CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER |
 | `cloudquotas/v1/...` | quotas | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS |
 | `oslogin/v1/users/<email>:importSshPublicKey` | OS Login profiles | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN |
 | `tunnel/v4/connect` | Identity-Aware Proxy | the operator |
@@ -27,7 +28,7 @@ from urllib.parse import parse_qsl
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.gcp import tokens
-from gpuinfra_rehearsal.cloud.gcp.http import dns, logins, offers, reads, transfers
+from gpuinfra_rehearsal.cloud.gcp.http import dns, logins, offers, reads, secrets, transfers
 from gpuinfra_rehearsal.cloud.gcp.http.compute import Compute
 from gpuinfra_rehearsal.cloud.gcp.http.metadata import MetadataService
 from gpuinfra_rehearsal.cloud.gcp.http.storage import Storage
@@ -52,6 +53,8 @@ class Google:
                 return self._metadata(request, rest)
             if where == "storage":
                 return self._storage(request, rest)
+            if where == "secretmanager":
+                return secrets.answer(self.cloud, request, rest)
             if where == "dns":
                 return dns.answer(self.cloud, request, rest)
             if offers.serves(where, rest):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
-from gpuinfra_rehearsal.cloud.gcp import operator, outages, tokens
+from gpuinfra_rehearsal.cloud.gcp import access, operator, outages, tokens
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra_rehearsal.cloud.gcp.groups import GROUP, REQUEST, recreate, resize, size_of, waiting
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, last, path_of
@@ -28,6 +28,8 @@ _ZONAL = re.compile(
     r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<what>[^/]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+)(?:/(?P<item>[^/]+)(?:/(?P<verb>[^/]+))?)?)?)?"
 )
+_FILTER = re.compile(r'\((?:labels\.([a-z0-9_-]+)|status) = "([^"]*)"\)')
+_LIST = "compute.instances.list"
 _PAGE = 500
 
 Asked = dict[str, str]
@@ -60,7 +62,9 @@ class Compute:
         answer = self._answers.get((request.method, at["what"], action)) if at else None
         if at is None or answer is None:
             raise GoogleError("notFound", f"{request.method} {rest[:160]} is not supported in a rehearsal", status=404)
-        if not who.is_operator:
+        listed = request.method == "GET" and at["what"] == "instances" and at["name"] is None
+        may_list = listed and not who.is_operator and access.allowed_in_project(self.cloud, who.email, _LIST)
+        if not who.is_operator and not may_list:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
         if self.cloud.faults.throttles():
@@ -71,6 +75,8 @@ class Compute:
             )
             raise GoogleError("rateLimitExceeded", text, status=403)
         outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['what']} in {at['zone']}")
+        if may_list:
+            return json_response(answer(at, request.query))
         asks = operator.compute(at["what"], at["name"], action, rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
         return json_response(answer(at, {**request.query, _BODY: request.body.decode("utf-8", "replace")}))
@@ -223,7 +229,9 @@ class Compute:
             if one.get("cloud") == "gcp" and one["zone"] == at["zone"] and one["state"] != "terminated"
         ]
         if at["name"] is None:
-            return _paged([_described(one) for one in here], asked, "items")
+            return _paged(
+                [one for one in map(_described, here) if _matches(one, asked.get("filter", ""))], asked, "items"
+            )
         return _described(self._instance(at, here))
 
     def _instance(self, at: re.Match[str], here: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -261,6 +269,14 @@ def _described(instance: dict[str, Any]) -> dict[str, Any]:
         "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": instance["address"]} if number == 0 else {})} for number,
             _ in enumerate(instance["interfaces"] or [{}])],
     }  # fmt: skip
+
+
+def _matches(instance: dict[str, Any], wanted: str) -> bool:
+    """Return whether an instance matches a filter of expressions such as `(labels.KEY = "VALUE") (status = "RUNNING")`."""
+    expressions = _FILTER.findall(wanted)
+    if _FILTER.sub("", wanted).strip():
+        raise invalid(f"Invalid value for field 'filter': '{wanted}'.")
+    return all((instance["labels"].get(key) if key else instance["status"]) == value for key, value in expressions)
 
 
 def _paged(items: list[dict[str, Any]], asked: Asked, name: str) -> dict[str, Any]:

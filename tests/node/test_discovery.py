@@ -1,0 +1,150 @@
+"""`node.pyz discovery`, and the secrets of the control node on Azure and Google Cloud."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import urllib.error
+import urllib.request
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.node import azure, cloud, discovery, gcp
+from gpuinfra.node.cloud import CloudError
+from gpuinfra.node.console import OK, MissingPrerequisite
+
+SECRET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/gpu-alerts/secrets/slack"
+URL = "https://hooks.example.com/x"
+
+
+class Account:
+    """A cloud with names of an account."""
+
+    def __init__(self, **names: str) -> None:
+        self._names = names
+
+    def account(self) -> dict[str, str]:
+        if not self._names:
+            raise CloudError("the metadata service did not respond")
+        return self._names
+
+
+def written(folder: Path, text: str, node: object, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the command with a cloud, and return the file that it writes."""
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "prometheus.yml").write_text(text)
+    monkeypatch.setattr(discovery, "load", lambda *_: {})
+    monkeypatch.setattr(cloud, "of", lambda _: node)
+    assert discovery.discovery(argparse.Namespace(), folder / "prometheus.yml", folder / "run") == OK
+    return (folder / "run" / "prometheus.yml").read_text()
+
+
+def test_names_of_the_account_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `${name}` becomes the name, and only the user of Prometheus can read the file."""
+    text = json.dumps({"project": "${project}", "filter": 'status = "x"'})
+    assert json.loads(written(tmp_path, text, Account(project="my-project"), monkeypatch))["project"] == "my-project"
+    assert (tmp_path / "run" / "prometheus.yml").stat().st_mode & 0o777 == 0o400
+
+
+def test_a_file_without_names_needs_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On AWS, the file contains no names, so it is copied without a request."""
+    assert written(tmp_path, '{"region": "us-east-1"}', None, monkeypatch) == '{"region": "us-east-1"}'
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (Account(), "the names of the account: the metadata service did not respond"),
+        (Account(other="x"), "returned '' as the project"),
+        (Account(project='x", "zone": "y'), "as the project of this machine"),
+        (object(), "nodes of this cloud cannot read the names"),
+    ],
+    ids=["no answer", "no such name", "not a name", "another cloud"],
+)
+def test_a_name_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: object, reason: str
+) -> None:
+    """Prometheus does not start with a name that is missing, or that would change the structure of the file."""
+    with pytest.raises(MissingPrerequisite, match=reason):
+        written(tmp_path, '{"project": "${project}"}', node, monkeypatch)
+    assert not (tmp_path / "run" / "prometheus.yml").exists()
+
+
+class Answers:
+    """Answers requests by the end of their path."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+        self.requests: list[urllib.request.Request] = []
+
+    def open(self, request: urllib.request.Request, timeout: float) -> io.BytesIO:
+        self.requests.append(request)
+        path = request.full_url.partition("?")[0]
+        answer = next(value for end, value in self._answers.items() if path.endswith(end))
+        if isinstance(answer, int):
+            body = json.dumps({"error": {"code": "Forbidden", "message": "Permission denied", "innererror": {"code": "ForbiddenByRbac"}}})  # fmt: skip
+            raise urllib.error.HTTPError(request.full_url, answer, "", Message(), io.BytesIO(body.encode()))
+        return _Reply(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+
+
+class _Reply(io.BytesIO):
+    headers = {"Metadata-Flavor": "Google"}
+
+
+GOOGLE = {"project/project-id": b"my-project", "default/token": {"access_token": "t"}}
+AZURE = {"oauth2/token": {"access_token": "t"}}
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> Answers:
+    """Answer the requests of the node."""
+    opener = Answers(answers)
+    for module in (cloud, azure):
+        monkeypatch.setattr(module, "OPENER", opener)
+    return opener
+
+
+def test_google_returns_the_newest_version_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name belongs to the project of the node, and the value is decoded."""
+    payload = {"payload": {"data": base64.b64encode(URL.encode()).decode()}}
+    opener = asked(monkeypatch, {**GOOGLE, "latest:access": payload})
+    assert gcp.GcpNode({}).secret("alerts-slack") == URL
+    address, _, path = opener.requests[-1].full_url.partition("/v1/")
+    assert address == "https://secretmanager.googleapis.com"
+    assert path == "projects/my-project/secrets/alerts-slack/versions/latest:access"
+
+
+def test_google_states_why_a_secret_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the secret, the status and Google's reason."""
+    asked(monkeypatch, {**GOOGLE, "latest:access": 403})
+    with pytest.raises(CloudError, match="secret alerts-slack could not be read: 403 Permission denied"):
+        gcp.GcpNode({}).secret("alerts-slack")
+
+
+def test_azure_reads_a_secret_at_its_vault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resource ID leads to the URL of the vault, and the token is for Key Vault and for the identity of the control node."""
+    opener = asked(monkeypatch, {**AZURE, "secrets/slack": {"value": URL}})
+    assert azure.AzureNode("client", {}).secret(SECRET) == URL
+    token, read = (one.full_url for one in opener.requests)
+    assert "resource=https%3A%2F%2Fvault.azure.net&client_id=client" in token
+    assert read == "https://gpu-alerts.vault.azure.net/secrets/slack?api-version=7.4"
+
+
+def test_azure_states_why_a_secret_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the URL of the secret, the status and the codes of Key Vault."""
+    asked(monkeypatch, {**AZURE, "secrets/slack": 403})
+    with pytest.raises(
+        CloudError,
+        match=r"gpu-alerts\.vault\.azure\.net/secrets/slack could not be read: 403 Forbidden ForbiddenByRbac",
+    ):
+        azure.AzureNode("client", {}).secret(SECRET)
+
+
+def test_an_id_of_another_resource_is_refused() -> None:
+    """A name that is not the ID of a secret never becomes a URL."""
+    with pytest.raises(CloudError, match="is not the resource ID of a Key Vault secret"):
+        azure.AzureNode("client", {}).secret("https://evil.example.com/secrets/slack")
