@@ -201,6 +201,20 @@ def test_a_lying_node_changes_no_other_result(lie: str, count: int) -> None:
     assert world.now < HANG_S + RUN_S
 
 
+def test_a_node_that_never_arrives_delays_few_other_nodes() -> None:
+    """It is the partner of three nodes, which measure with others afterwards, and of no further node."""
+    runs: set[str] = set()
+
+    def never(node: PoolNode, call: NodeCall, world: Pool) -> NodeReport:
+        runs.add(call.run)
+        return NodeReport(test=TEST, ask=call.ask, ready=True)
+
+    world = pool(16, spread_s=6000.0, hostile=never, liars=frozenset(("i-0001",)))
+    world.run(9000, lambda: len(states(world)) == 15)
+    assert set(states(world).values()) == {"good"}
+    assert len(runs - {""}) == pairing.MOST_MISSED
+
+
 @pytest.mark.parametrize("count", [128, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_large_pool_that_boots_slowly(count: int) -> None:
     """A thousand nodes that boot within 15 minutes have results soon after the last one. The sheet stays below its limit."""

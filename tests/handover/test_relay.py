@@ -212,3 +212,18 @@ def test_reports_of_another_test_or_boot_do_not_count(cloud: str, tmp_path: Path
         again.turn()
     calls = json.loads(world.objects[SHEET][0])["nodes"].values()
     assert list(calls) == [{"boot": BOOTS[0], "ask": 1}] * 2
+
+
+@SHARED
+def test_a_copy_of_an_earlier_report_does_not_count(cloud: str, tmp_path: Path) -> None:
+    """A neighbor that copies a report with its proof to a later number replays nothing, because the report names its number."""
+    world, handover = world_of(cloud, tmp_path, 2)
+    for _ in range(2):
+        handover.turn()
+    base = f"{world.folder(1)}/{BOOTS[0]}/fabric/000001"
+    (proof,) = [key for key in world.objects if key.startswith(f"{base}.") and "proof" in key]
+    handover.nodes[0].relay.send(NodeReport(test="f" * 16, ask=5))
+    world.write(f"{base[:-6]}000900.json", world.objects[f"{base}.json"][0])
+    world.write(f"{base[:-6]}000900.00000000.proof.json", world.objects[proof][0])
+    reports = handover.gatherer.reports(handover.gatherer.poll().nodes)
+    assert reports[handover.nodes[0].name].ask == 5
