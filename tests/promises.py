@@ -100,7 +100,7 @@ MODEL = {
         "tests/permissions/test_azure_and_google.py::test_a_loss_of_retained_data_is_denied_on_google",
     ),
     "node | ": (
-        "tests/node/test_fabric_open.py::test_a_node_cannot_write_under_the_name_of_another_node",
+        "rehearsal/tests/cloud/test_fabric_sheet.py::test_aws",
         "tests/verification/test_nodes.py::test_evidence_that_another_node_wrote_does_not_count",
         "rehearsal/tests/cloud/test_gcp_handover_ports.py::test_node_cannot_write_outside_its_clusters_folder",
     ),
@@ -177,7 +177,13 @@ MODEL = {
         "tests/node/test_evidence.py::test_the_timer_never_takes_an_object_of_another_node_for_its_own",
         "tests/node/test_evidence.py::test_numbers_that_another_node_used_are_skipped",
     ),
-    "A node can stop the fabric test": YOURS,
+    "Nodes of a pool measure the fabric with each other": YOURS,
+    "A compromised node can delay its partners": YOURS,
+    "It changes no other verdict": (
+        "tests/handover/test_relay.py::test_a_neighbor_that_occupies_every_name_stops_no_other_node",
+        "tests/handover/test_relay.py::test_a_hostile_member_stops_no_other_node",
+        "tests/handover/test_pairing.py::test_a_lying_node_changes_no_other_result",
+    ),
     "Nodes of a cluster trust each other": YOURS,
     "gpuinfra has not run in a real account": YOURS,
     "proofs.md lists": LINK,

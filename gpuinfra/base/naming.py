@@ -59,9 +59,9 @@ def evidence_prefix(cluster: str) -> str:
     return f"evidence/{cluster}"
 
 
-def fabric_folder(cluster: str) -> str:
-    """Return the folder through which the nodes of a cluster meet for the fabric test. Each node writes below its own name in it."""
-    return f"{evidence_prefix(cluster)}/fabric/rendezvous"
+def fabric_sheet(cluster: str, pool: str, bundle_sha256: str) -> str:
+    """Return the key of the object with which the handover asks the nodes of a pool for the fabric test. It is next to the bundle, where nodes cannot write."""
+    return f"bootstrap/{cluster}/{pool}/{bundle_sha256}.fabric.json"
 
 
 def text_token(text: str, length: int = TOKEN_LENGTH) -> str:

@@ -126,7 +126,7 @@ BURN_IN = {
 
 FABRIC_TEST = Duration(
     seconds=30,
-    source="the first round starts 30 seconds after the last node joined (gpuinfra/node/fabric.py); no duration of a round on real nodes is known",
+    source="each step between the handover and a node takes seconds (gpuinfra/handover/pairing.py); no duration of an all-reduce on real nodes is known",
     at_least=True,
 )
 

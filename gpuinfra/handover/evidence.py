@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpuinfra.base.json_text import bounded
-from gpuinfra.handover.ports import EVIDENCE_LIMIT, PROOF_LIMIT
+from gpuinfra.handover.ports import EVIDENCE_LIMIT, PROOF_LIMIT, REPORT_LIMIT
 from gpuinfra.handover.text import host_keys
+from gpuinfra.node.fabric_relay import REPORT
 from gpuinfra.node.outcome import escaped, shortened
 
 SCHEMA = "gpuinfra.evidence/1"
@@ -101,14 +102,15 @@ class ParsedEvidence:
         return tuple(gpus_by_uuid.values())
 
 
-def evidence_of(data: bytes) -> ParsedEvidence:
-    """Return a document of evidence. Raises `NotEvidence`."""
+def evidence_of(data: bytes, *, is_report: bool = False) -> ParsedEvidence:
+    """Return a document of evidence, or a report to the fabric test, which has the same fields for its place. Raises `NotEvidence`."""
+    limit, schema = (REPORT_LIMIT, REPORT) if is_report else (EVIDENCE_LIMIT, SCHEMA)
     try:
-        document = bounded(data, EVIDENCE_LIMIT, escaped)
+        document = bounded(data, limit, escaped)
     except ValueError as error:
         raise NotEvidence(str(error)) from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise OtherFormat(f"it does not have the schema {SCHEMA}")
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise OtherFormat(f"it does not have the schema {schema}")
     return ParsedEvidence(document)
 
 

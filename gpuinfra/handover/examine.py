@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpuinfra.handover.evidence import NotEvidence, ParsedEvidence, evidence_of
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.node.cause import Cause
+from gpuinfra.node.fabric_relay import NodeReport, report_of
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.outcome import CheckResult
 
@@ -45,6 +46,8 @@ class Content:
     """True if only the fabric test failed, and no pair of this test was good. A later test with another node can pass."""
     gpus: tuple[dict[str, str], ...] = ()
     ssh_host_keys: tuple[str, ...] = ()
+    report: NodeReport | None = None
+    """The report, if the document is a report to the fabric test with valid fields."""
 
 
 def judge_node(
@@ -58,11 +61,13 @@ def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], ju
     """Return what a document proves."""
     sha256 = hashlib.sha256(data).hexdigest()
     try:
-        evidence = evidence_of(data)
+        evidence = evidence_of(data, is_report=ref.is_report)
     except NotEvidence as error:
         return Content(sha256=sha256, unreadable=f"the node's evidence {ref.key} cannot be read: {error}")
     if problem := _misplaced(evidence, ref):
         return Content(sha256=sha256, unreadable=problem, misplaced=True)
+    if ref.is_report:
+        return Content(sha256=sha256, report=report_of(evidence.document))
     bundle_sha256, probes, journal = evidence.bundle_sha256, evidence.probes, evidence.journal
     if probes is None:
         return Content(sha256=sha256, bundle_sha256=bundle_sha256, unjudged="contains no raw probe output")

@@ -37,7 +37,15 @@ def reasons(outcome: WaitOutcome, cloud: str) -> list[str]:
     for problem in outcome.problems:
         if problem.name and problem.name not in verdict.missing:
             texts.append(f"{problem.name}: its outdated nodes are not being replaced{_problem_text([problem], terms)}")
+    if outcome.relay_problem and any(node.needs_partner for node in verdict.nodes):
+        texts.append(f"{outcome.relay_problem}\n  what to do: {_RELAY_HINT}")
     return texts
+
+
+_RELAY_HINT = (
+    "allow the credentials of this command to write below bootstrap/ in the evidence bucket, as `gpuinfra permissions` prints, or set "
+    "handover.fabric_test to off"
+)
 
 
 def _why(outcome: WaitOutcome) -> str:
@@ -149,8 +157,8 @@ def _partner_hint(node: NodeVerdict) -> str:
             "replace it if it failed or does not report"
         )
     return (
-        "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses; stop the jobs on one "
-        "node, or set handover.fabric_test to off"
+        "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses, and runs while `pulumi up` "
+        "waits for the nodes; run `pulumi up` again, stop the jobs on one node, or set handover.fabric_test to off"
     )
 
 

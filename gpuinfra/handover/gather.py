@@ -37,6 +37,7 @@ from gpuinfra.handover.ports import (
     folder_of,
 )
 from gpuinfra.handover.workers import Caller, NotEvaluated, shared
+from gpuinfra.node.fabric_relay import NodeReport
 from gpuinfra.node.outcome import shortened
 
 CONSOLE_LINES = 15
@@ -45,6 +46,8 @@ LISTED_PER_POLL = 20_000
 """Maximum number of objects of one folder to list in one poll. The next poll continues the list, so that a folder with many objects delays only its node."""
 SEARCH_S, BYTES_PER_POLL = 20.0, 64 * 1024 * 1024
 """Maximum time and number of bytes in one poll for the search for the evidence that one instance signed. The next poll continues."""
+MEMBERS_S = 3.0
+"""Time for which the members of the groups are not read again while a fabric test needs frequent polls, because the clouds limit these requests."""
 READS_AT_ONCE = 10
 """Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 LISTED_AGAIN, LISTED_AGAIN_SHARE = 20, 20
@@ -82,19 +85,23 @@ class Gatherer:
         self._undecided: dict[str, set[tuple[tuple[str, str], tuple[str, str]]]] = {}
         """Instance -> pairs in `_invalid` that the next search examines again."""
         self._listings: dict[str, FolderList] = {}
-        self._buried: set[str] = set()
-        """Instances whose newest evidence is not theirs, so that all evidence in their folder is examined."""
+        self._buried: set[tuple[str, bool]] = set()
+        """Instances whose newest evidence, or whose newest reports (True), are not theirs, so that all of this kind in their folder are examined."""
         self._clock = time.monotonic
+        self._members: list[Member] = []
+        self._read_at = 0.0
         self._here: dict[str, PoolExpected] = {}
         """The instances whose evidence counts, with their pools."""
         self._refs: dict[str, tuple[EvidenceRef, ...]] = {}
         """The evidence of each instance, newest first. The instance that was listed last is at the end."""
+        self.in_test: frozenset[str] = frozenset()
+        """Instances that a fabric test asks. Each poll lists their folders, also if they are settled."""
         self._listed: set[str] = set()
         """The instances that were listed since the last verdict, so that a repeated poll continues after an error."""
         self._settled: set[str] = set()
         self._contents: dict[tuple[str, str], Content] = {}
-        self._submissions: dict[str, Submission] = {}
-        """The evidence that counted in the last poll, of each instance that had any."""
+        self._submissions: dict[tuple[str, bool], Submission] = {}
+        """The evidence, or the report (True), that counted in the last poll, of each instance that had any."""
         self.leaving = False
         """True if a node is terminating. The node occupies its reservation until it is gone, so missing capacity is not final."""
 
@@ -105,7 +112,9 @@ class Gatherer:
 
     def poll(self, names: NodeNames | None = None) -> FleetVerdict:
         """Read membership and evidence once, and judge. After `PortUnavailable`, the next call continues with the remaining nodes."""
-        members = self._ports.membership.members(self.groups)
+        if not self.in_test or self._clock() - self._read_at >= MEMBERS_S:
+            self._members, self._read_at = self._ports.membership.members(self.groups), self._clock()
+        members = self._members
         self.leaving = any(m.leaving for m in members)
         self._here = self._expected(members)
         for gone in self._refs.keys() - self._here.keys():
@@ -130,9 +139,9 @@ class Gatherer:
         """Return the instances to list: those with a folder that are not settled, and some of the others."""
         silent = [one for one in self._here if one not in self._refs]
         folders = set(self._ports.store.folders()) if silent else set()
-        settled = [one for one in self._refs if one in self._settled]
+        settled = [one for one in self._refs if one in self._settled and one not in self.in_test]
         again = settled[: max(LISTED_AGAIN, len(settled) // LISTED_AGAIN_SHARE)]
-        unsettled = [one for one in self._refs if one not in self._settled]
+        unsettled = [one for one in self._refs if one not in self._settled or one in self.in_test]
         new = [one for one in silent if self._folder(one) in folders]
         return [one for one in (*new, *unsettled, *again) if one not in self._listed]
 
@@ -144,12 +153,13 @@ class Gatherer:
         listing = self._listings.get(instance_id)
         if listing is None or listing.complete:
             listed = self._ports.store.list(self._folder(instance_id))
-            owner, everything = self._here[instance_id].evidence_owner, instance_id in self._buried
+            owner = self._here[instance_id].evidence_owner
+            everything = {is_report for is_report in (False, True) if (instance_id, is_report) in self._buried}
             listing = self._listings[instance_id] = FolderList(listed, instance_id, owner, everything=everything)
         if listing.advance(LISTED_PER_POLL):
             self._refs.pop(instance_id, None)
-            if listing.refs:
-                self._refs[instance_id] = listing.refs
+            if evidence := listing.refs():
+                self._refs[instance_id] = evidence
         self._listed.add(instance_id)
 
     def _forget(self, verdict: FleetVerdict) -> None:
@@ -157,9 +167,10 @@ class Gatherer:
         self._listed.clear()
         self._settled = {node.instance_id for node in verdict.nodes if node.settled}
         places = {ref.place for refs in self._refs.values() for ref in refs}
+        places |= {ref.place for listing in self._listings.values() for ref in listing.refs(is_report=True)}
         self._invalid = {pair: why for pair, why in self._invalid.items() if pair[0] in places}
         self._contents = {place: content for place, content in self._contents.items() if place in places}
-        self._submissions = {one: kept for one, kept in self._submissions.items() if one in self._refs}
+        self._submissions = {one: kept for one, kept in self._submissions.items() if one[0] in self._refs}
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
         """Return the evidence on which the verdict for a node is based, or None. Raises `PortUnavailable`."""
@@ -178,12 +189,12 @@ class Gatherer:
         if not expected:
             return
         listing = self._listings[node.instance_id]
-        refs = listing.refs
-        if listing.shortened:
+        refs = listing.refs()
+        if False in listing.shortened:
             refs = tuple(
                 one
                 for one in self._ports.store.list(self._folder(node.instance_id))
-                if one.instance_id == node.instance_id
+                if one.instance_id == node.instance_id and not one.is_report
             )
         same_boot = sorted((one for one in refs if one.boot_id == node.boot_id), key=lambda one: one.seq, reverse=True)
         begun = self._clock()
@@ -207,11 +218,33 @@ class Gatherer:
         """Call a module-level function with a document. Raises `NotEvaluated`, for example if it takes too long."""
         return self._workers.call(function, *arguments)
 
+    def reports(self, nodes: Sequence[NodeVerdict]) -> dict[str, NodeReport]:
+        """Return the newest report to the fabric test that each of these nodes signed in its current boot. Raises `PortUnavailable`."""
+        boots = {node.instance_id: node.boot_id for node in nodes if node.instance_id in self._listings}
+
+        def newest(instance_id: str) -> NodeReport | None:
+            listing = self._listings[instance_id]
+            reports = listing.refs(is_report=True) if listing.complete else ()
+            refs = tuple(ref for ref in reports if ref.boot_id == boots[instance_id])
+            submission = self._newest(instance_id, refs) if refs else None
+            role = self._here[instance_id].node_role
+            if submission is None or submission.identity is None or (role and submission.identity.role != role):
+                return None
+            return submission.content.report if submission.content else None
+
+        with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as threads:
+            reports = dict(zip(boots, threads.map(newest, boots), strict=True))
+        return {instance_id: report for instance_id, report in reports.items() if report is not None}
+
     def _submitted(self, instance_id: str) -> Submission:
-        """Return the newest evidence that the node signed, with its content.
+        """Return the newest evidence that the node signed, with its content."""
+        return self._newest(instance_id, self._refs[instance_id])
+
+    def _newest(self, instance_id: str, refs: tuple[EvidenceRef, ...]) -> Submission:
+        """Return the newest document that the node signed, with its content. The documents are of one kind, newest first.
 
         The order is that of the store's times. Within a boot, the highest number counts, because a replica of the store can have other times."""
-        refs, begun, read, examined = self._refs[instance_id], self._clock(), 0, False
+        begun, read, examined, kind = self._clock(), 0, False, (instance_id, refs[0].is_report)
         accepted: Submission | None = None
         problems: list[Submission] = []
         unsigned = 0
@@ -226,7 +259,7 @@ class Gatherer:
                 continue
             if examined and (self._clock() - begun > SEARCH_S or read > BYTES_PER_POLL):
                 # The next poll continues with the objects that are not examined yet.
-                return self._unfinished(instance_id)
+                return self._unfinished(kind, refs[0])
             submission, size = self._signed(ref)
             read, examined = read + size, True
             if submission.content is None:
@@ -236,30 +269,30 @@ class Gatherer:
                 accepted = submission
         for pair in self._undecided.pop(instance_id, ()):
             self._invalid.pop(pair, None)
-        if accepted is None and self._listings[instance_id].shortened:
-            self._buried.add(instance_id)
-            return self._unfinished(instance_id)
+        if accepted is None and refs[0].is_report in self._listings[instance_id].shortened:
+            self._buried.add(kind)
+            return self._unfinished(kind, refs[0])
         if accepted is None:
-            return replace(self._rejected(instance_id, problems), unsigned=unsigned)
+            return replace(self._rejected(instance_id, problems, refs[0]), unsigned=unsigned)
         if accepted.ref in refs[:MOST_KEPT]:
-            self._buried.discard(instance_id)
-        self._submissions[instance_id] = marked = replace(accepted, unsigned=unsigned)
+            self._buried.discard(kind)
+        self._submissions[kind] = marked = replace(accepted, unsigned=unsigned)
         return marked
 
     def _is_unsigned(self, ref: EvidenceRef) -> bool:
         """Return True if evidence has no proof that can be valid for it, according to the list and to earlier examinations."""
         return ref.key not in self._trusted and all((ref.place, one.place) in self._invalid for one in ref.proofs)
 
-    def _unfinished(self, instance_id: str) -> Submission:
-        """Return the evidence that counted before, while the search for newer evidence continues. Until there is any, the node waits."""
-        if instance_id in self._submissions:
-            return self._submissions[instance_id]
+    def _unfinished(self, kind: tuple[str, bool], first: EvidenceRef) -> Submission:
+        """Return the document that counted before, while the search for a newer one continues. Until there is any, the node waits."""
+        if kind in self._submissions:
+            return self._submissions[kind]
         problem = "the search for evidence that the node signed continues, because its folder has many objects that it did not sign"
-        return Submission(ref=self._refs[instance_id][0], sha256="", identity_problem=problem)
+        return Submission(ref=first, sha256="", identity_problem=problem)
 
-    def _rejected(self, instance_id: str, problems: Sequence[Submission]) -> Submission:
+    def _rejected(self, instance_id: str, problems: Sequence[Submission], first: EvidenceRef) -> Submission:
         """Return why the node has no signed evidence. The reason is final only in a folder to which no other node can write."""
-        newest = problems[0] if problems else Submission(ref=self._refs[instance_id][0], sha256="")
+        newest = problems[0] if problems else Submission(ref=first, sha256="")
         if self._here[instance_id].evidence_owner or not newest.identity_final:
             return newest
         return replace(newest, identity_problem=NOT_SIGNED, identity_final=False)

@@ -8,7 +8,7 @@ Protocols. The judge is the same on every cloud.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -16,8 +16,8 @@ from typing import Protocol
 from gpuinfra.base.safe_text import printable
 from gpuinfra.handover.causes import CapacityCause
 
-EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
-"""Maximum number of bytes to read from one piece of evidence and from one proof."""
+EVIDENCE_LIMIT, PROOF_LIMIT, REPORT_LIMIT = 8 * 1024 * 1024, 64 * 1024, 16 * 1024
+"""Maximum number of bytes of one piece of evidence, of one proof, and of one report to the fabric test."""
 MAX_REASON = 4000
 """Maximum length of the message of an error."""
 
@@ -115,6 +115,8 @@ class EvidenceRef:
     """The writer that owns the folder of the evidence, as identified in the store's access rules."""
     proofs: tuple[StoredProof, ...] = ()
     """The identity proofs that are stored for the evidence, newest first. Empty if the evidence has no signature."""
+    is_report: bool = False
+    """True for a report to the fabric test (`gpuinfra.node.fabric_relay`), which is stored and signed like evidence."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -137,14 +139,15 @@ class ListedObject:
 
 
 def evidence_in(node: str, prefix: str, objects: Iterable[ListedObject]) -> Iterator[EvidenceRef]:
-    """Yield the evidence in a list with its proofs. Other names are skipped.
+    """Yield the evidence and the reports in a list with their proofs. Other names are skipped.
 
     A proof is `<seq>.proof.json` or, where nodes cannot replace objects, `<seq>.<8 digits>.proof.json`. The three clouds list objects in the order of
     their names, so a document and its proofs are next to each other, and memory does not grow with the list.
     `node` is a pattern that contains the group `instance`, and the group `owner` if each writer owns a folder.
     """
     form = re.compile(
-        node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})(?:(?P<proof>(?:\.[0-9a-f]{8})?\.proof))?\.json"
+        node
+        + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<report>fabric/)?(?P<seq>\d{6})(?:(?P<proof>(?:\.[0-9a-f]{8})?\.proof))?\.json"
     )
     document: EvidenceRef | None = None
     proofs: list[StoredProof] = []
@@ -169,6 +172,7 @@ def evidence_in(node: str, prefix: str, objects: Iterable[ListedObject]) -> Iter
             etag=listed.etag,
             modified=listed.modified,
             owner=match.groupdict().get("owner") or "",
+            is_report=bool(match["report"]),
         )
     if document is not None:
         yield _with_proofs(document, proofs)
@@ -255,6 +259,10 @@ class EvidenceStore(Protocol):
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""
+        ...
+
+    def publish(self, key: str, document: Mapping[str, object]) -> None:
+        """Write or replace an object in the same bucket, at a place where nodes can read and not write."""
         ...
 
 

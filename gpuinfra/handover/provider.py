@@ -35,6 +35,7 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.handover.shortages import shortages
 from gpuinfra.handover.watch import NOT_DUE_TEXT, Wait, WaitOutcome, watch
 from gpuinfra.handover.wire import CHECK_VARIABLE
@@ -269,13 +270,15 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> WaitOutcome:
         pools = wire.pools_of(inputs)
-        gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(state, pools))
+        ports = connect(inputs)
+        gatherer = Gatherer(ports, pools, judge_node=judge_node, trusted=wire.trusted_of(state, pools))
         return watch(
             gatherer,
             wait,
             log=lambda text: self._engine.status(urn, text),
             cancelled=self._cancelled,
             names=wire.names_of(state),
+            relay=FabricRelay(ports.store, str(inputs["cluster"]), pools),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuinfra.handover.causes import CapacityCause, WaitEnd
 from gpuinfra.handover.connect import terms_of
@@ -16,10 +16,13 @@ from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
+from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.handover.uniform import firmware_notes
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
+RELAY_POLL_S = 0.25
+"""Pause between two polls while nodes measure with each other. A poll itself takes longer."""
 STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
@@ -49,6 +52,8 @@ class WaitOutcome:
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
     """End of the console log of each node that never reported, keyed by instance ID."""
+    relay_problem: str = ""
+    """Why the fabric test could not continue at the end, or empty."""
 
 
 def watch(
@@ -59,8 +64,27 @@ def watch(
     cancelled: threading.Event,
     names: NodeNames | None = None,
     clock: Callable[[], float] = time.monotonic,
+    relay: FabricRelay | None = None,
 ) -> WaitOutcome:
-    """Poll until the verdict is ready or final, the deadline passes or the wait is canceled."""
+    """Poll until the verdict is ready or final, the deadline passes or the wait is canceled. Meanwhile, `relay` runs the fabric tests of the nodes."""
+    relay = None if wait.mode == "none" else relay
+    try:
+        outcome = _watch(gatherer, wait, log, cancelled, names, clock, relay)
+    finally:
+        if relay is not None:
+            relay.close()
+    return outcome if relay is None else replace(outcome, relay_problem=relay.problem)
+
+
+def _watch(
+    gatherer: Gatherer,
+    wait: Wait,
+    log: Callable[[str], None],
+    cancelled: threading.Event,
+    names: NodeNames | None,
+    clock: Callable[[], float],
+    relay: FabricRelay | None,
+) -> WaitOutcome:
     start = clock()
     pause, last_line, stuck_since, stale_since = POLL_S, "", None, None
     logged: set[str] = set()
@@ -118,7 +142,14 @@ def watch(
                 return _end(gatherer, verdict, WaitEnd.STALE, spent, problems, wait)
         if spent >= wait.deadline_s:
             return _end(gatherer, verdict, WaitEnd.DEADLINE, spent, problems, wait)
-        if cancelled.wait(max(0.05, min(pause, wait.deadline_s - spent))):
+        measures = False
+        if relay is not None:
+            measures = relay.turn(gatherer, verdict)
+            if relay.problem and relay.problem not in logged:
+                logged.add(relay.problem)
+                log(f"the fabric test does not continue; retrying: {relay.problem}")
+        longest = RELAY_POLL_S if measures else pause
+        if cancelled.wait(max(0.05, min(pause, longest, wait.deadline_s - spent))):
             return _end(gatherer, verdict, WaitEnd.CANCELLED, clock() - start, problems, wait)
         pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))
 

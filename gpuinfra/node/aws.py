@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
-import html
 import json
 import os
 import re
@@ -22,12 +21,10 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
 from .cloud import (
-    MAX_PAGES,
     CloudError,
     error_code,
     field,
     get_optional,
-    get_page,
     make_proof,
     optional_metadata,
     put_with_retry,
@@ -229,28 +226,6 @@ class AwsNode:
         return get_optional(
             self._reads(object_url(bucket, key, self._region, self._environ)), "s3://%s/%s" % (bucket, key), limit
         )
-
-    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
-        """Return all keys with a prefix, or the folders directly below it.
-
-        ListObjectsV2: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html, retrieved 2026-11-27. Keys of the rendezvous
-        contain no characters that XML or the URL encoding changes.
-        """
-        base, names, token = object_url(bucket, "", self._region, self._environ), [], ""
-        for _ in range(MAX_PAGES):
-            query = {"list-type": "2", "prefix": prefix}
-            query.update({"delimiter": "/"} if folders else {}, **({"continuation-token": token} if token else {}))
-            url = "%s?%s" % (base, urllib.parse.urlencode(query, quote_via=urllib.parse.quote))
-            page = get_page(self._reads(url), "s3://%s/%s" % (bucket, prefix), "</ListBucketResult>")
-            if folders:
-                names += re.findall(r"<CommonPrefixes><Prefix>([^<]*)/</Prefix>", page)
-            else:
-                names += re.findall(r"<Key>([^<]*)</Key>", page)
-            more = re.search(r"<NextContinuationToken>([^<]+)</NextContinuationToken>", page)
-            if more is None:
-                return [one[len(prefix) :] if folders else one for one in names]
-            token = html.unescape(more.group(1))
-        raise CloudError("s3://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 
     def _reads(self, url: str) -> Callable[[], urllib.request.Request]:
         """Return a function that makes a signed GET request."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import html
 import http.client
 import json
 import os
@@ -27,12 +26,10 @@ import urllib.request
 from typing import Any, Callable, Mapping
 
 from .cloud import (
-    MAX_PAGES,
     OPENER,
     CloudError,
     error_code,
     get_optional,
-    get_page,
     make_proof,
     put_with_retry,
     read_metadata,
@@ -237,32 +234,6 @@ class AzureNode:
         """Return the first bytes of a blob, or None if it does not exist or the role does not cover it."""
         url = blob_url(bucket, key, self._environ)
         return get_optional(self._reads(url), "%s/%s" % (bucket, key), limit)
-
-    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
-        """Return the names of all blobs with a prefix, or the folders directly below it.
-
-        List Blobs: https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26.
-        """
-        base, keys, marker = blob_url(bucket, "", self._environ).rstrip("/"), [], ""
-        for _ in range(MAX_PAGES):
-            query = {
-                "restype": "container",
-                "comp": "list",
-                "prefix": prefix,
-                **({"delimiter": "/"} if folders else {}),
-            }
-            url = "%s?%s" % (base, urllib.parse.urlencode({**query, **({"marker": marker} if marker else {})}))
-            page = get_page(self._reads(url), "%s/%s" % (bucket, prefix), "</EnumerationResults>")
-            if folders:
-                names = re.findall(r"<BlobPrefix>\s*<Name>([^<]*)</Name>", page)
-                keys += [one[len(prefix) :].rstrip("/") for one in names]
-            else:
-                keys += re.findall(r"<Blob>\s*<Name>([^<]*)</Name>", page)
-            more = re.search(r"<NextMarker>([^<]+)</NextMarker>", page)
-            if more is None:
-                return keys
-            marker = html.unescape(more.group(1))
-        raise CloudError("%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 
     def _reads(self, url: str) -> Callable[[], urllib.request.Request]:
         """Return a function that makes an authorized GET request."""

@@ -50,10 +50,6 @@ class NodeCloud(Protocol):
         """Return the first `limit` bytes of an object, or None if it does not exist or the node must not read it."""
         ...
 
-    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
-        """Return the keys of all objects that start with a prefix. With `folders`, return the folders directly below the prefix instead."""
-        ...
-
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity proof (`gpuinfra.proof/1`) for a hash of 64 hex digits. Only this instance can obtain it."""
         ...
@@ -94,10 +90,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 # A proxy in the environment is only for downloads. Requests that carry credentials never use it.
 OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 ATTEMPTS = 6
-LIST_LIMIT = 8 << 20
-"""Maximum size of one page of a list request. A page has up to 1,000 entries on S3 and Cloud Storage, and 5,000 on Azure."""
-MAX_PAGES = 100
-"""Maximum number of pages of one list request."""
 
 
 def read_metadata(request: urllib.request.Request, service: str, path: str) -> tuple[Mapping[str, str], str]:
@@ -184,12 +176,6 @@ def put_with_retry(
 def get_optional(request: Callable[[], urllib.request.Request], name: str, limit: int) -> bytes | None:
     """Return the first bytes of an object, or None if it is missing. Without list permission, a missing object is a 403."""
     return _read(request, name, "read", limit, absent=(403, 404))
-
-
-def get_page(request: Callable[[], urllib.request.Request], name: str, end: str) -> str:
-    """Return one page of a list request. `end` is the text at the end of a complete page: a part of a page could lack the reference to the next page."""
-    data = _read(request, name, "listed", LIST_LIMIT, absent=(), end=end.encode("ascii"))
-    return (data or b"").decode("utf-8", "replace")
 
 
 def _read(

@@ -1,12 +1,12 @@
-"""The protocol of the fabric test: the nodes of a pool find each other, measure pairs in rounds, and find the slow node or path.
+"""The protocol of `node.pyz fabric`: the nodes of a pool find each other in a shared folder, measure pairs in rounds, and find the slow node or path.
 
 The module is pure. Its only port is a store of small objects that are written once, read, and listed by prefix. `run` is a generator: it
 yields what the node does next (`Pause`, `Measure`), and the caller resumes it when that is done. `fabric_run.py` is the caller
 on a node, and `tests/node/fabric_world.py` is the caller for a simulated pool.
 
 The name of an object carries membership and outcomes, so one list request returns the state of all nodes, and the number of requests per
-node grows with the number of rounds. Each name contains its writer, always at the same position: a store that lets a node write only below its own
-name also accepts longer names, and these are skipped.
+node grows with the number of rounds. The nodes trust each other. In the handover, which does not trust them, the operator's command selects the pairs
+(`fabric_relay.py`).
 
     member/00/<name>/<incarnation>         a process joins; a restarted node has another incarnation
     member/00/<name>/<incarnation>-left    the process leaves before the verdict
@@ -35,8 +35,7 @@ from .outcome import shortened
 from .pairs import PairResult, next_round, verdict
 
 MAX_NODES = 1000
-"""Maximum number of nodes in one test. The simulation in the tests has this size. If the number of nodes is unknown, the other nodes end at once (`TestEnded`),
-and their services start another test."""
+"""Maximum number of nodes in one test. The simulation in the tests has this size."""
 MAX_BYTES = 1 << 20
 """Maximum size of an object that a node reads."""
 MAX_ROUNDS = 64
@@ -48,26 +47,15 @@ PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
 LEFT = "-left"
 """End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
-QUIET_S = 10.0
-"""Time without a new node after which the first round starts, in seconds. A node that joins later takes part from the next
-round on, so a longer time delays all nodes for a few more pairs."""
-STALE_S = 1800.0
-"""Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
-waits only minutes for the first round. If it is alive, it takes part from the second round on."""
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
-"""First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner.
-If the number of nodes is unknown, these waits and `_JOIN_PAUSE_S` shrink in proportion to a shorter `Settings.quiet_s`."""
-_JOIN_PAUSE_S = 10.0
-"""Longest wait between two polls before the first round, if the number of nodes is unknown."""
+"""First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
 _STANDBY = 3
 """Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again.
 The others wait for the time limit of the round."""
-_TURN_S = 60.0
-"""Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 
 
 class FabricStore(Protocol):
-    """The objects of one run. Other nodes write some of them, so their content is not trusted."""
+    """The objects of one run."""
 
     def put(self, key: str, data: bytes) -> bool:
         """Write an object once. Return False if it already exists."""
@@ -90,29 +78,15 @@ class Settings:
     """Name of this node. It is unique in the pool."""
     incarnation: str
     """Name of this process. A later process on the same node has a greater incarnation."""
-    nodes: int = 0
-    """Number of nodes that take part. The first round starts when they have joined, or after `join_s`. If it is 0, the number is unknown: the first
-    round starts when two nodes have joined and no other node has joined for `quiet_s`. A node that joins later takes part from the next round on."""
-    quiet_s: float = QUIET_S
+    nodes: int
+    """Number of nodes that take part. The first round starts when they have joined, or after `join_s`. A node that joins later takes part from the next
+    round on."""
     join_s: float = 900.0
     """Maximum wait for other nodes."""
     round_s: float = 1260.0
     """Maximum duration of one round. It is longer than the time limits of a pair together."""
     limit_s: float = 4 * 3600.0
     """Maximum duration of the run."""
-
-
-class Alone(MissingPrerequisite):
-    """No other node joined in time."""
-
-
-class TestEnded(MissingPrerequisite):
-    """The test ended before this node took part in a round, has no place for this node, or none of its nodes continues it."""
-
-    def __init__(self, text: str, leader: str = "") -> None:
-        super().__init__(text)
-        self.leader = leader
-        """The node that ended the test without this node. Empty if no node did."""
 
 
 @dataclass(frozen=True)
@@ -178,16 +152,10 @@ def present(newest: Mapping[str, str]) -> dict[str, str]:
     return {name: one for name, one in newest.items() if not one.endswith(LEFT)}
 
 
-def joined_at(incarnation: str) -> float:
-    """Return the time at which a process joined, in seconds, or 0 if its incarnation does not start with a time."""
-    text = incarnation.split("-")[0]
-    return float(text) if text.isascii() and text.isdigit() else 0.0
-
-
 def run(settings: Settings, store: FabricStore, clock: Callable[[], float]) -> Generator[Step, Any, RoundPlan]:
     """Take part until the verdict is final, and return the last plan.
 
-    Raises `MissingPrerequisite` if this node cannot take part: `Alone`, `TestEnded`, or an error.
+    Raises `MissingPrerequisite` if this node cannot take part.
 
     After an error, or if the caller closes the generator, the node leaves, so that the other nodes do not wait for it.
     """
@@ -212,27 +180,20 @@ class _Node:
         self._invalid: set[str] = set()
         self._turn = 0
         """Number of nodes whose turn to publish the first plan is earlier."""
-        self._seen, self._changed = 0, self._started
-        """Number of nodes that have joined, and the time at which this node first saw this number."""
-        self._pace = 1.0 if settings.nodes else min(1.0, settings.quiet_s / QUIET_S)
 
     def run(self) -> Generator[Step, Any, RoundPlan]:
         self._join(self._incarnation)
         while True:
             was_member = self._takes_part()
             self._plan = plan = yield from self._next_plan()
-            other, open_end = plan.members.get(self._name, self._incarnation), not self._settings.nodes
-            if other > self._incarnation or (plan.verdict is not None and other != self._incarnation and not open_end):
+            other = plan.members.get(self._name, self._incarnation)
+            if other > self._incarnation or (plan.verdict is not None and other != self._incarnation):
                 raise MissingPrerequisite(
                     "another process takes part under the name %s, or this test already has a verdict; give each node its own name, and each test its own name"
                     % self._name
                 )
             if plan.verdict is not None:
-                if open_end and plan.members.get(self._name) != self._incarnation:
-                    raise TestEnded("the test ended before this node joined, or without this node", plan.leader)
                 return plan
-            if open_end and self._name not in plan.members and len(plan.members) >= MAX_NODES:
-                raise TestEnded("the test has its maximum number of %d nodes" % MAX_NODES)
             if self._takes_part():
                 yield from self._measure(plan)
             elif was_member or plan.absent.get(self._name) == self._incarnation:
@@ -261,50 +222,20 @@ class _Node:
 
     def _next_plan(self) -> Generator[Step, Any, RoundPlan]:
         """Wait for a later plan, and publish it if it is this node's turn."""
-        begun, pause = self._clock(), _FIRST_PAUSE_S * self._pace
+        begun, pause = self._clock(), _FIRST_PAUSE_S
         while True:
             plan = self._newest() or self._lead(self._clock() - begun)
             if plan is not None:
                 return plan
             if self._clock() - self._started > self._settings.limit_s:
                 raise MissingPrerequisite("the fabric test has no verdict after %d s" % self._settings.limit_s)
-            if self._is_abandoned(self._clock() - begun):
-                raise TestEnded("none of the nodes of this test continues it")
-            yield Pause(min(pause, self._until_start() or pause))
-            longest = _JOIN_PAUSE_S if self._plan is None and not self._settings.nodes else _LAST_PAUSE_S
-            pause = min(pause * 1.5, longest * self._pace)
-
-    def _until_start(self) -> float:
-        """Return the time until the leader publishes the first plan if no other node joins, or 0 if it is not known. The other nodes look a little later."""
-        left = self._changed + self._settings.quiet_s - self._clock()
-        if self._plan is not None or self._settings.nodes or self._seen < 2 or left <= 0:
-            return 0.0
-        return left + (_FIRST_PAUSE_S * self._pace if self._turn else 0.0)
-
-    def _is_abandoned(self, waited: float) -> bool:
-        """Return True if this node waits to take part in a test whose nodes have all left, restarted or died, or do not publish a plan anymore."""
-        plan, settings = self._plan, self._settings
-        if settings.nodes or plan is None or self._takes_part():
-            return False
-        gone, now = self._gone(incarnations(self._store)), self._now()
-        left = [
-            name for name, one in plan.members.items() if name not in gone and now - joined_at(one) <= settings.limit_s
-        ]
-        # A measurement, and then the turns of the nodes that can take over.
-        return not left or waited > 2 * settings.round_s + min(len(left) * self._gap(), settings.round_s)
+            yield Pause(pause)
+            pause = min(pause * 1.5, _LAST_PAUSE_S)
 
     def _gone(self, newest: Mapping[str, str]) -> set[str]:
         """Return the nodes of the last plan whose process has left, or whose node has joined again."""
         members = {} if self._plan is None else self._plan.members
         return {name for name, one in members.items() if newest.get(name, one) > one}
-
-    def _gap(self) -> float:
-        """Return the time between the turns of two nodes to take over from a dead leader."""
-        return self._settings.round_s if self._settings.nodes else 2 * _LAST_PAUSE_S
-
-    def _now(self) -> float:
-        """Return the time, as in the incarnations of the nodes."""
-        return joined_at(self._settings.incarnation) + self._clock() - self._started
 
     def _newest(self) -> RoundPlan | None:
         """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
@@ -313,9 +244,7 @@ class _Node:
             if number > after and key not in self._invalid:
                 data = self._store.get(key)
                 plan = None if data is None else plan_of(number, leader, data)
-                # A verdict follows a round, unless the nodes are known and only one joined.
-                early = plan is not None and plan.verdict is not None and not number and not self._settings.nodes
-                if plan is not None and not early and (plan.verdict is not None) == (last == VERDICT):
+                if plan is not None and (plan.verdict is not None) == (last == VERDICT):
                     return plan
                 if data is not None:
                     self._invalid.add(key)
@@ -331,7 +260,7 @@ class _Node:
         newest = incarnations(self._store)
         gone = self._gone(newest) - {self._name}
         turn = [name for name in before.members if name not in gone].index(self._name)
-        if turn and waited < patience + turn * self._gap():
+        if turn and waited < (1 + turn) * patience:
             return None
         reported = self._outcomes(before.round)
         late = {name: one for name, one in before.members.items() if name not in reported}
@@ -348,30 +277,20 @@ class _Node:
         def due() -> float:
             return settings.join_s + self._turn * settings.round_s
 
-        if settings.nodes and self._turn and waited < due():
+        if self._turn and waited < due():
             return None
-        joined, now = present(incarnations(self._store)), self._now()
+        joined = present(incarnations(self._store))
         if joined.get(self._name) != self._incarnation:
             return None
-        others = {} if settings.nodes else {name: one for name, one in joined.items() if name != self._name}
-        stale = {name: one for name, one in others.items() if now - joined_at(one) > STALE_S}
-        joined = {name: one for name, one in joined.items() if name not in stale}
         self._turn = sum(name < self._name for name in joined)
-        if settings.nodes:
-            complete = not self._turn and len(joined) >= settings.nodes
-            return self._publish(0, joined, {}) if complete or waited >= due() else None
-        if len(joined) != self._seen:
-            self._seen, self._changed = len(joined), self._clock()
-        if len(joined) < 2:
-            if waited >= settings.join_s:
-                raise Alone("no other node joined within %d s" % settings.join_s)
-            return None
-        quiet = self._clock() - self._changed
-        return self._publish(0, joined, stale) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
+        complete = not self._turn and len(joined) >= settings.nodes
+        return self._publish(0, joined, {}) if complete or waited >= due() else None
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> RoundPlan | None:
         if len(joined) > MAX_NODES:
-            joined = self._with_a_place(joined)
+            raise MissingPrerequisite(
+                "%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES)
+            )
         for earlier in range(number):
             if earlier not in self._words:
                 self._outcomes(earlier)
@@ -383,15 +302,6 @@ class _Node:
         # An object of an earlier process with this name stays, and the next poll reads it.
         last = "plan" if ruling is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
-
-    def _with_a_place(self, joined: Mapping[str, str]) -> dict[str, str]:
-        """Return as many nodes as a test can have: those that already take part, then those with the first names."""
-        if self._settings.nodes:
-            raise MissingPrerequisite(
-                "%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES)
-            )
-        before = {} if self._plan is None else self._plan.members
-        return {name: joined[name] for name in sorted(joined, key=lambda name: (name not in before, name))[:MAX_NODES]}
 
     def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
         """Return the outcome and the partner of each node in a round."""
@@ -413,17 +323,12 @@ class _Node:
         read = {one.reason: _reason(self._store.get(one.reason)) for one in bad[:MAX_REASONS]}
         ruling = verdict(list(members), [replace(one, reason=read.get(one.reason, "")) for one in results])
         return {
-            "expected": self._settings.nodes or len(members),
+            "expected": self._settings.nodes,
             "good": list(ruling.good),
             "slow": dict(ruling.slow),
             "slow_paths": [list(path) for path in ruling.slow_paths],
             "unknown": list(ruling.unknown),
         }
-
-
-def ends_test(entry: tuple[int, str, str]) -> bool:
-    """Return True if an object of an open test is a verdict. A verdict follows at least one round."""
-    return entry[0] > 0 and entry[2] == VERDICT
 
 
 def _results(words: Mapping[int, Mapping[str, tuple[str, str]]]) -> list[PairResult]:

@@ -1,6 +1,6 @@
 """`node.pyz fabric`: the nodes of a pool find each other in a shared folder, measure pairs, and find the slow node or path.
 
-`fabric.py` defines the protocol, and `fabric_run.py` runs it. `fabric_service.py` runs the same test through the evidence bucket.
+`fabric.py` defines the protocol, and `fabric_run.py` runs it. In the handover, `fabric_service.py` takes part in a test that the operator's command runs.
 """
 
 from __future__ import annotations

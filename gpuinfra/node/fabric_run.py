@@ -1,4 +1,4 @@
-"""Takes part in one fabric test: runs the protocol of `fabric.py` with a store, and measures each pair.
+"""Runs the protocol of `fabric.py` with a store, and measures pairs.
 
 Each all-reduce is `node.pyz pair` in a separate process, because a collective that hangs ends only with its process. Check B3 judges it with the machine's
 floor and the expected NCCL plugin.
@@ -33,10 +33,10 @@ class Measured:
 Measure = Callable[[fabric.Measure], Measured]
 
 
-def incarnation(mark: str = "") -> str:
+def incarnation() -> str:
     """Return a name for this process: the time in seconds and microseconds. A later process has a greater name, also within the same second."""
     seconds, rest = divmod(time.time_ns(), 10**9)
-    return "%010d-%06d%s" % (seconds, rest // 1000, mark)
+    return "%010d-%06d" % (seconds, rest // 1000)
 
 
 def round_s() -> float:

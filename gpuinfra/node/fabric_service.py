@@ -1,14 +1,15 @@
-"""`node.pyz fabric-service`: takes part in fabric tests through the evidence bucket, so that the handover can require a result of each node.
+"""`node.pyz fabric-service`: takes part in the fabric tests of the handover, which requires a result of each node.
 
-The service of a node whose checks pass and whose GPUs run no process joins the newest test of its pool, or starts one. It stores the raw output of one
-all-reduce in `RESULT`, which every later evidence contains (check B8). Afterwards, a good node joins the test of a node that waits for a partner, such
-as a replaced node, as a helper. A node whose test had no good pair joins such a test to get another result. Before each all-reduce, the service checks
-again that no process uses the GPUs. A job that starts later than this check shares the GPUs with the all-reduce.
+While a command of the operator waits for the nodes, it asks nodes for all-reduces with partners (`fabric_relay.py`). The service of a node whose checks
+pass and whose GPUs run no process reports that it is ready, measures, and stores the raw output of one all-reduce in `RESULT`, which every later
+evidence contains (check B8). Afterwards, the command can ask a good node again, as a partner of a node without a result. Before each all-reduce, the
+service checks again that no process uses the GPUs. A job that starts later than this check shares the GPUs with the all-reduce.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -16,14 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from . import cloud, evidence, fabric, fabric_bucket, fabric_run
+from . import cloud, evidence, fabric, fabric_relay, fabric_run
 from .checks.fabric_test import SCHEMA, FabricTest, TestState, Waits
 from .console import BUNDLE, NODE, OK, MissingPrerequisite, load, optional, print_message
+from .fabric_relay import FabricRuling, NodeCall, NodeReport
 from .journal import write_whole
 from .judge import verdict
 from .outcome import shortened
@@ -32,19 +33,14 @@ from .probes import FABRIC_RESULT, PROBES
 
 RESULT = Path(FABRIC_RESULT)
 """The folder is empty after a boot, so a result never belongs to an earlier boot."""
-HELPER = "-helper"
-"""Part of the incarnation of a helper."""
 WAIT_S, LONGEST_WAIT_S = "GPUINFRA_FABRIC_WAIT_S", 3600
-"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 10.
-`BUSY_S` and `HELP_S` change in proportion, so nodes that wait are found sooner or later."""
-JOIN_S = 300.0
-"""Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
-MOST_ENDED = 3
-"""Number of tests that another node may end without this node after it joined. Then this node ignores the other node until it has a result."""
-BUSY_S, HELP_S, AGAIN_S, FIRST_S = 60.0, 120.0, 5.0, 5.0
-"""Pauses: until this node can take part, between two searches for a node that waits, after a test, and until this node has its first evidence.
-A search takes three list requests, and the look for evidence none. After each attempt without a partner, the pause is twice as long, up to `HELP_S`:
-two nodes that wait meet, because the pause is shorter than an attempt."""
+"""Environment variable: the longest pause between two readings of the sheet while a node takes part, in seconds, and its maximum. The other pauses
+change in proportion."""
+ACTIVE_S = 10.0
+"""Default of `WAIT_S`."""
+IDLE_S, BUSY_S, FIRST_S, START_S = 60.0, 60.0, 5.0, 2.0
+"""Pauses: the longest one while no command asks this node, until a busy node looks again, until this node has its first evidence, and the first one
+after a change. Each of the following pauses is half as long again."""
 RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
 
 
@@ -55,12 +51,13 @@ def fabric_service(args: argparse.Namespace) -> int:
     if FabricTest.id not in expectation.get("required", ()):
         print_message("the handover of this pool does not require the fabric test")
         return OK
-    # The service leaves its test, so that the other nodes do not wait for this node.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
-    connected = cloud.of(node)
-    service = FabricService(node, expectation, connected, fabric_bucket.Sessions(node, connected))
-    while True:
-        time.sleep(service.once() * random.uniform(0.8, 1.2))
+    relay = fabric_relay.Relay(node, cloud.of(node), evidence.boot_id())
+    service = FabricService(node, expectation, relay)
+    # The service reports that it ends, so that the handover does not ask this node.
+    with contextlib.closing(service):
+        while True:
+            time.sleep(service.once() * random.uniform(0.8, 1.2))
 
 
 @dataclass(frozen=True)
@@ -71,14 +68,6 @@ class Waiting:
     reason: str
 
 
-class CannotMeasure(Exception):
-    """A node that joined a test can no longer measure."""
-
-    def __init__(self, waiting: Waiting) -> None:
-        super().__init__(waiting.reason)
-        self.waiting = waiting
-
-
 class FabricService:
     """The service of one node."""
 
@@ -86,54 +75,114 @@ class FabricService:
         self,
         node: Mapping[str, Any],
         expectation: Mapping[str, Any],
-        connected: cloud.NodeCloud,
-        tests: fabric_bucket.Sessions,
+        relay: fabric_relay.Relay,
         *,
         result: Path = RESULT,
         measure: Callable[[fabric.Measure, str], fabric_run.Measured] | None = None,
         ready: Callable[[], Waiting | None] | None = None,
         report: Callable[[], None] | None = None,
         reported: Callable[[], str | None] | None = None,
-        wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._expectation, self._tests, self._result, self._wait = expectation, tests, result, wait
-        self._name, self._bundle = connected.instance_id(), (node.get("bundle") or {}).get("sha256")
+        self._expectation, self._relay, self._result = expectation, relay, result
+        self._bundle = (node.get("bundle") or {}).get("sha256")
         self._measure = measure or self._run_pair
         self._ready = ready or (lambda: _not_ready(node, expectation))
         self._report, self._reported = report or _recheck, reported or _in_evidence
-        self._quiet_s = _wait_s()
-        self._busy_s, self._help_s, self._first_s = (
-            pause * self._quiet_s / fabric.QUIET_S for pause in (BUSY_S, HELP_S, FIRST_S)
+        self._active_s = _wait_s()
+        self._idle_s, self._busy_s, self._first_s, self._start_s = (
+            pause * self._active_s / ACTIVE_S for pause in (IDLE_S, BUSY_S, FIRST_S, START_S)
         )
-        self._over = 0
-        """Number of the newest test that no node continues."""
-        self._ended: Counter[str] = Counter()
-        """Number of tests that each node ended without this node."""
-        self._alone_s = AGAIN_S
-        """Pause after the next attempt without a partner."""
+        self._pause = self._start_s
+        self._seen: object = None
+        """The newest request, to notice a change."""
+        self._measured: list[fabric_run.Measured] = []
+        """The all-reduces of the current request."""
+        self._asked: tuple[str, int] = ("", 0)
+        self._closed: tuple[str, int] = ("", 0)
+        """The request whose result is stored."""
 
     def once(self) -> float:
-        """Take part in one test, or help in one. Return the number of seconds to wait before the next call."""
+        """Do what the handover asks for. Return the number of seconds to wait before the next call."""
         state = self._state()
+        if self._reported() is None:
+            # The evidence is a file of this node, so that looking for it costs no request. All nodes of a new pool wait for it.
+            return self._first_s
         try:
             self._report_again()
-            waiting = self._ready()
-            if waiting:
-                self._wait_for(state, waiting)
-                # The first evidence is a file of this node, so that looking for it costs no request. All nodes of a new pool wait for it.
-                return self._first_s if waiting.cause is Waits.FIRST_EVIDENCE else self._busy_s
-            if state in (None, TestState.WAITING):
-                return self._take_part(state)
-            # A good node would fail with this node as its only partner.
-            return self._help_s if state is TestState.SLOW else self._help(state)
-        except CannotMeasure as error:
-            print_message("fabric test: %s" % error.waiting.reason)
-            self._wait_for(state, error.waiting)
-            return self._busy_s
+            # A good node would fail with a slow node as its only partner.
+            called = None if state is TestState.SLOW else self._relay.call()
+            return self._idle(called) if called is None else self._answer(state, *called)
         except (cloud.CloudError, MissingPrerequisite, OSError) as error:
             print_message("fabric test: %s" % error)
             self._wait_for(state, Waiting(Waits.BUCKET, str(error)))
             return self._busy_s
+
+    def close(self) -> None:
+        """Report that this node takes no further part."""
+        last = self._relay.last()
+        if last is not None and last.ready:
+            with contextlib.suppress(cloud.CloudError, OSError):
+                self._send(last.test, last.ask, ready=False)
+
+    def _idle(self, seen: object) -> float:
+        return self._next_pause(seen, self._idle_s)
+
+    def _next_pause(self, seen: object, longest: float) -> float:
+        """Return a pause that grows until there is something new."""
+        self._pause = self._start_s if seen != self._seen else min(self._pause * 1.5, longest)
+        self._seen = seen
+        return min(self._pause, longest)
+
+    def _answer(self, state: TestState | None, test: str, call: NodeCall) -> float:
+        if self._asked != (test, call.ask):
+            self._asked, self._measured = (test, call.ask), []
+        if call.ruling is not None:
+            if self._closed != self._asked:
+                self._close(state, test, call.ruling)
+                self._closed = self._asked
+            return self._idle(self._asked)
+        last = self._relay.last()
+        joined = last is not None and last.ready and (last.test, last.ask) == self._asked
+        starts = joined and call.run and last is not None and last.run != call.run
+        if not joined or starts:
+            waiting = self._ready()
+            if waiting:
+                print_message("fabric test: %s" % waiting.reason)
+                self._wait_for(state, waiting)
+                if joined:
+                    self._send(test, call.ask, ready=False)
+                return self._busy_s
+        if not joined:
+            self._send(test, call.ask)
+        elif starts:
+            self._take(test, call)
+        elif last is not None and last.run and not last.outcome:
+            # The service was restarted during an all-reduce.
+            self._send(test, call.ask, last.run, fabric.AllReduceOutcome(fabric.ABSENT, "the service was restarted"))
+        return self._next_pause((test, call), self._active_s)
+
+    def _take(self, test: str, call: NodeCall) -> None:
+        """Measure with the partner, and report the outcome."""
+        measured = self._measure(fabric.Measure(call.run, call.partner, call.place), test)
+        outcome = measured.outcome
+        print_message("all-reduce with %s: %s %s" % (call.partner, outcome.word, outcome.reason))
+        self._measured.append(measured)
+        self._send(test, call.ask, call.run, outcome)
+
+    def _send(
+        self, test: str, ask: int, run: str = "", outcome: fabric.AllReduceOutcome | None = None, *, ready: bool = True
+    ) -> None:
+        word, reason = (outcome.word, outcome.reason) if outcome else ("", "")
+        reason = shortened(reason, fabric_relay.MAX_REASON)
+        self._relay.send(NodeReport(test=test, ask=ask, ready=ready, run=run, outcome=word, reason=reason))
+
+    def _close(self, state: TestState | None, test: str, ruling: FabricRuling) -> None:
+        """Store the result of this node, unless it has a better one from an earlier test."""
+        result = result_of(ruling, self._measured, test)
+        decided = result["state"] in (TestState.GOOD.value, TestState.SLOW.value)
+        if state in (None, TestState.WAITING) or (state is TestState.UNKNOWN and decided):
+            self._write(result)
+            self._report()
 
     def _wait_for(self, state: TestState | None, waiting: Waiting) -> None:
         """Store why this node has no result. If the reason is new, upload evidence with it."""
@@ -157,131 +206,41 @@ class FabricService:
         stored = optional(self._result) or {}
         return TestState(stored["state"]) if "state" in stored and stored.get("bundle") == self._bundle else None
 
-    def _take_part(self, state: TestState | None) -> float:
-        """Join the newest test, or start one, and store the result of this node."""
-        number = max(self._tests.newest(), 1)
-        store = self._tests.store(number)
-        if (
-            number <= self._over
-            or fabric_bucket.is_closed(store)
-            or fabric_bucket.has_no_attempt_left(store, self._name)
-        ):
-            number += 1
-            store = self._tests.store(number)
-        try:
-            plan, measured = self._run(number, store, "")
-        except fabric.Alone as error:
-            why = "%s; the test needs a second node of the pool whose GPUs are idle" % error
-            self._wait_for(state, Waiting(Waits.PARTNER, why))
-            pause, self._alone_s = self._alone_s, min(2 * self._alone_s, self._help_s)
-            return pause
-        except fabric.TestEnded as error:
-            print_message("fabric test %d: %s" % (number, error))
-            self._over = number
-            self._ended[error.leader] += 1
-            if error.leader and self._ended[error.leader] >= MOST_ENDED:
-                print_message("%s ended %d tests without this node and is ignored" % (error.leader, MOST_ENDED))
-                self._tests.ignored.add(error.leader)
-                self._over = 0
-            return AGAIN_S
-        self._alone_s = AGAIN_S
-        self._ended.clear()
-        self._tests.ignored.clear()
-        self._write(result_of(self._name, plan, measured, number))
-        self._report()
-        return AGAIN_S
-
-    def _help(self, state: TestState | None) -> float:
-        """Join a test in which a node waits. A good node joins as a helper if the test has fewer helpers than nodes that wait, plus one: a slow node needs
-        two partners. A node whose result is unknown joins like a node that waits, and stores its result if this test decides."""
-        number = self._tests.newest()
-        if not number or number <= self._over:
-            return self._help_s
-        store = self._tests.store(number)
-        if fabric_bucket.is_closed(store):
-            self._over = number
-            return self._help_s
-        joined = fabric_bucket.members(store, time.time())
-        helpers = [name for name, one in joined.items() if HELPER in one]
-        is_good = state is TestState.GOOD
-        if not joined or self._name in joined or (is_good and len(helpers) > len(joined) - len(helpers)):
-            return self._help_s
-        try:
-            plan, measured = self._run(number, store, HELPER if is_good else "")
-        except fabric.Alone as error:
-            print_message("fabric test %d: %s" % (number, error))
-            return self._help_s
-        except fabric.TestEnded as error:
-            print_message("fabric test %d: %s" % (number, error))
-            self._over = number
-            return AGAIN_S
-        result = result_of(self._name, plan, measured, number)
-        if not is_good and result["state"] in (TestState.GOOD.value, TestState.SLOW.value):
-            self._write(result)
-            self._report()
-        return AGAIN_S
-
-    def _run(
-        self, number: int, store: fabric.FabricStore, mark: str
-    ) -> tuple[fabric.RoundPlan, list[fabric_run.Measured]]:
-        settings = fabric.Settings(
-            name=self._name,
-            incarnation=fabric_run.incarnation(mark),
-            quiet_s=self._quiet_s,
-            join_s=JOIN_S,
-            round_s=fabric_run.round_s(),
-        )
-        session = self._tests.session(number)
-
-        def measure(step: fabric.Measure) -> fabric_run.Measured:
-            waiting = self._ready()
-            if waiting:  # since the node joined
-                raise CannotMeasure(waiting)
-            return self._measure(step, session)
-
-        return fabric_run.take_part(settings, store, measure, self._wait)
-
-    def _run_pair(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
-        return fabric_run.measured(self._name, step, self._expectation, {"session": session})
+    def _run_pair(self, step: fabric.Measure, test: str) -> fabric_run.Measured:
+        return fabric_run.measured(self._relay.name, step, self._expectation, {"session": test})
 
     def _write(self, content: Mapping[str, Any]) -> None:
         whole = {"schema": SCHEMA, "bundle": self._bundle, **content}
         write_whole(self._result, json.dumps(whole, sort_keys=True) + "\n")
 
 
-def result_of(
-    name: str, plan: fabric.RoundPlan, measured: Sequence[fabric_run.Measured], number: int
-) -> dict[str, Any]:
+def result_of(ruling: FabricRuling, measured: Sequence[fabric_run.Measured], test: str) -> dict[str, Any]:
     """Return the result of one node: the raw output of a good all-reduce, or of the last failed one."""
-    ruling = dict(plan.verdict or {})
-    state = (
-        TestState.GOOD if name in ruling["good"] else TestState.SLOW if name in ruling["slow"] else TestState.UNKNOWN
-    )
-    wanted = fabric.PASS if state is TestState.GOOD else fabric.FAIL
+    is_good = ruling.state is TestState.GOOD
     met = [one for one in measured if one.outcome.word in (fabric.PASS, fabric.FAIL)]
-    # A node can pass in each pair that its partner failed. Then the verdict counts, and the raw output shows a pass.
-    chosen = [one for one in met if one.outcome.word == wanted] or ([] if state is TestState.GOOD else met)
+    # A node can pass in each pair that its partner failed. Then the ruling counts, and the raw output shows a pass.
+    chosen = [one for one in met if one.outcome.word == (fabric.PASS if is_good else fabric.FAIL)]
+    chosen = chosen or ([] if is_good else met)
     if not chosen:
-        reason = "no partner arrived in the fabric test %d" % number
+        reason = "this node has no measurement of the fabric test %s" % test
         return {"state": TestState.WAITING.value, "cause": Waits.PARTNER.value, "reason": reason}
-    paths = [path for path in ruling["slow_paths"] if name in path]
     return {
-        "state": state.value,
-        "reason": shortened(str(ruling["slow"].get(name) or chosen[-1].outcome.reason), 400),
-        "test": number,
-        "nodes": len(plan.members),
+        "state": ruling.state.value,
+        "reason": shortened(ruling.reason or chosen[-1].outcome.reason, 400),
+        "test": test,
+        "nodes": ruling.nodes,
         "partner": chosen[-1].partner,
-        "slow_paths": [other for path in paths for other in path if other != name],
+        "slow_paths": list(ruling.slow_paths),
         "pair": chosen[-1].record,
     }
 
 
 def _wait_s() -> float:
-    """Return the wait for more nodes. Raises `MissingPrerequisite` if the variable is not a number of seconds:
-    without pauses, the service would list the bucket all the time."""
+    """Return the longest pause of a node that takes part. Raises `MissingPrerequisite` if the variable is not a number of seconds:
+    without pauses, the service would read the bucket all the time."""
     given = os.environ.get(WAIT_S)
     try:
-        seconds = float(given) if given else fabric.QUIET_S
+        seconds = float(given) if given else ACTIVE_S
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= LONGEST_WAIT_S:

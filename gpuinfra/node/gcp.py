@@ -16,10 +16,8 @@ import urllib.request
 from typing import Any, Callable, Mapping
 
 from .cloud import (
-    MAX_PAGES,
     CloudError,
     get_optional,
-    get_page,
     make_proof,
     optional_metadata,
     put_with_retry,
@@ -141,31 +139,6 @@ class GcpNode:
         """
         where = "%s/%s?alt=media" % (self._objects(bucket), urllib.parse.quote(key, safe=""))
         return get_optional(self._reads(where), "gs://%s/%s" % (bucket, key), limit)
-
-    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
-        """Return all keys with a prefix, or the folders directly below it.
-
-        objects.list: https://cloud.google.com/storage/docs/json_api/v1/objects/list, retrieved 2026-11-27.
-        """
-        keys: list[str] = []
-        query = {
-            "prefix": prefix,
-            "fields": "items(name),prefixes,nextPageToken",
-            **({"delimiter": "/"} if folders else {}),
-        }
-        for _ in range(MAX_PAGES):
-            where = "%s?%s" % (self._objects(bucket), urllib.parse.urlencode(query))
-            try:
-                page = json.loads(get_page(self._reads(where), "gs://%s/%s" % (bucket, prefix), "}"))
-                names = page.get("prefixes", []) if folders else [one["name"] for one in page.get("items", [])]
-                keys += [str(one)[len(prefix) :].rstrip("/") if folders else str(one) for one in names]
-                token = page.get("nextPageToken")
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise CloudError("Cloud Storage returned an unreadable list of gs://%s/%s" % (bucket, prefix)) from None
-            if not token:
-                return keys
-            query["pageToken"] = str(token)
-        raise CloudError("gs://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
 
     def _objects(self, bucket: str) -> str:
         return "%s/storage/v1/b/%s/o" % (storage(self._environ), urllib.parse.quote(bucket, safe=""))

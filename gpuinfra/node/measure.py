@@ -7,7 +7,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import pair
 
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, optional, print_message
 
@@ -72,7 +75,7 @@ def pair_command(args: argparse.Namespace) -> int:
     """Run an all-reduce with the assigned partner node."""
     import tempfile
 
-    from . import cloud, pair
+    from . import cloud, fabric_relay, pair
 
     if _is_wrong(args):
         return WRONG_USE
@@ -85,14 +88,26 @@ def pair_command(args: argparse.Namespace) -> int:
             store: pair.Rendezvous = pair.RendezvousFolder(Path(assignment["store"]))
         else:
             node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
-            store = pair.RendezvousBucket(node, cloud.of(node), assignment.get("session"))
+            store = _bucket(node, assignment.get("session"))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             size, collective = _size(args, "B3")
             log = folder + "/log"
             result = pair.run(assignment, store, size=size, rounds=args.rounds, log=log, collective=collective)
+    except fabric_relay.Withdrawn as error:
+        raise pair.NoPartner(str(error)) from None
     except (cloud.CloudError, OSError) as error:
         raise MissingPrerequisite(str(error)) from None
     return _print(result)
+
+
+def _bucket(node: dict[str, Any], test: str | None) -> pair.Rendezvous:
+    """Return the store of an assignment without a folder: the relay of a fabric test, or the evidence bucket."""
+    from . import cloud, evidence, fabric_relay, pair
+
+    connected = cloud.of(node)
+    if test:
+        return fabric_relay.RelayedRendezvous(fabric_relay.Relay(node, connected, evidence.boot_id()), test)
+    return pair.RendezvousBucket(node, connected)
 
 
 def heat_command(args: argparse.Namespace) -> int:

@@ -27,12 +27,10 @@ from .outcome import shortened
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
 WAIT_S, LIMIT_S = 300.0, 600.0
 """Maximum wait for the partner, and maximum duration of a run, in seconds."""
-FOLDER_OF_TESTS = "fabric/rendezvous"
-"""Folder of all fabric tests, below the evidence prefix of the cluster. Nodes can list and read it, and write below their own name in it."""
 _PAUSE_S, _LAST_PAUSE_S = 0.25, 15.0
 """First and longest wait between two reads. Both nodes of a pair usually arrive within a second."""
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
-_SESSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}/\d{4,8}$")
+_SESSION = re.compile(r"^[0-9a-f]{16}$")
 
 
 class NoPartner(MissingPrerequisite):
@@ -104,15 +102,14 @@ class RendezvousFolder:
 
 
 class RendezvousBucket:
-    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity. With a `session`, the files are
-    in the folder of this fabric test (`fabric_bucket.py`)."""
+    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity."""
 
-    def __init__(self, node: Mapping[str, Any], cloud: Any, session: str | None = None) -> None:
+    def __init__(self, node: Mapping[str, Any], cloud: Any) -> None:
         place = node.get("evidence")
         if not isinstance(place, Mapping):
             raise CloudError("node.json has no evidence location")
         self._bucket, self._prefix = field(place, "bucket"), field(place, "prefix").rstrip("/")
-        self._owner, self._cloud, self._session = place.get("owner"), cloud, session
+        self._owner, self._cloud = place.get("owner"), cloud
         if not hasattr(cloud, "get"):
             raise CloudError(
                 "nodes of this cloud cannot read the evidence bucket; use --store with a folder that both nodes mount"
@@ -126,8 +123,6 @@ class RendezvousBucket:
 
     def _key(self, owner: str, name: str) -> str:
         folder = "%s:%s" % (self._owner, owner) if self._owner else owner
-        if self._session:
-            return "%s/%s/%s/pair/00/%s/%s" % (self._prefix, FOLDER_OF_TESTS, self._session, folder, name)
         return "%s/%s/rendezvous/%s" % (self._prefix, folder, name)
 
 
@@ -164,9 +159,7 @@ def checked(assignment: object) -> dict[str, Any]:
         raise MissingPrerequisite("the assignment's store is not a folder; specify an absolute path or null")
     session = assignment.get("session")
     if not (session is None or (isinstance(session, str) and _SESSION.match(session))):
-        raise MissingPrerequisite(
-            "the assignment's session is not the folder of a fabric test, such as gpu-0123456789ab/0001"
-        )
+        raise MissingPrerequisite("the assignment's session is not the name of a fabric test, such as 0123456789abcdef")
     return assignment
 
 
@@ -196,12 +189,13 @@ def meet(
         # Joining before the partner arrives would hang inside NCCL without a message.
         theirs = _await(assignment, store, 1, wait_s, wait, clock)
         return one_id, 0, here + theirs["gpus"]
+    # The first node waits for this file, so it is stored before the ID is there.
+    store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
     theirs = _await(assignment, store, 0, wait_s, wait, clock)
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
         raise MissingPrerequisite("%s stored no complete NCCL ID" % assignment["partner"])
     one_id = nccl.UniqueId.from_buffer_copy(bytes.fromhex(text))
-    store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
     return one_id, theirs["gpus"], theirs["gpus"] + here
 
 

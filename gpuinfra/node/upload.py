@@ -34,11 +34,30 @@ def deliver(
         try:
             _put_evidence(node, document, data, folder, cloud)
         except Exists:
-            document["seq"] += 1 if attempt < 3 else random.randint(1, LONGEST_SKIP)
+            _skip(document, attempt)
             continue
         _put_proof(node, document, data, folder, cloud)
         return
     raise CloudError("the next %d sequence numbers of this boot already exist in the bucket" % MAX_TAKEN_NUMBERS)
+
+
+def deliver_report(node: Mapping[str, Any], document: dict[str, Any], cloud: NodeCloud, part: str) -> None:
+    """Upload a small document with its proof to a folder below the boot. If its number is in use, a later one is used, and `document` contains it."""
+    for attempt in range(MAX_TAKEN_NUMBERS):
+        data = evidence.dumped(document)
+        bucket, key = _place(node, document, ".json", part)
+        try:
+            cloud.put(bucket, key, data, once=True)
+        except Exists:
+            _skip(document, attempt)
+            continue
+        _send_proof(node, document, data, cloud, part)
+        return
+    raise CloudError("the next %d numbers of the reports of this boot already exist in the bucket" % MAX_TAKEN_NUMBERS)
+
+
+def _skip(document: dict[str, Any], attempt: int) -> None:
+    document["seq"] += 1 if attempt < 3 else random.randint(1, LONGEST_SKIP)
 
 
 def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: NodeCloud, boot_id: str) -> str | None:
@@ -78,12 +97,19 @@ def _put_evidence(
 def _put_proof(
     node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, folder: evidence.EvidenceFolder, cloud: NodeCloud
 ) -> None:
+    _send_proof(node, document, data, cloud)
+    folder.mark_proven(document["seq"])
+
+
+def _send_proof(
+    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, cloud: NodeCloud, part: str = ""
+) -> None:
     """Replace the proof. Where nodes share a folder, each proof has a new name, because a node that can replace its own proofs can replace those of others."""
     own = _has_own_folder(node)
-    bucket, key = _place(node, document, ".proof.json" if own else ".%08x.proof.json" % random.getrandbits(32))
+    suffix = ".proof.json" if own else ".%08x.proof.json" % random.getrandbits(32)
+    bucket, key = _place(node, document, suffix, part)
     proof = cloud.proof(evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc))
     cloud.put(bucket, key, evidence.dumped(proof), once=not own)
-    folder.mark_proven(document["seq"])
 
 
 def _has_own_folder(node: Mapping[str, Any]) -> bool:
@@ -92,12 +118,13 @@ def _has_own_folder(node: Mapping[str, Any]) -> bool:
     return isinstance(place, Mapping) and bool(place.get("owner"))
 
 
-def _place(node: Mapping[str, Any], document: Mapping[str, Any], suffix: str) -> tuple[str, str]:
+def _place(node: Mapping[str, Any], document: Mapping[str, Any], suffix: str, part: str = "") -> tuple[str, str]:
     place = node.get("evidence")
     if not isinstance(place, Mapping):
         raise CloudError("node.json has no evidence location")
     # If the store's access rules identify a writer by a second name (AWS: the role's ID), the folder starts with it.
     owner = place.get("owner")
     folder = "%s:%s" % (owner, document["instance_id"]) if owner else document["instance_id"]
-    key = evidence.key(field(place, "prefix"), folder, document["boot_id"], document["seq"], suffix)
+    boot = "%s/%s" % (document["boot_id"], part) if part else document["boot_id"]
+    key = evidence.key(field(place, "prefix"), folder, boot, document["seq"], suffix)
     return field(place, "bucket"), key

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from gpuinfra.base import naming
 from gpuinfra.node.expectation import Expectation
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.software.images import ImageRelease, contents_text
@@ -553,8 +552,3 @@ class Plan:
         if self.network is None:
             raise ValueError("the plan has no network, because layers of the declaration does not include site")
         return self.network
-
-    @property
-    def fabric_folder(self) -> str:
-        """Folder in the evidence bucket through which the nodes meet for the fabric test, or empty if no pool has this test."""
-        return naming.fabric_folder(self.name) if any(pool.fabric_test for pool in self.pools) else ""

@@ -23,6 +23,7 @@ from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.explain import node_reason
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.handover.watch import RELAY_POLL_S
 from gpuinfra.inventory import handovers_of
 from gpuinfra.node.xids import Bucket, xid_of
 from gpuinfra.verification.store import Poll
@@ -161,14 +162,33 @@ def write_report(folder: Path, stack: str, region: str, target: ReplacementTarge
 
 
 def wait(replacement: Replacement, limit_s: float, progress: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> None:  # fmt: skip
-    """Poll until the verdict on each replacement is final, or the time limit expires. A failed poll is repeated."""
-    until, shown = time.monotonic() + limit_s, ""
+    """Poll until the verdict on each replacement is final, or the time limit expires, and run the fabric tests meanwhile. A failed poll is repeated."""
     polls = list({id(one.target.poll): one.target.poll for one in replacement.nodes}.values())
+    try:
+        _wait(replacement, polls, limit_s, progress, sleep)
+    finally:
+        for poll in polls:
+            if poll.relay is not None:
+                poll.relay.close()
+
+
+def _wait(
+    replacement: Replacement,
+    polls: Sequence[Poll],
+    limit_s: float,
+    progress: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> None:
+    until, shown = time.monotonic() + limit_s, ""
     while True:
-        replacement.problems = []
+        replacement.problems, pause = [], POLL_S
         for poll in polls:
             try:
                 verdict = poll.gatherer.poll(poll.verdict.names)
+                if poll.relay is not None and poll.relay.turn(poll.gatherer, verdict):
+                    pause = RELAY_POLL_S
+                if poll.relay is not None and poll.relay.problem:
+                    replacement.problems.append(f"the fabric test does not continue: {poll.relay.problem}")
                 _match([one for one in replacement.nodes if one.target.poll is poll], poll.verdict.nodes, verdict.nodes)
                 problems = poll.gatherer.problems(verdict.missing) if verdict.missing else []
                 replacement.problems += dict.fromkeys(f"{one.name or one.group}: {one.message}" for one in problems)
@@ -179,7 +199,7 @@ def wait(replacement: Replacement, limit_s: float, progress: Callable[[str], Non
             progress(shown := text)
         if replacement.ended or time.monotonic() >= until:
             return
-        sleep(POLL_S)
+        sleep(pause)
 
 
 def _match(own: Sequence[Replaced], before: Sequence[NodeVerdict], now: Sequence[NodeVerdict]) -> None:

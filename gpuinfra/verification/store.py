@@ -15,6 +15,7 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
+from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, EvidenceDocument, FoundEvidence, parse
 
@@ -28,6 +29,8 @@ class Poll:
     pools: Sequence[PoolExpected]
     gatherer: Gatherer
     verdict: FleetVerdict
+    relay: FabricRelay | None = None
+    """Runs the fabric tests, if a command waits for the nodes. A command that reads once does not use it, and writes nothing."""
 
 
 def poll(handover: Mapping[str, Any]) -> Poll:
@@ -36,8 +39,10 @@ def poll(handover: Mapping[str, Any]) -> Poll:
     # After a failed update, the engine keeps the previous inputs. The requested inputs are among the outputs.
     inputs = wire.inputs_of(outputs)
     pools = wire.pools_of(inputs)
-    gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)))
+    ports = connect(inputs)
+    gatherer = Gatherer(ports, pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
+    relay = FabricRelay(ports.store, str(inputs.get("cluster")), pools)
+    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)), relay=relay)
 
 
 def polled(resources: Sequence[Mapping[str, Any]]) -> tuple[Poll, ...]:

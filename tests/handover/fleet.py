@@ -108,6 +108,8 @@ class Fleet:
     on_replace: Callable[[str], None] | None = None
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
+    published: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    """Objects that the handover wrote."""
     requests: Counter[str] = field(default_factory=Counter)
     """Number of requests to the evidence store, by kind."""
     verified: list[str] = field(default_factory=list)
@@ -192,6 +194,9 @@ class Fleet:
     def read(self, ref: EvidenceRef) -> bytes:
         self.requests["read"] += 1
         return self.bodies[ref.key]
+
+    def publish(self, key: str, document: Mapping[str, object]) -> None:
+        self.published.append((key, document))
 
     def proof(self, proof: StoredProof) -> bytes | None:
         self.requests["proof"] += 1

@@ -107,7 +107,8 @@ def key(rng: random.Random, world: World, hostile: int) -> str:
     number = hostile if world.owner else rng.randrange(1, world.nodes + 1)
     boot = rng.choice((*BOOTS, "0" * 8, "f" * 64, f"{rng.getrandbits(64):016x}"))
     end = rng.choice((".json", ".json", ".proof.json", f".{rng.getrandbits(32):08x}.proof.json", ".txt", ".json/x"))
-    name = f"{world.folder(number)}/{boot}/{rng.choice((0, 1, 2, 3, 7, 999999)):06d}{end}"
+    part = rng.choice(("", "", "fabric/"))
+    name = f"{world.folder(number)}/{boot}/{part}{rng.choice((0, 1, 2, 3, 7, 999999)):06d}{end}"
     if rng.random() < 0.1:
         name = f"{world.folder(number)}/{text(rng)[:200]}".encode("utf-8", "replace").decode()
         name = "".join(letter for letter in name if letter >= " " and letter not in "\x7f\ufffe\uffff")

@@ -214,6 +214,10 @@ class World:
     def tail(self, instance_id: str, lines: int) -> list[str]:
         return []
 
+    def publish(self, key: str, data: bytes) -> None:
+        """The operator writes an object."""
+        self.write(key, data, replaces=True)
+
     def _store(self) -> Any:
         if self.cloud == "aws":
             return aws.S3Evidence(_S3(self), "bucket", PREFIX)
@@ -259,6 +263,9 @@ class _S3:
         ]
         yield {"CommonPrefixes": [{"Prefix": one} for one in folders], "Contents": entries}
 
+    def put_object(self, Bucket: str, Key: str, Body: bytes, ContentType: str) -> None:
+        self._world.publish(Key, Body)
+
     def get_object(self, Bucket: str, Key: str) -> dict[str, Any]:
         data = self._world.objects[Key][0]
         return {"Body": type("Body", (), {"read": lambda self, limit: data[:limit]})()}
@@ -273,6 +280,10 @@ class _Google(gcp.Client):
         self, method: str, url: str, parameters: Mapping[str, str] | None = None, body: object = None
     ) -> dict[str, Any]:
         given = parameters or {}
+        if method == "POST":
+            assert url == "https://storage.example/upload/storage/v1/b/bucket/o"
+            self._world.publish(given["name"], json.dumps(body).encode())
+            return {}
         folders, names = self._world.listed(given["prefix"], given.get("delimiter", ""))
         items = [
             {"name": one, "generation": self._world.etag(one), "updated": self._world.objects[one][1].isoformat()}
@@ -296,6 +307,9 @@ class _Azure:
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> RestAnswer:
         path, _, query = url.partition("?")
+        if method == "PUT":
+            self._world.publish(unquote(path.partition("/evidence/")[2]), body or b"")
+            return RestAnswer(status=201, headers={}, body=b"")
         if not query:
             found = self._world.objects.get(unquote(path.partition("/evidence/")[2]))
             return RestAnswer(status=404 if found is None else 200, headers={}, body=b"" if found is None else found[0])

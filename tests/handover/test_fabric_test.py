@@ -15,11 +15,13 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.watch import Wait, WaitOutcome, watch
+from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected, PortUnavailable
+from gpuinfra.handover.relay import FabricRelay
+from gpuinfra.handover.watch import RELAY_POLL_S, Wait, WaitOutcome, watch
+from gpuinfra.node.fabric_relay import REPORT, NodeReport
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
-from .fleet import INSIDE, Fleet, pool
+from .fleet import BUNDLE, INSIDE, ROLE, Fleet, instance, pool
 
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no other node joined within 300 s"}
@@ -62,12 +64,17 @@ class Always(threading.Event):
         return False
 
 
-def waited(fleet: Fleet, wanted: PoolExpected) -> tuple[WaitOutcome, list[str]]:
+def waited(fleet: Fleet, wanted: PoolExpected, mode: str = "all") -> tuple[WaitOutcome, list[str]]:
     """One complete wait, and its progress lines. Each poll takes 20 seconds."""
     seconds, lines = iter(range(0, 100_000, 20)), list[str]()
     gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node, workers=INSIDE)
     outcome = watch(
-        gatherer, Wait(deadline_s=600), log=lines.append, cancelled=Always(), clock=lambda: float(next(seconds))
+        gatherer,
+        Wait(mode=mode, deadline_s=600),
+        log=lines.append,
+        cancelled=Always(),
+        clock=lambda: float(next(seconds)),
+        relay=FabricRelay(fleet, "train", [wanted]),
     )
     return outcome, lines
 
@@ -83,7 +90,7 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
     fleet = fleet_of(fabric_result(), result)
     node = poll(fleet, expected()).nodes[1]
     assert (node.outcome, node.settled, node.untested, node.gpus_verified) == ("waiting", False, True, 0)
-    why = "no other node joined within 300 s" if result else "the fabric test has not started on this node"
+    why = "no other node joined within 300 s" if result else "no command has asked this node for the fabric test"
     assert node.reason == f"the node has no result of the fabric test yet: {why}"
     assert "set handover.fabric_test to off" in hint(node)
     outcome, lines = waited(fleet, expected())
@@ -259,3 +266,102 @@ def test_a_failed_canary_ends_the_wait_while_another_group_is_untested() -> None
     wanted = expected(2)
     outcome, _ = waited(fleet, replace(wanted, groups=(*wanted.groups, second)))
     assert outcome.ended == "canary"
+
+
+SHEET = f"bootstrap/train/gpu/{BUNDLE}.fabric.json"
+
+
+def test_nodes_without_a_result_are_asked_while_the_command_waits() -> None:
+    """The sheet next to the bundle asks each node without a result. When the command ends, it asks nobody."""
+    fleet = fleet_of(WAITING, WAITING, fabric_result())
+    waited(fleet, expected(3))
+    assert {key for key, _ in fleet.published} == {SHEET}
+    asked = [sheet["nodes"] for _, sheet in fleet.published]
+    assert asked[0] == {instance(at): {"boot": "boot-0001", "ask": 1} for at in (1, 2)}
+    assert (asked[-1], fleet.published[-1][1]["test"]) == ({}, "")
+
+
+@pytest.mark.parametrize(("mode", "result"), [("none", WAITING), ("all", fabric_result())], ids=["one poll", "no wait"])
+def test_a_command_that_does_not_wait_writes_nothing(mode: str, result: Mapping[str, Any]) -> None:
+    """A refresh, and an `up` whose nodes are verified, need no permission to write."""
+    fleet = fleet_of(result, result)
+    waited(fleet, expected(), mode)
+    assert fleet.published == []
+
+
+def test_a_pool_without_the_test_has_no_sheet() -> None:
+    """Nothing is written for a pool that does not require check B8."""
+    fleet = Fleet()
+    fleet.launch(1)
+    waited(fleet, pool(1))
+    assert fleet.published == []
+
+
+def test_a_command_that_cannot_write_says_what_to_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without permission to write next to the bundle, the test cannot run. The message names the object and the alternatives."""
+    fleet = fleet_of(WAITING, WAITING)
+
+    def refuse(*_: object) -> None:
+        raise PortUnavailable("AccessDenied: s3:PutObject")
+
+    monkeypatch.setattr(fleet, "publish", refuse)
+    outcome, lines = waited(fleet, expected())
+    assert len([one for one in lines if one.startswith("the fabric test does not continue; retrying: ")]) == 1
+    text = reasons(outcome, "aws")[-1]
+    assert text.startswith(f"the object {SHEET} of the fabric test cannot be written: AccessDenied: s3:PutObject")
+    assert "or set handover.fabric_test to off" in text
+
+
+def test_polls_follow_each_other_quickly_only_while_nodes_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first request, the next poll follows at once. When nothing happens for minutes, the pauses grow as without the test."""
+    pauses: list[float] = []
+
+    def pause(self: Always, timeout: float | None = None) -> bool:
+        pauses.append(timeout or 0.0)
+        return False
+
+    monkeypatch.setattr(Always, "wait", pause)
+    wanted, now = expected(), iter(range(0, 100_000, 20))
+    fleet = fleet_of(WAITING, WAITING)
+    gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node, workers=INSIDE)
+    time_of_relay = iter(range(0, 100_000, 20))
+    relay = FabricRelay(fleet, "train", [wanted], clock=lambda: float(next(time_of_relay)))
+    watch(
+        gatherer,
+        Wait(deadline_s=2000),
+        log=lambda _: None,
+        cancelled=Always(),
+        clock=lambda: float(next(now)),
+        relay=relay,
+    )
+    assert pauses[0] == RELAY_POLL_S
+    assert pauses[-2] > 5.0
+
+
+def test_the_members_of_groups_are_read_less_often_during_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clouds limit these requests, so that frequent polls use the members of the last seconds."""
+    fleet = fleet_of(WAITING, WAITING)
+    reads: list[object] = []
+    monkeypatch.setattr(fleet, "members", lambda groups: reads.append(groups) or list(fleet.members_))
+    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
+    gatherer._clock = lambda: 100.0
+    for _ in range(3):
+        gatherer.poll()
+    assert len(reads) == 3
+    gatherer.in_test = frozenset((instance(1),))
+    for _ in range(3):
+        gatherer.poll()
+    assert len(reads) == 3
+    gatherer._clock = lambda: 103.0
+    gatherer.poll()
+    assert len(reads) == 4
+
+
+def test_a_report_of_another_role_does_not_count() -> None:
+    """Like evidence, a report counts only if the role of the pool signed it."""
+    fleet = fleet_of(WAITING)
+    content = {"schema": REPORT, **NodeReport(test="0" * 16, ask=1, ready=True).__dict__}
+    fleet.report(1, seq=7, document=content, is_report=True)
+    for role, count in ((ROLE, 1), ("other", 0)):
+        gatherer = Gatherer(fleet.ports, [expected(1, node_role=role)], judge_node=judge_node, workers=INSIDE)
+        assert len(gatherer.reports(gatherer.poll().nodes)) == count

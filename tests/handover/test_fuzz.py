@@ -8,6 +8,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.examine import examine, judge_node
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.node import evidence as node_evidence
+from gpuinfra.node.fabric_relay import REPORT, NodeReport
 from gpuinfra.report.tables import Cell, Table, markdown
 from gpuinfra.report.verification_page import page
 from gpuinfra.report.verification_text import document as report_document
@@ -95,6 +97,34 @@ def test_documents_of_any_content_are_examined_in_bounded_time(part: int, tmp_pa
         one = parse(data, "x.json")
         for report in reports(one) if isinstance(one, EvidenceDocument) else [one]:
             assert not set(report) & BAD, seed
+
+
+@PARTS
+def test_reports_of_any_content_have_clean_fields(part: int) -> None:
+    """A changed report to the fabric test raises nothing, and what the handover copies from it has its form and no control characters."""
+    report = NodeReport(
+        test="0" * 16, ask=1, ready=True, run="0001", gpus=8, unique_id="ab" * 128, outcome="fail", reason="61.0 GB/s"
+    )
+    place: dict[str, object] = {"instance_id": "i-00000000000000001", "boot_id": BOOT, "seq": 1}
+    base = {"schema": REPORT, **place, **asdict(report)}
+    ref = EvidenceRef(
+        instance_id="i-00000000000000001",
+        boot_id=BOOT,
+        seq=1,
+        key="k.json",
+        etag="e",
+        modified=LAUNCHED,
+        is_report=True,
+    )
+    for seed in range(part * 1000, part * 1000 + (200 if part == 0 else 500)):
+        content = examine(mutated(random.Random(f"report {seed}"), base), ref, healthy.P4D, judge_node)
+        if (kept := content.report) is not None:
+            assert re.fullmatch(
+                r"[0-9a-f]{16} [0-9]{0,6} (?:[0-9a-f]{256})?", f"{kept.test} {kept.run} {kept.unique_id}"
+            ), seed
+            assert 0 <= kept.gpus <= 64, seed
+            assert len(kept.reason) <= 200, seed
+            assert not set(kept.reason) & frozenset(DIRTY), seed
 
 
 @PARTS

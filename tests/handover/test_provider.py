@@ -245,6 +245,16 @@ def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:
     assert "cancelled" in failure(caught.value).reasons[0]
 
 
+def test_create_runs_the_fabric_test_of_the_pools(stub: Any, fleet: Fleet) -> None:
+    """While the nodes are awaited, the sheet of the pool is next to its bundle."""
+    fleet.launch(3)
+    pool = inputs()["pools"][0]
+    required = {"gpus": 8, "required": ["G1", "B8"], "skips": {}}
+    with pytest.raises(grpc.RpcError):
+        create(stub, deadlineS=0.3, pools=[{**pool, "expectation": required}])
+    assert {key for key, _ in fleet.published} == {f"bootstrap/train/gpu/{BUNDLE}.fabric.json"}
+
+
 def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable shortens the wait of one run; an invalid duration is refused."""
     fleet.launch(3)

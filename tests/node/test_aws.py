@@ -4,7 +4,6 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from types import SimpleNamespace
-from urllib.parse import unquote
 
 import pytest
 
@@ -195,13 +194,3 @@ def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
     cloud.troubles = [(500, "InternalError")] * 6
     with pytest.raises(CloudError, match=r"r1-0.json could not be read: 500"):
         store.get("i-1", "r1-0.json")
-
-
-def test_a_test_in_the_bucket_has_its_own_folder(cloud: Cloud) -> None:
-    """With a session, the two nodes of a pair meet in the folder of the fabric test, below the name of the writer."""
-    node = {"evidence": {"bucket": "logs", "prefix": "evidence/train", "owner": "AROA1"}, "region": REGION}
-    pair.RendezvousBucket(node, aws.connect(node, cloud.environ), "gpu-0123456789ab/0001").put(
-        "i-1", "r1-0.json", b"{}"
-    )
-    key = "logs/evidence/train/fabric/rendezvous/gpu-0123456789ab/0001/pair/00/AROA1:i-1/r1-0.json"
-    assert [unquote(one) for one in cloud.objects] == [key]

@@ -12,16 +12,7 @@ from gpuinfra.node.cloud import CloudError
 from tests.servers import Answering, serve
 
 CREDENTIALS = aws.Credentials("ASIA", "secret", "token")
-S3 = "<ListBucketResult>%s<Contents><Key>e/%s</Key></Contents></ListBucketResult>"
-AZURE = (
-    "<EnumerationResults><Blobs><Blob><Name>e/%s</Name></Blob></Blobs><NextMarker>%s</NextMarker></EnumerationResults>"
-)
-GOOGLE = '{%s"items": [{"name": "e/%s"}]}'
-PAGES = {
-    "aws": (S3 % ("<NextContinuationToken>2</NextContinuationToken>", "1"), S3 % ("", "2")),
-    "azure": (AZURE % ("1", "2"), AZURE % ("2", "")),
-    "gcp": (GOOGLE % ('"nextPageToken": "2", ', "1"), GOOGLE % ("", "2")),
-}
+NAMES = ("aws", "azure", "gcp")
 
 
 class Storage:
@@ -29,8 +20,6 @@ class Storage:
 
     def __init__(self) -> None:
         self.answers: list[tuple[str, int | None]] = []
-        self.closed = False
-        """True if the answers state no length, so the end of the connection is the end of the answer."""
         self.host = ""
 
     def connected(self, name: str, monkeypatch: pytest.MonkeyPatch) -> cloud.NodeCloud:
@@ -52,8 +41,7 @@ def storage() -> Iterator[Storage]:
         def do_GET(self) -> None:
             text, cut = one.answers.pop(0)
             self.send_response(200)
-            if not one.closed:
-                self.send_header("Content-Length", str(len(text)))
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text.encode()[:cut])
             self.close_connection = True
@@ -81,29 +69,7 @@ def bucket(name: str) -> str:
     return "https://train0a1b.blob.core.windows.net/evidence" if name == "azure" else "b"
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("name", PAGES)
-def test_an_incomplete_page_is_read_again(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str, closed: bool
-) -> None:
-    """A part of a page does not end the list, although the reference to the next page is missing in it."""
-    first, second = PAGES[name]
-    storage.closed = closed
-    storage.answers = [(first, 20), (first, None), (second, len(second) - 3), (second, None)]
-    assert storage.connected(name, monkeypatch).list(bucket(name), "e/") == ["e/1", "e/2"]
-    assert storage.answers == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_above_the_size_limit_is_an_error(storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A page that does not fit is reported, because its rest contains the reference to the next page."""
-    monkeypatch.setattr(cloud, "LIST_LIMIT", 30)
-    storage.answers = [(PAGES[name][0], None)] * cloud.ATTEMPTS
-    with pytest.raises(CloudError, match="could not be listed: the answer is incomplete after 30 bytes"):
-        storage.connected(name, monkeypatch).list(bucket(name), "e/")
-
-
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_incomplete_object_is_read_again(storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A part of an object is not the object. The beginning of an object that is longer than the limit is no error."""
     storage.answers = [("0123456789", 4), ("0123456789", None)]
@@ -114,7 +80,7 @@ def test_an_incomplete_object_is_read_again(storage: Storage, monkeypatch: pytes
 
 
 def test_an_interruption_of_the_metadata_service_is_retried(storage: Storage, no_pauses: list[float]) -> None:
-    """A write, a read and a list request each survive two failed requests for the credentials."""
+    """A write and a read each survive two failed requests for the credentials."""
     troubles: list[str] = []
 
     def request(method: str) -> Callable[[], urllib.request.Request]:
@@ -127,13 +93,12 @@ def test_an_interruption_of_the_metadata_service_is_retried(storage: Storage, no
 
         return made
 
-    storage.answers = [("content", None), ("<a></a>", None)]
+    storage.answers = [("content", None)]
     cloud.put_with_retry(
         request("PUT"), "b/k", once=True, own=True, explain=lambda *_: "", exists=lambda *_: False, retried=()
     )
     assert cloud.get_optional(request("GET"), "b/k", 100) == b"content"
-    assert cloud.get_page(request("GET"), "b/", "</a>") == "<a></a>"
-    assert no_pauses == [1.0, 2.0] * 3
+    assert no_pauses == [1.0, 2.0] * 2
 
 
 def test_a_metadata_service_that_stays_unavailable_is_the_reason() -> None:

@@ -278,3 +278,55 @@ def test_pairs_are_not_repeated_after_a_death() -> None:
     results = [PairResult("a", "b", True), PairResult("c", "d", True)]
     assert fabric.choose(1, ["a", "c", "d"], results) == (("a", "d"),)
     assert fabric.choose(0, ["a", "b"], results) == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "result/00/i-victim/pass/x/i-evil/y",
+        "result/00/i-victim/i-evil/x",
+        "member/00/i-victim/i-evil/x",
+        "plan/00/i-victim/i-evil/x",
+        "plan/00/i-victim/other",
+        "member/01/i-victim/1",
+        "other/00/i-victim/1",
+        "member/00/i-victim/1/x-left",
+        "member/00/i-victim/",
+        "result/00/../pass/x",
+    ],
+)
+def test_a_node_cannot_write_under_the_name_of_another_node(key: str) -> None:
+    """Keys of another form, for example with the writer in another place, are skipped."""
+    assert fabric.entry_of(key) is None
+
+
+def test_keys_of_the_protocol_are_read() -> None:
+    """Round, writer and rest of each kind of key."""
+    assert fabric.entry_of("member/00/i-1/0001-ab") == (0, "i-1", "0001-ab")
+    assert fabric.entry_of("plan/03/AROA1:i-1/verdict") == (3, "AROA1:i-1", "verdict")
+    assert fabric.entry_of("result/12/i-1/bye/-") == (12, "i-1", "bye/-")
+
+
+@pytest.mark.parametrize("restarted", [0, 2])
+def test_a_restart_does_not_delay_the_other_nodes(restarted: int) -> None:
+    """The other nodes do not wait for a process whose node has joined again, also if it was the leader. All nodes are good within minutes."""
+    world = World(nodes=4)
+    for name in names(4):
+        world.start(name, time=1.0)
+    world.kill(names(4)[restarted], 60.0)
+    world.start(names(4)[restarted], 125.0)
+    world.run()
+    assert only(world)["good"] == names(4)
+    assert world.now < 700
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+def test_a_node_that_leaves_does_not_delay_the_other_nodes(left: int) -> None:
+    """A node that shuts down during a round is not in the next round, and is not waited for."""
+    world = World(nodes=4)
+    for name in names(4):
+        world.start(name, time=1.0)
+    world.terminate(names(4)[left], 60.0)
+    world.run()
+    assert only(world)["good"] == [one for one in names(4) if one != names(4)[left]]
+    assert world.now < 700

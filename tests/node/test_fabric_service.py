@@ -1,4 +1,4 @@
-"""The service that takes part in fabric tests: the nodes of a deployment, a replaced node with idle nodes, and the result of each node."""
+"""The service that takes part in fabric tests: what it reports, measures and stores for each request of the handover."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import argparse
 import json
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuinfra.node import cloud, evidence, fabric, fabric_bucket, fabric_run, fabric_service, probe
-from gpuinfra.node.checks import ALL
+from gpuinfra.node import cloud, evidence, fabric, fabric_relay, fabric_run, fabric_service, probe
+from gpuinfra.node.checks import ALL, fabric_test
 from gpuinfra.node.checks.fabric_test import Waits
 from gpuinfra.node.console import ENVIRONMENT, NO_PARTNER, MissingPrerequisite
-from gpuinfra.node.fabric_bucket import Sessions
+from gpuinfra.node.fabric_relay import FabricRuling, NodeCall, NodeReport
 from gpuinfra.node.fabric_service import FabricService, Waiting
 from gpuinfra.node.judge import judge
 from gpuinfra.node.outcome import CheckResult
@@ -27,77 +25,79 @@ from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
 from tests.typed import present
 
+State = fabric_test.TestState
 IN_USE = Waiting(Waits.GPUS, "processes use the GPUs")
-NODE = {"pool": "gpu", "bundle": {"sha256": "b" * 64}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
+BUNDLE = "b" * 64
+NODE = {
+    "pool": "gpu",
+    "bundle": {"bucket": "b", "key": "bootstrap/train/gpu/x.tar.gz", "sha256": BUNDLE},
+    "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"},
+}
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
-WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no partner"}
-
-
-@dataclass
-class Store:
-    """One bucket in memory for several nodes."""
-
-    objects: dict[str, bytes] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+TEST, BOOT = "0123456789abcdef", "11111111-aaaa"
+ASKED = NodeCall(BOOT, 1)
+GOOD = FabricRuling(State.GOOD, "", ("i-7",), 4)
 
 
 @dataclass
 class Node:
-    """A node's cloud, and what its GPUs and its partner report."""
+    """A node with its cloud, whose request the test sets."""
 
-    store: Store
-    name: str
-    slow: set[str]
     folder: Path
+    call: NodeCall | None = None
+    word: str = fabric.PASS
     waiting: Waiting | None = None
-    reports: int = 0
-    held: str | None = None
+    held: str | None = ""
     """The result in the newest evidence."""
+    reports: int = 0
     lost_reports: int = 0
     """Number of next reports that do not contain the result."""
+    sent: list[NodeReport] = field(default_factory=list)
+    gets: int = 0
+    problem: str = ""
     on_measure: Callable[[], None] = lambda: None
-    waited: float = 0.0
-    limit_s: float = 10_000.0
+    notice_poll_s: float = 1.0
 
     def instance_id(self) -> str:
-        return self.name
-
-    def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        with self.store.lock:
-            if once and key in self.store.objects:
-                raise cloud.Exists(key)
-            self.store.objects[key] = body
+        return "i-1"
 
     def get(self, bucket: str, key: str, limit: int = 65536) -> bytes | None:
-        return self.store.objects.get(key)
+        self.gets += 1
+        assert (bucket, key) == ("b", f"bootstrap/train/gpu/{BUNDLE}.fabric.json")
+        if self.problem:
+            raise cloud.CloudError(self.problem)
+        sheet = fabric_relay.FabricSheet(TEST, {"i-1": self.call} if self.call else {})
+        return json.dumps(sheet.document()).encode()
 
-    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
-        with self.store.lock:
-            found = sorted(key for key in self.store.objects if key.startswith(prefix))
-        return sorted({key[len(prefix) :].split("/")[0] for key in found}) if folders else found
+    def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
+        document = json.loads(body)
+        if not key.endswith(".proof.json"):
+            assert key == f"evidence/train/AROA1:i-1/{BOOT}/fabric/{len(self.sent) + 1:06d}.json"
+            self.sent.append(present(fabric_relay.report_of(document)))
 
     def proof(self, evidence_sha256: str, now: Any) -> dict[str, Any]:
-        raise NotImplementedError("the fabric service uploads no evidence, so it never signs a proof")
+        return {"sha256": evidence_sha256}
+
+    def notice_sources(self) -> dict[str, Any]:
+        return {}
 
     @property
     def result(self) -> dict[str, Any]:
         """The stored result."""
-        return json.loads((self.folder / f"{self.name}.json").read_text())
+        return json.loads((self.folder / "result.json").read_text())
 
     def service(self) -> FabricService:
-        """The service of this node; waiting takes no time."""
+        """The service of this node."""
+        relay = fabric_relay.Relay(NODE, self, BOOT, self.folder / "report.json")
         return FabricService(
-            NODE, EXPECTATION, self, Sessions(NODE, self), result=self.folder / f"{self.name}.json", measure=self._measure,
-            ready=lambda: self.waiting, report=self._report, reported=lambda: self.held, wait=self._wait,
+            NODE, EXPECTATION, relay, result=self.folder / "result.json", measure=self._measure,
+            ready=lambda: self.waiting, report=self._report, reported=lambda: self.held,
         )  # fmt: skip
 
-    def _measure(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
+    def _measure(self, step: fabric.Measure, test: str) -> fabric_run.Measured:
         self.on_measure()
-        bad = {self.name, step.partner} & self.slow
-        output = {**PAIR, "busbw_gb_s": 61.0 if bad else 441.5, "partner": step.partner}
-        outcome = (
-            fabric.AllReduceOutcome(fabric.FAIL, "61.0 of 400 GB/s") if bad else fabric.AllReduceOutcome(fabric.PASS)
-        )
+        output = {**PAIR, "busbw_gb_s": 441.5 if self.word == fabric.PASS else 61.0, "partner": step.partner}
+        outcome = fabric.AllReduceOutcome(self.word, "" if self.word == fabric.PASS else "61.0 of 400 GB/s")
         return fabric_run.Measured(step.partner, outcome, record(["node.pyz", "pair"], json.dumps(output)))
 
     def _report(self) -> None:
@@ -105,76 +105,19 @@ class Node:
         if self.lost_reports:
             self.lost_reports -= 1
         else:
-            self.held = (self.folder / f"{self.name}.json").read_text()
-
-    def _wait(self, seconds: float) -> None:
-        self.waited += seconds
-        CLOCK.pause()
+            self.held = (self.folder / "result.json").read_text()
 
 
-class Clock:
-    """A clock that moves faster than the real one, because the nodes of a test run in threads."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def pause(self) -> None:
-        threading.Event().wait(0.002)
-        self.now += 3.0
-
-    def monotonic(self) -> float:
-        return self.now
+def after(node: Node, *calls: NodeCall | None, service: FabricService | None = None) -> list[tuple[bool, str, str]]:
+    """Run the service once for each request. Return what it reported: ready, the all-reduce and its outcome."""
+    service = service or node.service()
+    for call in calls:
+        node.call = call
+        service.once()
+    return [(one.ready, one.run, one.outcome) for one in node.sent]
 
 
-CLOCK = Clock()
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The protocol reads the fast clock."""
-    CLOCK.now = 0.0
-    monkeypatch.setattr(fabric_run.time, "monotonic", CLOCK.monotonic)
-
-
-def nodes(folder: Path, count: int, slow: set[str] | None = None, store: Store | None = None, first: int = 1) -> list[Node]:  # fmt: skip
-    """Nodes `i-1` to `i-COUNT` with one bucket."""
-    shared = store or Store()
-    return [Node(shared, f"i-{at}", slow or set(), folder) for at in range(first, first + count)]
-
-
-def together(*services: FabricService) -> None:
-    """All services run once at the same time."""
-    threads = [threading.Thread(target=one.once) for one in services]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(300)
-        assert not one.is_alive()
-
-
-def states_after(pool: list[Node], attempts: int) -> list[str]:
-    """The state of each node after its service has run until it has a result, at most a number of times."""
-    services = {node.name: node.service() for node in pool}
-    for _ in range(attempts):
-        open_ones = [
-            node
-            for node in pool
-            if not (node.folder / f"{node.name}.json").exists() or node.result["state"] == "waiting"
-        ]
-        together(*(services[node.name] for node in open_ones))
-    return [node.result["state"] for node in pool]
-
-
-def joins(node: Node, number: int = 1) -> list[str]:
-    """The processes with which a node joined a test."""
-    folder = f"evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/{number:04d}/member/00/AROA1:{node.name}/"
-    found = [key.removeprefix(folder) for key in node.store.objects if key.startswith(folder)]
-    return [one for one in found if not one.endswith("-left")]
-
-
-def now(mark: str = "") -> str:
-    """The incarnation of a process that starts now."""
-    return f"{int(time.time()):010d}-aa{mark}"
+RUN = replace(ASKED, run="0001", partner="i-2")
 
 
 def judged(result: dict[str, Any]) -> CheckResult:
@@ -182,214 +125,254 @@ def judged(result: dict[str, Any]) -> CheckResult:
     return judge({"fabric-result": record(["cat"], json.dumps(result))}, EXPECTATION)[0]
 
 
-def test_the_slow_node_of_a_pool_fails_with_its_own_measurement(tmp_path: Path) -> None:
-    """Four nodes meet through the bucket. The slow node's result fails check B8, those of the others pass, and each node uploads evidence once."""
-    pool = nodes(tmp_path, 4, slow={"i-3"})
-    together(*(node.service() for node in pool))
-    assert {node.name: node.result["state"] for node in pool} == {"i-1": "good", "i-2": "good", "i-3": "slow", "i-4": "good"}  # fmt: skip
-    assert {node.name: judged(node.result)["outcome"] for node in pool} == {"i-1": "pass", "i-2": "pass", "i-3": "fail", "i-4": "pass"}  # fmt: skip
-    assert "61.0 GB/s, but a healthy machine reaches 400 GB/s" in present(judged(pool[2].result)["reason"])
-    assert [node.reports for node in pool] == [1, 1, 1, 1]
-    assert all(key.startswith("evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/0001/") for key in pool[0].store.objects)  # fmt: skip
-
-
-def test_a_replaced_node_measures_with_idle_nodes_and_not_with_busy_ones(tmp_path: Path) -> None:
-    """A node that joins later starts a second test. An idle good node helps and keeps its own result; a busy node does not join."""
-    pool = nodes(tmp_path, 3)
-    together(*(node.service() for node in pool))
-    before = [node.result for node in pool]
-    (late,) = nodes(tmp_path, 1, store=pool[0].store, first=9)
-    pool[1].waiting = IN_USE
-    thread = threading.Thread(target=late.service().once)
-    thread.start()
-    helpers = [pool[0].service(), pool[1].service()]
-    while thread.is_alive():
-        together(*helpers)
-    assert (late.result["state"], late.result["partner"], late.result["test"]) == ("good", "i-1", 2)
-    assert [node.result for node in pool] == before
-    assert [node.reports for node in pool] == [1, 1, 1]
-    assert not any("/0002/member/" in key and ":i-2/" in key for key in pool[0].store.objects)
-
-
-def test_a_node_without_partner_waits_and_tries_again(tmp_path: Path) -> None:
-    """Alone, a node reports why it waits. Its next attempt joins the same test."""
-    (node,) = nodes(tmp_path, 1)
-    service = node.service()
-    assert service.once() == fabric_service.AGAIN_S
-    assert node.result["state"] == "waiting"
-    assert "no other node joined within 300 s; the test needs a second node" in node.result["reason"]
-    service.once()
+def test_a_node_reports_measures_and_stores_its_result(tmp_path: Path) -> None:
+    """The node reports that it is ready, then the outcome of each all-reduce, each once. The result contains the raw output, and is uploaded once."""
+    node = Node(tmp_path)
+    calls = (None, ASKED, ASKED, RUN, RUN, ASKED, replace(ASKED, ruling=GOOD), replace(ASKED, ruling=GOOD), None)
+    assert after(node, *calls) == [(True, "", ""), (True, "0001", "pass")]
+    assert (node.result["state"], node.result["partner"], node.result["slow_paths"], node.result["nodes"]) == ("good", "i-2", ["i-7"], 4)  # fmt: skip
+    assert judged(node.result)["outcome"] == "warn"
     assert node.reports == 1
-    assert len(joins(node)) == 2
-    assert not any("/0002/" in key for key in node.store.objects)
+
+
+def test_a_slow_node_fails_with_its_own_measurement_and_does_not_help(tmp_path: Path) -> None:
+    """Its result contains the failed all-reduce. Afterwards, it does not read the sheet."""
+    node = Node(tmp_path, word=fabric.FAIL)
+    service = node.service()
+    after(node, ASKED, RUN, replace(ASKED, ruling=FabricRuling(State.SLOW, "with i-2: 61.0")), service=service)
+    assert judged(node.result)["outcome"] == "fail"
+    read = node.gets
+    after(node, replace(ASKED, ask=2), service=service)
+    assert (node.gets, len(node.sent)) == (read, 2)
+
+
+def test_a_good_node_helps_and_keeps_its_result(tmp_path: Path) -> None:
+    """A good node that is asked measures, and neither a later ruling nor a slow partner changes its result."""
+    node = Node(tmp_path)
+    after(node, ASKED, RUN, replace(ASKED, ruling=GOOD))
+    before = node.result
+    node.word = fabric.FAIL
+    again = replace(ASKED, ask=2)
+    sent = after(node, again, replace(again, run="0009", partner="i-9"), replace(again, ruling=FabricRuling(State.SLOW)))  # fmt: skip
+    assert sent[2:] == [(True, "", ""), (True, "0009", "fail")]
+    assert (node.result, node.reports) == (before, 1)
+
+
+def test_an_unknown_result_is_replaced_by_a_later_good_one(tmp_path: Path) -> None:
+    """A node whose test had no good pair measures again when it is asked. A second unknown result changes nothing."""
+    node = Node(tmp_path, word=fabric.FAIL)
+    service = node.service()
+    unknown = FabricRuling(State.UNKNOWN)
+    after(node, ASKED, RUN, replace(ASKED, ruling=unknown), service=service)
+    again = replace(ASKED, ask=2)
+    after(node, again, replace(again, run="0002", partner="i-3"), replace(again, ruling=unknown), service=service)
+    assert (node.result["state"], node.result["partner"], node.reports) == ("unknown", "i-2", 1)
+    node.word = fabric.PASS
+    third = replace(ASKED, ask=3)
+    after(node, third, replace(third, run="0003", partner="i-4"), replace(third, ruling=GOOD), service=service)
+    assert (node.result["state"], node.result["partner"], node.reports) == ("good", "i-4", 2)
 
 
 @pytest.mark.parametrize(
     "waiting", [IN_USE, Waiting(Waits.CHECKS, "other checks of this node failed: G1")], ids=["gpus", "checks"]
 )
-def test_a_node_that_is_not_ready_does_not_join(tmp_path: Path, waiting: Waiting) -> None:
-    """A node with a failed check or a job does not join, and its result contains the reason."""
-    (node,) = nodes(tmp_path, 1)
-    node.waiting = waiting
-    assert node.service().once() == fabric_service.BUSY_S
+def test_a_node_that_is_not_ready_does_not_take_part(tmp_path: Path, waiting: Waiting) -> None:
+    """A node with a failed check or a job reports nothing, and its evidence contains the reason once."""
+    node = Node(tmp_path, call=ASKED, waiting=waiting)
+    service = node.service()
+    assert [service.once(), service.once()] == [fabric_service.BUSY_S] * 2
     assert node.result == {
         "schema": "gpuinfra.fabric-result/1",
-        "bundle": "b" * 64,
+        "bundle": BUNDLE,
         "state": "waiting",
         "cause": waiting.cause.value,
         "reason": waiting.reason,
     }
-    assert node.reports == 1
-    assert node.store.objects == {}
+    assert (node.sent, node.reports) == ([], 1)
 
 
-def test_an_unreachable_bucket_is_a_reason_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_starts_after_the_report_is_not_disturbed(tmp_path: Path) -> None:
+    """Before each all-reduce, the node checks its GPUs again, and reports that it is not ready. When the job has ended, it is ready again."""
+    node = Node(tmp_path)
+    service = node.service()
+    after(node, ASKED, service=service)
+    node.waiting = IN_USE
+    node.on_measure = lambda: pytest.fail("the node measures")
+    assert after(node, RUN, service=service) == [(True, "", ""), (False, "", "")]
+    assert node.result["cause"] == "gpus"
+    node.waiting = None
+    assert after(node, ASKED, service=service)[2:] == [(True, "", "")]
+
+
+def test_an_all_reduce_that_a_restart_interrupted_is_absent(tmp_path: Path) -> None:
+    """A new process of the service does not start the same all-reduce again."""
+    node = Node(tmp_path)
+    after(node, ASKED)
+    fabric_relay.Relay(NODE, node, BOOT, tmp_path / "report.json").send(replace(node.sent[-1], run="0001", gpus=8))
+    assert after(node, RUN)[2:] == [(True, "0001", "absent")]
+
+
+def test_a_result_without_a_measurement_of_this_process_is_no_result(tmp_path: Path) -> None:
+    """The raw output was lost with an earlier process, so the node waits, and the handover asks again."""
+    node = Node(tmp_path)
+    after(node, replace(ASKED, ruling=GOOD))
+    assert (node.result["state"], node.result["cause"]) == ("waiting", "partner")
+
+
+@pytest.mark.parametrize(
+    ("test", "boot", "schema"),
+    [("", BOOT, fabric_relay.SHEET), (TEST, "22222222-bbbb", fabric_relay.SHEET), (TEST, BOOT, "other")],
+    ids=["ended", "other boot", "other schema"],
+)
+def test_other_sheets_ask_for_nothing(tmp_path: Path, test: str, boot: str, schema: str) -> None:
+    """A sheet of a command that has ended, of an earlier boot or of another format asks for nothing."""
+    sheet = {**fabric_relay.FabricSheet(test, {"i-1": replace(RUN, boot=boot)}).document(), "schema": schema}
+    node = Node(tmp_path)
+    node.get = lambda *_: json.dumps(sheet).encode()  # type: ignore[method-assign]
+    assert after(node, None) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"[" * 100_000,
+        b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": {"i-1": {"x": 1}}}',
+        b'{"schema": "gpuinfra.fabric-sheet/1", "nodes": 1}',
+    ],
+    ids=range(6),
+)
+def test_a_damaged_sheet_asks_for_nothing(data: bytes) -> None:
+    """A sheet that is no sheet is like no sheet."""
+    assert fabric_relay.call_of(data, "i-1") is None
+
+
+def test_a_sheet_contains_what_it_asks_for() -> None:
+    """A request is the same after it was written and read."""
+    call = replace(RUN, place=1, gpus=8, unique_id="ab" * 128)
+    for one in (ASKED, call, replace(ASKED, ruling=GOOD)):
+        data = json.dumps(fabric_relay.FabricSheet(TEST, {"i-1": one}).document()).encode()
+        assert fabric_relay.call_of(data, "i-1") == (TEST, one)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "x"}, {"test": "0" * 15}, {"test": 1}, {"ask": True}, {"ask": "1"}, {"ready": 1}, {"run": "x"}, {"run": "1234567"},
+        {"gpus": -1}, {"gpus": 65}, {"gpus": 1.5}, {"unique_id": "00"}, {"unique_id": "g" * 256}, {"outcome": "bye"}, {"reason": None}, {"reason": ["x"]},
+    ],
+    ids=lambda change: f"{next(iter(change))}={str(next(iter(change.values())))[:12]}",
+)  # fmt: skip
+def test_a_report_with_a_wrong_field_is_no_report(change: dict[str, object]) -> None:
+    """Each field has its form."""
+    report = {"schema": fabric_relay.REPORT, **NodeReport(test=TEST, ask=1, ready=True).__dict__}
+    assert fabric_relay.report_of(report) is not None
+    assert fabric_relay.report_of({**report, **change}) is None
+
+
+def test_an_unreachable_bucket_is_a_reason_to_wait(tmp_path: Path) -> None:
     """The service continues after an error of the cloud."""
-    (node,) = nodes(tmp_path, 1)
-
-    def fail(*_: object, **__: object) -> list[str]:
-        raise cloud.CloudError("s3://b/evidence could not be listed: 403")
-
-    monkeypatch.setattr(node, "list", fail)
+    node = Node(tmp_path, problem="s3://b/bootstrap could not be read: 500")
     assert node.service().once() == fabric_service.BUSY_S
-    assert node.result["reason"] == "s3://b/evidence could not be listed: 403"
-
-
-@pytest.mark.parametrize("mark", ["-helper", "-helper-02"])
-def test_enough_helpers_are_not_exceeded(tmp_path: Path, mark: str) -> None:
-    """Two helpers suffice for one node: a slow node needs two partners. A helper that joined again after a round is a helper."""
-    pool = nodes(tmp_path, 4)
-    together(*(node.service() for node in pool))
-    store = Sessions(NODE, pool[0]).store(2)
-    store.put(f"member/00/i-9/{now()}", b"{}")
-    for name in ("i-7", "i-8"):
-        store.put(f"member/00/{name}/{now(mark)}", b"{}")
-    assert pool[0].service().once() == fabric_service.HELP_S
-    assert joins(pool[0], 2) == []
-
-
-@pytest.mark.parametrize("member", [lambda: now("-left"), lambda: "0000000001-aa"], ids=["left", "died"])
-def test_a_node_that_left_or_died_needs_no_help(tmp_path: Path, member: Callable[[], str]) -> None:
-    """Good nodes join a test only while a node waits in it."""
-    pool = nodes(tmp_path, 2)
-    together(*(node.service() for node in pool))
-    Sessions(NODE, pool[0]).store(2).put(f"member/00/i-9/{member()}", b"{}")
-    assert pool[0].service().once() == fabric_service.HELP_S
-    assert joins(pool[0], 2) == []
-
-
-def until_ended(waiting: FabricService, *helpers: FabricService) -> None:
-    """Helpers look for a node that waits until this node has taken part in a test."""
-    thread = threading.Thread(target=waiting.once)
-    thread.start()
-    while thread.is_alive():
-        together(*helpers)
-
-
-def test_a_slow_node_does_not_help(tmp_path: Path) -> None:
-    """A good node would fail with a slow node as its only partner, so it keeps waiting for another one."""
-    pool = nodes(tmp_path, 4, slow={"i-3"})
-    together(*(node.service() for node in pool))
-    (late,) = nodes(tmp_path, 1, {"i-3"}, store=pool[0].store, first=9)
-    until_ended(late.service(), pool[2].service())
-    assert late.result["state"] == "waiting"
-    assert joins(pool[2], 2) == []
-    until_ended(late.service(), pool[0].service(), pool[2].service())
-    assert late.result["state"] == "good"
-
-
-def test_the_good_node_of_a_slow_pair_passes_with_a_replacement(tmp_path: Path) -> None:
-    """The result of two nodes that are slow together is unknown. When one of them is replaced, the other one helps, and both are good."""
-    pool = nodes(tmp_path, 2, slow={"i-2"})
-    together(*(node.service() for node in pool))
-    assert [node.result["state"] for node in pool] == ["unknown", "unknown"]
-    (late,) = nodes(tmp_path, 1, {"i-2"}, store=pool[0].store, first=9)
-    until_ended(late.service(), pool[0].service())
-    assert [node.result["state"] for node in (pool[0], late)] == ["good", "good"]
-    assert judged(pool[0].result)["outcome"] == "pass"
-    assert (pool[0].result["test"], pool[0].reports) == (2, 2)
-
-
-def test_a_replacement_that_is_slow_too_keeps_the_result_unknown(tmp_path: Path) -> None:
-    """A test without a good pair does not change the result of an earlier test."""
-    pool = nodes(tmp_path, 2, slow={"i-2", "i-9"})
-    together(*(node.service() for node in pool))
-    before = pool[0].result
-    (late,) = nodes(tmp_path, 1, {"i-2", "i-9"}, store=pool[0].store, first=9)
-    until_ended(late.service(), pool[0].service())
-    assert (pool[0].result, pool[0].reports, late.result["state"]) == (before, 1, "unknown")
-
-
-def test_a_node_with_an_unknown_result_joins_also_if_there_are_enough_helpers(tmp_path: Path) -> None:
-    """It joins to get a result, so it is not counted as a helper."""
-    pool = nodes(tmp_path, 2, slow={"i-2"})
-    together(*(node.service() for node in pool))
-    store = Sessions(NODE, pool[0]).store(2)
-    for name, mark in (("i-7", "-helper"), ("i-8", "-helper"), ("i-9", "")):
-        store.put(f"member/00/{name}/{now(mark)}", b"{}")
-
-    def stop() -> None:
-        raise cloud.CloudError("stop")
-
-    pool[0].on_measure = stop
-    pool[0].service().once()
-    (joined,) = joins(pool[0], 2)
-    assert "helper" not in joined
-
-
-@pytest.mark.parametrize("state", ["", "good"])
-def test_a_job_that_starts_during_a_test_is_not_disturbed(tmp_path: Path, state: str) -> None:
-    """Before each all-reduce, the node checks its GPUs again. If a job uses them, the node leaves, and the other nodes do not wait for it."""
-    pool = nodes(tmp_path, 3)
-    if state:
-        together(*(node.service() for node in pool))
-    number = 2 if state else 1
-    (late,) = nodes(tmp_path, 1, store=pool[0].store, first=9)
-    ready, calls = pool[0], [0]
-
-    def busy_after_the_start() -> Waiting | None:
-        calls[0] += 1
-        return IN_USE if calls[0] > 1 else None
-
-    service = ready.service()
-    service._ready = busy_after_the_start
-    before = ready.result if state else None
-    measured: list[str] = []
-    ready.on_measure = lambda: measured.append("")
-    Sessions(NODE, late).store(number).put(f"member/00/{late.name}/{now()}", b"{}")
-    assert service.once() == fabric_service.BUSY_S
-    assert measured == []
-    assert any(f"/{number:04d}/member/00/AROA1:i-1/" in key and key.endswith("-left") for key in ready.store.objects)
-    assert ready.result == before if state else ready.result["cause"] == "gpus"
+    assert node.result["reason"] == "s3://b/bootstrap could not be read: 500"
 
 
 def test_a_result_that_is_not_in_the_evidence_is_reported_again(tmp_path: Path) -> None:
     """If the checks ran while the result was stored, their evidence lacks it, and the service starts them again."""
-    pool = nodes(tmp_path, 2)
-    pool[0].lost_reports = 1
-    together(*(node.service() for node in pool))
-    pool[0].held = "an earlier result"
-    assert [node.reports for node in pool] == [1, 1]
-    for _ in range(3):
-        together(*(node.service() for node in pool))
-    assert [node.reports for node in pool] == [2, 1]
+    node = Node(tmp_path, lost_reports=1)
+    service = node.service()
+    after(node, ASKED, RUN, *[replace(ASKED, ruling=GOOD)] * 4, service=service)
+    assert node.reports == 2
 
 
-def test_the_first_evidence_is_not_requested(tmp_path: Path) -> None:
-    """Before the first evidence, and with the reason for it, there is nothing to report."""
-    (node,) = nodes(tmp_path, 1)
-    node.waiting = Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
-    for held in (None, ""):
-        node.held = held
-        node.service().once()
-    assert node.reports == 0
-
-
-def test_a_node_looks_for_its_first_evidence_every_few_seconds(tmp_path: Path) -> None:
-    """All nodes of a new pool wait for their first evidence, so the pause is short; a busy node waits for longer."""
-    (node,) = nodes(tmp_path, 1)
-    node.waiting = Waiting(Waits.FIRST_EVIDENCE, "waits for the first evidence of this boot")
+def test_before_the_first_evidence_the_node_reads_no_sheet(tmp_path: Path) -> None:
+    """All nodes of a new pool wait for their first evidence, so the pause is short, and costs no request."""
+    node = Node(tmp_path, call=ASKED, held=None)
     assert node.service().once() == fabric_service.FIRST_S < fabric_service.BUSY_S / 10
+    assert (node.gets, node.reports) == (0, 0)
+
+
+def test_the_pauses_grow_until_something_changes(tmp_path: Path) -> None:
+    """A node that nobody asks reads the sheet once a minute, and a node that takes part every ten seconds. A change starts with a short pause."""
+    node = Node(tmp_path)
+    service = node.service()
+    assert [round(service.once()) for _ in range(10)] == [3, 4, 7, 10, 15, 23, 34, 51, 60, 60]
+    node.call = ASKED
+    assert [round(service.once()) for _ in range(6)] == [2, 3, 4, 7, 10, 10]
+    node.call = RUN
+    assert service.once() == fabric_service.START_S
+
+
+def test_the_result_of_another_bundle_does_not_count(tmp_path: Path) -> None:
+    """After an update of the bundle without a reboot, the node measures again with the new software."""
+    (tmp_path / "result.json").write_text(json.dumps({**fabric_result(), "state": "slow", "bundle": "a" * 64}))
+    node = Node(tmp_path)
+    node.held = (tmp_path / "result.json").read_text()
+    after(node, ASKED, RUN, replace(ASKED, ruling=GOOD))
+    assert (node.result["bundle"], node.result["state"]) == (BUNDLE, "good")
+
+
+def test_the_longest_pause_is_set_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`GPUINFRA_FABRIC_WAIT_S` sets the longest pause of a node that takes part, and changes the other pauses in proportion."""
+    monkeypatch.setenv(fabric_service.WAIT_S, "1")
+    node = Node(tmp_path, call=ASKED)
+    service = node.service()
+    assert [service.once() for _ in range(6)][-1] == 1
+    node.waiting, node.call = IN_USE, replace(ASKED, ask=2)
+    assert service.once() == fabric_service.BUSY_S / 10
+
+
+@pytest.mark.parametrize("wait", ["soon", "0", "-5", "nan", "inf"])
+def test_a_wait_that_is_no_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
+    """A value of `GPUINFRA_FABRIC_WAIT_S` that is not a positive number of seconds ends the service with a message that names the variable and the value."""
+    monkeypatch.setenv(fabric_service.WAIT_S, wait)
+    with pytest.raises(MissingPrerequisite, match=rf"^GPUINFRA_FABRIC_WAIT_S is '{wait}'; allowed: 1 to 3600"):
+        Node(tmp_path).service()
+
+
+def test_a_node_that_shuts_down_takes_no_further_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After SIGTERM, which systemd sends, the service reports that it is not ready, and ends with exit code 0."""
+    node = Node(tmp_path)
+    after(node, ASKED)
+    node.call = RUN
+    node.on_measure = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(fabric_service, "load", lambda path, *_: NODE if path.name == "node.json" else EXPECTATION)
+    monkeypatch.setattr(cloud, "of", lambda _: node)
+    monkeypatch.setattr(evidence, "boot_id", lambda: BOOT)
+    monkeypatch.setattr(fabric_service, "FabricService", lambda *_: node.service())
+    try:
+        with pytest.raises(SystemExit) as ended:
+            fabric_service.fabric_service(argparse.Namespace())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 0
+    assert [one.ready for one in node.sent] == [True, False]
+
+
+def test_a_number_that_another_node_used_is_skipped(tmp_path: Path) -> None:
+    """Where nodes share a folder, another node can create the next names. The report gets a later number, and the next one follows it."""
+    node = Node(tmp_path)
+    taken = {f"evidence/train/i-1/{BOOT}/fabric/{number:06d}.json" for number in range(1, 9)}
+    stored: list[str] = []
+
+    def put(bucket: str, key: str, body: bytes, *, once: bool) -> None:
+        assert once
+        if key in taken:
+            raise cloud.Exists(key)
+        taken.add(key)
+        stored.append(key)
+        assert key.endswith(".proof.json") or json.loads(body)["seq"] == int(key.rpartition("/")[2][:6])
+
+    node.put = put  # type: ignore[method-assign]
+    shared = {**NODE, "evidence": {"bucket": "b", "prefix": "evidence/train"}}
+    relay = fabric_relay.Relay(shared, node, BOOT, tmp_path / "report.json")
+    for _ in range(2):
+        relay.send(NodeReport(test=TEST, ask=1))
+    first, second = [int(key.rpartition("/")[2][:6]) for key in stored if ".proof" not in key]
+    assert second == first + 1 > 9
 
 
 def test_the_result_in_the_evidence_is_read_from_the_newest_document(
@@ -409,178 +392,6 @@ def test_the_result_in_the_evidence_is_read_from_the_newest_document(
     assert fabric_service._in_evidence() == file.read_text()
 
 
-def test_the_result_of_another_bundle_does_not_count(tmp_path: Path) -> None:
-    """After an update of the bundle without a reboot, the node measures again with the new software."""
-    pool = nodes(tmp_path, 2)
-    for node in pool:
-        (tmp_path / f"{node.name}.json").write_text(json.dumps({**fabric_result(), "bundle": "a" * 64}))
-    together(*(node.service() for node in pool))
-    assert [(node.result["bundle"], node.result["test"]) for node in pool] == [("b" * 64, 1)] * 2
-    (busy,) = nodes(tmp_path, 1, first=5)
-    (tmp_path / "i-5.json").write_text(json.dumps({**WAITING, "reason": "processes use the GPUs", "bundle": "a" * 64}))
-    busy.waiting = IN_USE
-    busy.service().once()
-    assert (busy.result["bundle"], busy.reports) == ("b" * 64, 1)
-
-
-def test_a_later_process_has_a_greater_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that follow each other within a second keep their order, also if an earlier one was a helper, joined again or left."""
-    found = []
-    for moment, mark in ((1.0, "-helper"), (1.000002, ""), (1.000003, "-helper"), (1.9, ""), (2.0, "")):
-        monkeypatch.setattr(fabric_run.time, "time_ns", lambda moment=moment: int(moment * 1e9))
-        one = fabric_run.incarnation(mark)
-        assert fabric.joined_at(one) == int(moment)
-        found += [one, f"{one}-07", f"{one}{fabric.LEFT}"]
-    assert found == sorted(found)
-
-
-def test_a_node_without_partner_makes_longer_pauses(tmp_path: Path) -> None:
-    """The pause doubles with each attempt. It stays so much shorter than an attempt that two nodes that wait meet."""
-    (node,) = nodes(tmp_path, 1)
-    service = node.service()
-    assert [service.once() for _ in range(7)] == [5, 10, 20, 40, 80, 120, 120]
-    assert 1.2 * fabric_service.HELP_S + 100 < fabric_service.JOIN_S
-    assert sum(key.endswith("-left") for key in node.store.objects) == 7
-
-
-def test_a_node_that_is_often_alone_starts_another_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list request returns the earlier attempts of a test, so their number is limited. The other nodes follow to the newest test."""
-    monkeypatch.setattr(fabric_bucket, "MOST_ATTEMPTS", 2)
-    (node,) = nodes(tmp_path, 1)
-    service = node.service()
-    for _ in range(5):
-        service.once()
-    assert [len(joins(node, number)) for number in (1, 2, 3)] == [2, 2, 1]
-    (other,) = nodes(tmp_path, 1, store=node.store, first=2)
-    together(service, other.service())
-    assert [one.result["state"] for one in (node, other)] == ["good", "good"]
-
-
-def test_a_pool_with_more_nodes_than_one_test_takes_has_several_tests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The nodes that have no place in a test start the next one at once. The last node without a partner gets a helper."""
-    monkeypatch.setattr(fabric, "MAX_NODES", 2)
-    pool = nodes(tmp_path, 5)
-    services = [node.service() for node in pool]
-    results = [tmp_path / f"{node.name}.json" for node in pool]
-    for _ in range(40):
-        together(*services)
-        if all(one.exists() and json.loads(one.read_text())["state"] == "good" for one in results):
-            break
-    assert [node.result["state"] for node in pool] == ["good"] * 5
-    assert [node.result["nodes"] for node in pool] == [2] * 5
-    assert len({node.result["test"] for node in pool}) >= 3
-
-
-def test_the_wait_for_more_nodes_is_set_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`GPUINFRA_FABRIC_WAIT_S` sets how long a node waits after the last one joined, and changes the other pauses of the service in proportion."""
-    waited: list[float] = []
-    for wait in ("", "600"):
-        monkeypatch.setenv(fabric_service.WAIT_S, wait)
-        folder = tmp_path / f"w{wait}"
-        folder.mkdir()
-        pool = nodes(folder, 2)
-        began = CLOCK.now
-        together(*(node.service() for node in pool))
-        assert [node.result["state"] for node in pool] == ["good", "good"]
-        waited.append(CLOCK.now - began)
-        pool[0].waiting = IN_USE
-        assert pool[0].service().once() == fabric_service.BUSY_S * (60 if wait else 1)
-    assert waited[1] > waited[0] + 300
-
-
-@pytest.mark.parametrize("wait", ["soon", "0", "-5", "nan", "inf"])
-def test_a_wait_that_is_no_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
-    """A value of `GPUINFRA_FABRIC_WAIT_S` that is not a positive number of seconds ends the service with a message that names the variable and the value."""
-    monkeypatch.setenv(fabric_service.WAIT_S, wait)
-    (node,) = nodes(tmp_path, 1)
-    with pytest.raises(MissingPrerequisite, match=rf"^GPUINFRA_FABRIC_WAIT_S is '{wait}'; allowed: 1 to 3600"):
-        node.service()
-
-
-@pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x", "0005", "99999999"])
-def test_a_folder_that_is_no_test_is_ignored(tmp_path: Path, name: str) -> None:
-    """A node can write a folder with any name. Only the number that follows the other tests is the newest test."""
-    (node,) = nodes(tmp_path, 1)
-    tests = Sessions(NODE, node)
-    for number in (1, 2, 3):
-        tests.store(number).put("member/00/i-9/1", b"{}")
-    node.store.objects[f"{FOLDER}{name}/member/00/AROA1:i-9/1"] = b"{}"
-    assert tests.newest() == 3
-
-
-FOLDER = "evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/"
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        ["99999999/plan/00/AROA1:i-9/verdict"],
-        ["0001/plan/00/AROA1:i-9/verdict", "0001/member/00/AROA1:i-9/1"],
-        ["0001/plan/05/AROA1:i-9/verdict"],
-        ["0001/plan/63/AROA1:i-9/plan", "0001/result/63/AROA1:i-9/pass/i-1"],
-        ["0001/member/00/AROA1:i-9/9999999999-000000"],
-        [f"{number:04d}/plan/01/AROA1:i-9/verdict" for number in range(1, 40)],
-    ],
-    ids=[
-        "highest number",
-        "verdict before a round",
-        "verdict of a stranger",
-        "late plan",
-        "members of the future",
-        "closed tests",
-    ],
-)
-@pytest.mark.parametrize("data", [b"{}", b"[" * 100_000, b"\xff\xfe", b'{"schema": "gpuinfra.fabric-plan/1", "members": 1}'], ids=range(4))  # fmt: skip
-def test_objects_of_a_hostile_node_do_not_stop_the_test_of_others(
-    tmp_path: Path, planted: list[str], data: bytes
-) -> None:
-    """Whatever a node wrote under its own name, the other nodes of the pool measure with each other and are good."""
-    three = nodes(tmp_path, 3)
-    for key in planted:
-        three[0].store.objects[FOLDER + key] = data
-    assert states_after(three, 6) == ["good"] * 3
-
-
-def test_a_node_that_ends_each_test_is_ignored(tmp_path: Path) -> None:
-    """A node that ends test after test with a verdict without the others is ignored after a few tests, and the others measure with each other."""
-    three = nodes(tmp_path, 3)
-    store = three[0].store
-
-    def hostile() -> None:
-        numbers = {key[len(FOLDER) :][:4] for key in list(store.objects) if key.startswith(FOLDER)}
-        for number in numbers:
-            store.objects.setdefault(f"{FOLDER}{number}/member/00/AROA1:i-0/1", b"{}")
-            verdict = {"good": ["i-0"], "slow": {}, "slow_paths": [], "unknown": [], "expected": 1}
-            plan = fabric.RoundPlan(9, "i-0", {"i-0": "1"}, verdict=verdict)
-            store.objects.setdefault(f"{FOLDER}{number}/plan/09/AROA1:i-0/verdict", plan.dumped())
-
-    for node in three:
-        waited = node._wait
-        node._wait = lambda seconds, waited=waited: (hostile(), waited(seconds))[1]  # type: ignore[method-assign]
-    assert states_after(three, 15) == ["good"] * 3
-
-
-def test_a_node_that_shuts_down_leaves_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After SIGTERM, which systemd sends, the service writes that it leaves, and ends with exit code 0."""
-    (node,) = nodes(tmp_path, 1)
-    Sessions(NODE, node).store(1).put(f"member/00/i-2/{now()}", b"{}")
-    node.on_measure = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(fabric_service, "load", lambda path, *_: NODE if path.name == "node.json" else EXPECTATION)
-    monkeypatch.setattr(cloud, "of", lambda _: node)
-    monkeypatch.setattr(fabric_service, "FabricService", lambda *_: node.service())
-    try:
-        with pytest.raises(SystemExit) as ended:
-            fabric_service.fabric_service(argparse.Namespace())
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert ended.value.code == 0
-    (joined,) = joins(node)
-    assert any(key.endswith(f"/AROA1:i-1/{joined}-left") for key in node.store.objects)
-
-
 def test_b8_follows_the_raw_output_and_the_verdict() -> None:
     """Waiting warns, a slow path warns with the partner, and a node passes only if its own raw output and the verdict are good."""
     waiting = judged({"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no partner"})
@@ -598,25 +409,6 @@ def test_b8_follows_the_raw_output_and_the_verdict() -> None:
     slow = judged(fabric_result(state="slow", reason="with i-2: wrong sum"))
     assert (slow["outcome"], slow["reason"]) == ("fail", "with i-2: wrong sum")
     assert "handover.fabric_test" in ALL["B8"].hint
-
-
-def test_a_node_whose_pairs_all_failed_on_the_other_side_is_slow() -> None:
-    """A node that passed in each pair, while its partners did not, keeps the verdict of the pool."""
-    measured = [fabric_run.Measured("i-2", fabric.AllReduceOutcome(fabric.PASS), fabric_result()["pair"])]
-    verdict = {"good": ["i-2"], "slow": {"i-1": "with i-2: wrong sum"}, "slow_paths": [], "unknown": []}
-    found = fabric_service.result_of(
-        "i-1", fabric.RoundPlan(3, "i-2", {"i-1": "1", "i-2": "1"}, verdict=verdict), measured, 1
-    )
-    assert found["state"] == "slow"
-    assert judged({"schema": "gpuinfra.fabric-result/1", **found})["outcome"] == "fail"
-
-
-def test_a_node_whose_partner_never_arrived_still_waits() -> None:
-    """A verdict without a measurement of this node is no result."""
-    measured = [fabric_run.Measured("i-2", fabric.AllReduceOutcome(fabric.ABSENT), {})]
-    verdict = {"good": [], "slow": {}, "slow_paths": [], "unknown": ["i-1"]}
-    found = fabric_service.result_of("i-1", fabric.RoundPlan(1, "i-1", {"i-1": "1"}, verdict=verdict), measured, 4)
-    assert found == {"state": "waiting", "cause": "partner", "reason": "no partner arrived in the fabric test 4"}
 
 
 def test_a_partner_that_does_not_arrive_is_absent() -> None:

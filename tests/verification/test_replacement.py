@@ -21,6 +21,7 @@ from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
+from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.remote.hosts import Hosts
 from gpuinfra.verification import replacement, store
 from gpuinfra.verification.replacement import targets
@@ -137,7 +138,8 @@ def test_replacement_is_verified_only_after_the_fabric_test(
 
     def with_test(_: object) -> tuple[Poll, ...]:
         gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
-        return (Poll(pools=[expected()], gatherer=gatherer, verdict=gatherer.poll()),)
+        relay = FabricRelay(fleet, "train", [expected()])
+        return (Poll(pools=[expected()], gatherer=gatherer, verdict=gatherer.poll(), relay=relay),)
 
     fleet.on_replace = act
     monkeypatch.setattr(store, "polled", with_test)
@@ -145,6 +147,7 @@ def test_replacement_is_verified_only_after_the_fabric_test(
     if result is WAITING:
         assert done.exception is not None
         assert "has no result of the fabric test yet: no other node joined within 300 s" in str(done.exception)
+        assert [list(sheet["nodes"]) for _, sheet in fleet.published] == [[instance(3)], []]
     else:
         assert (done.exception, done.return_value) == (None, 0)
         assert f"is replaced by gpu-3 ({instance(3)}), which is verified" in done.output

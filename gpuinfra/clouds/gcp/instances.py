@@ -34,8 +34,6 @@ NODE_GRANTS = (*CONTROL_GRANTS, "rendezvous")
 """Grants for the nodes on the evidence bucket."""
 DISCOVERY = "discovery"
 """Purpose in the name of the role with which the control node finds the nodes."""
-FABRIC_GRANT = "fabric"
-"""Grant for nodes that take part in the fabric test."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
@@ -384,7 +382,7 @@ def image_readers(plan: Plan) -> Iterator[PlannedInstance]:
 def node_grants(plan: Plan) -> Iterator[PlannedInstance]:
     """Grants for the nodes and the control node on the evidence bucket."""
     for instance in shared_roles(plan):
-        for grant in (*NODE_GRANTS, *((FABRIC_GRANT,) if plan.fabric_folder else ())):
+        for grant in NODE_GRANTS:
             yield replace(instance, values={"grant": grant})
     for instance in control_roles(plan):
         for grant in CONTROL_GRANTS:

@@ -37,6 +37,7 @@ class Waits(str, enum.Enum):
     GPUS = "gpus"
     """Processes use the GPUs, or nvidia-smi does not list them."""
     PARTNER = "partner"
+    """The node has no measurement, for example because its service was restarted."""
     BUCKET = "bucket"
     """The evidence bucket does not respond, or a setting is wrong."""
 
@@ -44,7 +45,7 @@ class Waits(str, enum.Enum):
 class FabricTest(Check):
     """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed.
 
-    The nodes select the partners in rounds, so that a slow node differs from a slow path."""
+    The handover selects the partners, so that a slow node differs from a slow path."""
 
     id, name = "B8", "fabric_test"
     phase, severity = Phase.SPEED, Severity.DRAIN
@@ -56,11 +57,11 @@ class FabricTest(Check):
         "compare N1, N2, N5 and N7 with a fast node; if the test fails again after a reboot, replace the node; to hand over without this test, set "
         "handover.fabric_test to off"
     )
-    source = "the floors of B3; docs/internals/decisions/pairs.md describes the rounds"
+    source = "the floors of B3; docs/internals/decisions/pairs.md describes the test"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         if answers.raw("fabric-result").exit != 0:
-            return {"state": TestState.WAITING.value, "reason": "the fabric test has not started on this node"}
+            return {"state": TestState.WAITING.value, "reason": "no command has asked this node for the fabric test"}
         result = json_object(answers.text("fabric-result"), "the result of the fabric test")
         if result.get("schema") != SCHEMA or result.get("state") not in [state.value for state in TestState]:
             raise Unreadable("the result of the fabric test has an unknown format")

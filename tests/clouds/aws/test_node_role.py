@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -60,13 +59,10 @@ def inline(one: Recording) -> Any:
 
 
 def test_a_site_without_nodes_creates_their_role() -> None:
-    """The role has the same permissions as the role that a cluster with the fabric test creates, and the stack has the references to it as outputs."""
-    usual = spec_of("aws-p4d")
-    usual = usual.model_copy(update={"handover": usual.handover.model_copy(update={"fabric_test": "required"})})
-    assert build_plan(usual, TODAY).fabric_folder
+    """The role has the same permissions as the role that a cluster creates, and the stack has the references to it as outputs."""
     found = recording_of_spec(base())
     assert node_parts(found) == IAM
-    assert inline(found) == inline(recording_of_spec(usual))
+    assert inline(found) == inline(recording_of_spec(spec_of("aws-p4d")))
     outputs = next(
         one for urn, one in found.outputs.items() if "NodeRole" not in urn and "vpc_id" in one and "kept" in one
     )
@@ -134,17 +130,3 @@ def test_a_clone_in_pilot_light_mode_creates_the_role_before_a_failover() -> Non
     for mode in ("cold", "hot"):
         (file,) = cloned(file_of("aws-recovery"), "us-west-2", mode=mode).files
         assert "access" not in file.declaration
-
-
-def test_a_clone_in_pilot_light_mode_allows_the_fabric_test(tmp_path: Path) -> None:
-    """The nodes of the clone can require the fabric test, so the role in the base stack allows it, although this stack declares no nodes."""
-    text = file_of("aws-recovery").read_text().rstrip() + "\n    handover: {fabric_test: required}\n"
-    path = tmp_path / "Pulumi.recovery.yaml"
-    path.write_text(text)
-    result = cloned(path, "us-west-2", mode="pilot-light")
-    assert result.ok, result.findings
-    found = {one.role: ClusterSpec.model_validate(one.declaration) for one in result.files}
-    assert build_plan(found["nodes"], TODAY).fabric_folder
-    assert {"JoinFabricTest", "FindOtherNodes"} <= {
-        one["Sid"] for one in inline(recording_of_spec(found["base"]))["Statement"]
-    }

@@ -76,11 +76,7 @@ def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
     cluster = "aws:PrincipalTag/gpuinfra:cluster"
     # For an instance, the part after the colon is the instance ID.
     nodes = {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}}
-    own = [
-        pulumi.Output.concat(bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*"),
-        # In the folder of the fabric test, a node writes below its own name. The protocol skips keys with this name in a different place.
-        pulumi.Output.concat(bucket_arn, "/", naming.fabric_folder(f"${{{cluster}}}"), "/*/${aws:userid}/*"),
-    ]
+    own = pulumi.Output.concat(bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*")
     # S3 rejects a statement whose actions do not apply to its resources, so actions on the bucket have their own statement.
     return [
         {
@@ -419,25 +415,6 @@ def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
             via = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com"}}
             statements.append({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": keys, "Condition": via})
     return statements
-
-
-def fabric_test(bucket_arn: pulumi.Input[str], folder: str) -> list[Statement]:
-    """Allow a node to write below its own name in the folder of the fabric test, and to list this folder. `node` allows it to read the folder."""
-    return [
-        {
-            "Sid": "JoinFabricTest",
-            "Effect": "Allow",
-            "Action": "s3:PutObject",
-            "Resource": pulumi.Output.concat(bucket_arn, "/", folder, "/*/${aws:userid}/*"),
-        },
-        {
-            "Sid": "FindOtherNodes",
-            "Effect": "Allow",
-            "Action": "s3:ListBucket",
-            "Resource": bucket_arn,
-            "Condition": {"StringLike": {"s3:prefix": f"{folder}/*"}},
-        },
-    ]
 
 
 def node(

@@ -51,9 +51,6 @@ class NodeRole(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
-        # A role in the site is created without the pools, whose declaration can require the fabric test.
-        in_site = args.plan.roles.node_role_in_site
-        fabric = naming.fabric_folder(scope.cluster) if in_site else args.plan.fabric_folder
         control = args.monitoring
         role = aws.iam.Role(
             rows.NODE_ROLE.logical(name),
@@ -68,7 +65,6 @@ class NodeRole(pulumi.ComponentResource):
                 [
                     *policies.node(scope, args.bucket_arn, folder, args.key_arn),
                     *policies.mounts(args.mounts),
-                    *(policies.fabric_test(args.bucket_arn, fabric) if fabric and not control else ()),
                     *(policies.control(scope, control.secrets) if control else ()),
                 ]
             ),

@@ -7,11 +7,12 @@ the profile, the role or the environment, never from the evidence.
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,12 @@ class S3Evidence:
             if error.code == "NoSuchKey":
                 return None
             raise
+
+    def publish(self, key: str, document: Mapping[str, object]) -> None:
+        """Write or replace an object in the bucket."""
+        body = json.dumps(document, separators=(",", ":")).encode("ascii")
+        with _cloud_errors():
+            self._s3.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json")
 
     def _get(self, key: str, limit: int) -> bytes:
         with _cloud_errors():

@@ -121,29 +121,21 @@ def grant(
     )
 
 
-def folder_condition(
-    *, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = (), lists: Sequence[str] = ()
-) -> str:
-    """Return a condition that restricts a blob role to folders for reading (`None` for all), writing, deleting and listing.
+def folder_condition(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
+    """Return a condition that restricts a blob role to folders for reading (`None` for all), writing and deleting.
 
     Each line has the form: the request is a different action, or the blob is in one of the folders. Listing is a read without a path, so a principal
-    restricted to folders can list blobs only in the folders in `lists`. The form of these lines is that of the example "Read or list blobs in named
-    containers with a path" (https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples, retrieved 2026-11-27).
+    restricted to folders cannot list blobs (https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples, retrieved 2026-11-27).
     """
     verbs = [(("write", "add/action"), writes), (("delete",), deletes), (("move/action",), ())]
-    if reads is not None and not lists:
+    if reads is not None:
         verbs.append((("read",), reads))
-    lines = [f"({_other(names)}{_inside(folders)})" for names, folders in verbs]
-    if reads is not None and lists:
-        read, listing = f"ActionMatches{{'{_BLOBS}/read'}}", "SubOperationMatches{'Blob.List'}"
-        lines.append(f"(!({read} AND NOT {listing}){_inside(reads)})")
-        lines.append(f"(!({read} AND {listing}){_inside(lists, f'@Request[{_BLOBS}:prefix]')})")
-    return " AND ".join(lines)
+    return " AND ".join(f"({_other(names)}{_inside(folders)})" for names, folders in verbs)
 
 
 def _other(verbs: Sequence[str]) -> str:
     return "(" + " AND ".join(f"!(ActionMatches{{'{_BLOBS}/{verb}'}})" for verb in verbs) + ")"
 
 
-def _inside(folders: Sequence[str], path: str = f"@Resource[{_BLOBS}:path]") -> str:
-    return "".join(f" OR ({path} StringStartsWith '{folder}/')" for folder in folders)
+def _inside(folders: Sequence[str]) -> str:
+    return "".join(f" OR (@Resource[{_BLOBS}:path] StringStartsWith '{folder}/')" for folder in folders)

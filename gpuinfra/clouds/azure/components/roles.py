@@ -104,11 +104,7 @@ class NodeRole(pulumi.ComponentResource):
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
             principal=identity.principal_id,
             why=f"{whose} of {scope.cluster}: read bundles and write evidence",
-            condition=folder_condition(
-                reads=(f"{BUNDLES}/{scope.cluster}", folder),
-                writes=(folder,),
-                lists=(args.plan.fabric_folder,) if args.plan.fabric_folder and not control else (),
-            ),
+            condition=folder_condition(reads=(f"{BUNDLES}/{scope.cluster}", folder), writes=(folder,)),
             opts=child(self, rows.NODE_GRANT),
         )
         declared = [

@@ -7,8 +7,9 @@ models of azure-mgmt-compute; not yet tested on a real subscription.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -294,10 +295,19 @@ class BlobEvidence:
         answer = self._get(proof.key, PROOF_LIMIT)
         return None if answer.status == 404 else raise_for(answer).body
 
+    def publish(self, key: str, document: Mapping[str, object]) -> None:
+        """Write or replace a blob in the container."""
+        headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
+        body = json.dumps(document, separators=(",", ":")).encode("ascii")
+        raise_for(self._rest.blob("PUT", self._url(key), headers, body))
+
     def _get(self, key: str, limit: int) -> Any:
+        return self._rest.blob("GET", self._url(key), {"Range": f"bytes=0-{limit - 1}"})
+
+    def _url(self, key: str) -> str:
         from urllib.parse import quote
 
-        return self._rest.blob("GET", f"{self._base}/{quote(key, safe='/-_.~')}", {"Range": f"bytes=0-{limit - 1}"})
+        return f"{self._base}/{quote(key, safe='/-_.~')}"
 
 
 def stored_blob(blob: Any) -> ListedObject | None:

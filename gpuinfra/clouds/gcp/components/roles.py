@@ -19,7 +19,7 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.instances import DISCOVERY, FABRIC_GRANT
+from gpuinfra.clouds.gcp.instances import DISCOVERY
 from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import MonitoringPlan, NodeRolePlan, Plan
@@ -29,11 +29,6 @@ DISCOVERS = ("compute.instances.list",)
 
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 """Objects of other nodes that a node can read, which are used for pair measurements (docs/internals/decisions/pairs.md)."""
-
-
-LIST_PREFIX = 'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
-"""The `prefix` of a list request (https://cloud.google.com/iam/docs/conditions-attribute-reference, retrieved 2026-11-27). It is not yet verified in a
-condition on a real bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +48,7 @@ class NodeRoleArgs:
 
     scope: Scope
     plan: Plan
-    """Plan of the nodes. It contains the registry of the container images, if that is an Artifact Registry repository, and additional roles,
-    and determines whether the nodes list the folder of the fabric test."""
+    """Plan of the nodes. It contains the registry of the container images, if that is an Artifact Registry repository, and additional roles."""
     bucket: pulumi.Input[str]
     """Evidence bucket, which also holds the bundles."""
     evidence_prefix: str = ""
@@ -99,8 +93,6 @@ class NodeRole(pulumi.ComponentResource):
         """Return the grants that only the nodes of declared pools have."""
         args = self._args
         grants: list[pulumi.Resource] = [self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS)]
-        if fabric := args.plan.fabric_folder:
-            grants.append(self._list(f"{fabric}/"))
         grants += [self._mount(one) for one in args.mounts]
         grants += [self._role(one) for one in args.plan.roles.node_roles]
         if repository := names.repository(args.plan.registry or ""):
@@ -143,23 +135,13 @@ class NodeRole(pulumi.ComponentResource):
     def _grant(self, grant: str, role: str, folder: str, condition: str = "") -> gcp.storage.BucketIAMMember:
         objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
         expression = objects.apply(lambda prefix: _expression(prefix, condition))
-        return self._conditional(grant, role, f"Only objects under {folder}", expression)
-
-    def _list(self, folder: str) -> gcp.storage.BucketIAMMember:
-        """Allow listing of a folder only. A request for an object has no list prefix, so the grant does not allow it."""
-        expression = pulumi.Output.from_input(f'{LIST_PREFIX}.startsWith("{folder}")')
-        return self._conditional(FABRIC_GRANT, "roles/storage.objectViewer", f"Only lists of {folder}", expression)
-
-    def _conditional(
-        self, grant: str, role: str, description: str, expression: pulumi.Output[str]
-    ) -> gcp.storage.BucketIAMMember:
         return gcp.storage.BucketIAMMember(
             rows.NODE_GRANT.logical(self._name, grant=grant),
             bucket=self._args.bucket,
             role=role,
             member=self._member,
             condition=gcp.storage.BucketIAMMemberConditionArgs(
-                title=f"gpuinfra-{grant}", description=description, expression=expression
+                title=f"gpuinfra-{grant}", description=f"Only objects under {folder}", expression=expression
             ),
             opts=child(self, rows.NODE_GRANT),
         )

@@ -338,6 +338,7 @@ class StorageEvidence:
         self._client = client
         base = storage if "://" in storage else f"http://{storage}"
         self._objects = f"{base.rstrip('/')}/storage/v1/b/{quote(bucket, safe='')}/o"
+        self._uploads = f"{base.rstrip('/')}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
         self._prefix = prefix.strip("/") + "/"
 
     def folders(self) -> Iterator[str]:
@@ -372,6 +373,13 @@ class StorageEvidence:
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""
         return self._get(proof.key, PROOF_LIMIT)
+
+    def publish(self, key: str, document: Mapping[str, object]) -> None:
+        """Write or replace an object in the bucket.
+
+        https://cloud.google.com/storage/docs/json_api/v1/objects/insert (retrieved 2026-11-29).
+        """
+        self._client.json("POST", self._uploads, {"uploadType": "media", "name": key}, document)
 
     def _get(self, key: str, limit: int) -> bytes | None:
         return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)

@@ -14,13 +14,12 @@ from gpuinfra_rehearsal.cloud.core.store import Store
 
 _USED, _DENIED = "right-used", "right-refused"
 _LATER = (
-    *("JoinFabricTest", "FindOtherNodes", "MeetOtherNodes", "-fabric", "-rendezvous"),
+    *("MeetOtherNodes", "-rendezvous"),
     *("AcceptSessions", "RegisterForSessions"),
     *("ReadMounts", "WriteMounts", "DecryptMounts", "EncryptMounts"),
 )
-"""Suffixes of right names that a short rehearsal does not exercise: the fabric test, which the only node of a pool does
-not complete; user sessions on AWS; and objects of mounted buckets on AWS, because files in a mounted bucket are not objects
-in the stand-in cloud."""
+"""Suffixes of right names that a short rehearsal does not exercise: measurements of `gpuinfra pairs`; user sessions on AWS;
+and objects of mounted buckets on AWS, because files in a mounted bucket are not objects in the stand-in cloud."""
 
 
 class Rights:
