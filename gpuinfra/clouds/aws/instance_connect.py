@@ -24,9 +24,10 @@ CONNECT_S = 20.0
 def main(argv: list[str] | None = None) -> int:
     """Run until the connection ends. If the connection cannot be opened, print the reason to stderr and return exit code 1."""
     given = _arguments(argv)
-    region = ["--region", given.region] if given.region else []
+    place = ["--region", given.region] if given.region else []
+    place += ["--profile", given.profile] if given.profile else []
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
-    send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *region]
+    send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *place]
     try:
         done = subprocess.run(
             send, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
@@ -40,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     if not given.address:
         words = ["aws", "ssm", "start-session", "--target", given.instance, "--document-name", "AWS-StartSSHSession"]
-        os.execvp("aws", [*words, "--parameters", f"portNumber={given.port}", *region])
+        os.execvp("aws", [*words, "--parameters", f"portNumber={given.port}", *place])
     try:
         stream = socket.create_connection((given.address, given.port), timeout=CONNECT_S)
     except OSError as error:
@@ -63,6 +64,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--user", required=True, help="user on the instance")
     parser.add_argument("--key", required=True, help="file that contains the public key")
     parser.add_argument("--region", default="", help="region of the instance (default: the region that the CLI uses)")
+    parser.add_argument(
+        "--profile", default="", help="named profile of the AWS CLI (default: the environment's credentials)"
+    )
     parser.add_argument(
         "--address", default="", help="connect directly to this address instead of through Session Manager"
     )

@@ -21,7 +21,8 @@ class NodesReadyArgs(BaseNodesReadyArgs):
     pools: Sequence[NodePool]
     """Pools whose nodes must be verified. They use the same bucket and the same evidence folder."""
     profile: str | None = None
-    """Named profile of the credentials that read the groups and the evidence. If unset, the credentials of the environment are used."""
+    """Named profile of the credentials that read the groups and the evidence. If unset, `aws:profile` is used, as for the resources, or the
+    credentials of the environment."""
     role_arn: pulumi.Input[str] | None = None
     """IAM role that is assumed to read the groups and the evidence. If unset, no role is assumed."""
 
@@ -36,4 +37,4 @@ class NodesReady(BaseNodesReady[NodesReadyArgs]):
     _cloud = "aws"
 
     def _credentials(self, args: NodesReadyArgs) -> dict[str, Any]:
-        return {"profile": args.profile, "role_arn": args.role_arn}
+        return {"profile": args.profile or pulumi.Config("aws").get("profile"), "role_arn": args.role_arn}
