@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Line = Callable[[str], None]
+LONGEST_S = 30.0
+"""Longest interval between two lines about the same operation."""
 
 
 class Heartbeat:
-    """Calls `tell` with the seconds since the start if `beat` was not called for `every_s` seconds. Runs within a `with` block."""
+    """Calls `tell` with the seconds since the start if `beat` was not called for `every_s` seconds. Runs within a `with` block.
+
+    Each call doubles the interval, up to `LONGEST_S`, so that an operation of several minutes does not fill the terminal. `restart` shortens it again.
+    """
 
     def __init__(self, tell: Callable[[float], None], every_s: float) -> None:
-        self._tell, self._every_s = tell, every_s
+        self._tell, self._every_s, self._wait_s = tell, every_s, every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._start = self._last = time.monotonic()
@@ -23,11 +28,17 @@ class Heartbeat:
         """Start the interval again, because a line was printed."""
         self._last = time.monotonic()
 
+    def restart(self) -> None:
+        """Start with the first interval, because another operation begins."""
+        self._wait_s = self._every_s
+        self.beat()
+
     def _run(self) -> None:
-        while not self._stop.wait(max(0.01, self._last + self._every_s - time.monotonic())):
+        while not self._stop.wait(max(0.01, self._last + self._wait_s - time.monotonic())):
             now = time.monotonic()
-            if now - self._last >= self._every_s:
+            if now - self._last >= self._wait_s:
                 self._last = now
+                self._wait_s = max(self._every_s, min(2 * self._wait_s, LONGEST_S))
                 self._tell(now - self._start)
 
     def __enter__(self) -> Heartbeat:

@@ -15,11 +15,15 @@ from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import Content
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+from gpuinfra.node.judge import causes_of
 from gpuinfra.node.outcome import CheckResult
 
 MAX_EVIDENCE_AGE = timedelta(hours=24)
 """Age at which evidence no longer proves the state of a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
 (`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
+
+MOST_IN_A_LINE = 3
+"""Number of failed checks that the reason of a node describes. `pulumi up` and the report describe all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +290,7 @@ def _judge_one(
         return verdict("failed", NodeCause.CHECKS_MISSING, reason, settled=True, **seen)
     if not content.verified:
         seen["undecided"] = content.undecided
-        reason = "; ".join(map(describe, content.blocking))
+        reason = short_reason(content.blocking)
         return verdict("failed", NodeCause.CHECKS_FAILED, reason, settled=not content.working, **seen)
     # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
     if now - ref.modified > MAX_EVIDENCE_AGE:
@@ -298,6 +302,15 @@ def _judge_one(
         reason = f"the node has no result of the fabric test yet: {content.untested}"
         return verdict("waiting", NodeCause.UNTESTED, reason, settled=False, **seen)
     return verdict("verified", None, "", settled=True, **seen)
+
+
+def short_reason(blocking: Sequence[CheckResult]) -> str:
+    """Describe the failed checks of a node in one line: those that can be the cause, and the number of the others."""
+    causes = (causes_of(blocking) or tuple(blocking))[:MOST_IN_A_LINE]
+    parts = [describe(check) for check in causes]
+    if others := len(blocking) - len(causes):
+        parts.append(f"{counted(others, 'other check')} did not pass")
+    return "; ".join(parts)
 
 
 def describe(check: CheckResult) -> str:

@@ -58,6 +58,9 @@ class Cause(str, enum.Enum):
     UNREADABLE = "unreadable", Action.CONFIGURE
     """The output is missing, truncated or unknown, or the check is unknown. The state of the hardware is not known, so the node is not replaced."""
 
+    FEWER_GPUS = "fewer-gpus"
+    """Not every GPU responds. If check G1 fails, this is its consequence."""
+
     # What the output of a tool that cannot answer shows (`states.py`).
     DRIVER_MISMATCH = "driver-mismatch", Action.REBOOT
     GPU_UNRESPONSIVE = "gpu-unresponsive", Action.REBOOT

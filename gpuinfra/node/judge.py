@@ -14,6 +14,7 @@ from .answer import Answers
 from .cause import Cause
 from .checks import ALL
 from .checks.base import LAST, Check
+from .checks.gpus import GpuCount
 from .expectation import Machine
 from .outcome import Broken, CheckOutcome, CheckResult, Phase, Severity, Unreadable, escaped, shortened
 
@@ -89,11 +90,13 @@ def root_cause_order(check: CheckResult) -> tuple[int, int]:
 
 def causes_of(blockers: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the failed checks that can be the cause of the others, such as a missing GPU. Empty if no failed check can."""
-    return tuple(
+    ranked = [
         check
         for check in blockers
         if check["outcome"] == "fail" and check["id"] in ALL and ALL[check["id"]].rank != LAST
-    )
+    ]
+    counted = any(check["id"] == GpuCount.id for check in ranked)
+    return tuple(check for check in ranked if not (counted and check.get("cause") == Cause.FEWER_GPUS))
 
 
 def not_checked(expectation: Mapping[str, object]) -> list[str]:

@@ -1,6 +1,6 @@
 """Shows the progress of a running rehearsal: two bars in a terminal, plain lines elsewhere.
 
-Every line starts with `rehearsal:`. If nothing is printed for 4 seconds, a line states what still runs.
+Every line starts with `rehearsal:`. If nothing is printed for 4 seconds, a line states what still runs, and then less and less often.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class _Alive:
     def phase(self, what: str) -> None:
         """State what runs outside an operation."""
         self._title = what
+        self._restart()
+
+    def _restart(self) -> None:
+        if self._pulse:
+            self._pulse.restart()
 
     def _beat(self) -> None:
         if self._pulse:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+
+import pytest
 
 from gpuinfra.base.heartbeat import Heartbeat, heard
 
@@ -20,6 +23,36 @@ def test_silence_is_reported() -> None:
     with heard(line, "engine: still working", 0.02):
         assert two.wait(60)
     assert all(one.startswith("engine: still working, ") and one.endswith(" s") for one in lines)
+
+
+def test_the_lines_of_a_long_operation_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within six minutes, an operation that prints a line every ten seconds is said to run three times, and a silent one about every half minute."""
+    counts: list[int] = []
+    for every in (10.0, 1e9):
+        clock, told = [0.0], []
+        monkeypatch.setattr("gpuinfra.base.heartbeat.time", SimpleNamespace(monotonic=lambda: clock[0]))  # noqa: B023
+        pulse, own = Heartbeat(told.append, 4.0), every
+
+        def wait(seconds: float) -> bool:
+            nonlocal own
+            clock[0] = min(clock[0] + seconds, own)  # noqa: B023
+            if clock[0] == own:  # noqa: B023
+                own += every  # noqa: B023
+                pulse.beat()  # noqa: B023
+            return clock[0] >= 360  # noqa: B023
+
+        pulse._stop = SimpleNamespace(wait=wait)  # type: ignore[assignment]
+        pulse._run()
+        counts.append(len(told))
+    assert counts == [2, 14]
+
+
+def test_another_operation_starts_with_the_first_interval() -> None:
+    """After `restart`, the interval is the first one again."""
+    pulse = Heartbeat(lambda _: None, 4.0)
+    pulse._wait_s = 30.0
+    pulse.restart()
+    assert pulse._wait_s == 4.0
 
 
 def test_a_line_starts_the_interval_again() -> None:

@@ -11,11 +11,12 @@ import pytest
 from gpuinfra.handover.causes import CapacityCause, NodeCause, WaitEnd
 from gpuinfra.handover.connect import handover_of, terms_of
 from gpuinfra.handover.explain import MOST_FINDINGS, hint, node_reason, reasons
-from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, judge_fleet
+from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, describe, judge_fleet, short_reason
 from gpuinfra.handover.ports import GroupProblem, Member
 from gpuinfra.handover.refusals import HINTS
 from gpuinfra.handover.watch import WaitOutcome, stale_text
 from gpuinfra.node.cause import Action, Cause
+from gpuinfra.node.judge import causes_of
 
 from .fleet import pool
 
@@ -61,6 +62,23 @@ def test_consequences_of_a_missing_gpu_are_one_line() -> None:
     assert text.startswith("gpu-1 (i-1): failed 1 check\n  G1 gpu_count: found 7")
     assert "  2 other checks did not pass, which can be a consequence: F3, B1" in text
     assert "GPUs report" not in text
+
+
+def test_a_driver_that_misses_the_same_gpu_is_a_consequence() -> None:
+    """D2, which sees fewer GPUs too, is no failure of its own beside G1; alone it is one."""
+    missing = {**_check(0, "the driver lists 7 of 8 GPUs"), "id": "G1", "name": "gpu_count"}
+    driver = {**_check(1, "7 of 8 GPUs respond", Cause.FEWER_GPUS), "id": "D2", "name": "driver_version"}
+    assert [check["id"] for check in causes_of([missing, driver])] == ["G1"]
+    assert [check["id"] for check in causes_of([driver])] == ["D2"]
+
+
+def test_the_reason_of_a_node_is_short() -> None:
+    """The reason, which `gpuinfra nodes` and the state contain, describes the causes and counts the other checks."""
+    missing = {**_check(0, "the driver lists 7 of 8 GPUs"), "id": "G1", "name": "gpu_count"}
+    others = [_check(number, f"reason {number}") for number in range(1, 26)]
+    assert short_reason([missing, *others]) == "G1 gpu_count: found 7, expected None; 25 other checks did not pass"
+    assert short_reason(others).endswith("; 22 other checks did not pass")
+    assert short_reason(others[:1]) == describe(others[0])
 
 
 TERMS = {

@@ -6,6 +6,7 @@ import re
 from typing import Mapping
 
 from ..answer import Answers
+from ..cause import Cause
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
 from ..table import GpuTable
@@ -96,7 +97,10 @@ class DriverVersion(Check):
             wanted = found[0]
         if len(found) != machine.gpus:
             return failed(
-                on_some(found, len(found), machine.gpus), wanted, "%d of %d GPUs respond" % (len(found), machine.gpus)
+                on_some(found, len(found), machine.gpus),
+                wanted,
+                "%d of %d GPUs respond" % (len(found), machine.gpus),
+                cause=Cause.FEWER_GPUS,
             )
         return equal(
             all_same(found),
