@@ -88,6 +88,18 @@ def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, s
     }
 
 
+_DECLARED = {
+    "gcp:project": "GPUINFRA_STAND_IN_PROJECT",
+    "azure-native:subscriptionId": "GPUINFRA_STAND_IN_SUBSCRIPTION",
+}
+"""Maps each provider setting that names an account to the variable with which the stand-in cloud takes that name."""
+
+
+def declared_account(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return the variables for the project and the subscription that a stack declares. `settings` are `LoadedStack.settings`."""
+    return {variable: str(settings[name]) for name, variable in _DECLARED.items() if settings.get(name)}
+
+
 _OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {
     "aws": _aws,
     "azure": _azure,

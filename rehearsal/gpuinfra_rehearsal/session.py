@@ -38,6 +38,7 @@ from gpuinfra.rules import load_stack
 from gpuinfra.search.interrupted import continue_killed_run
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, retained
+from gpuinfra_rehearsal.endpoints import declared_account
 from gpuinfra_rehearsal.engine import OperationResult, Pulumi
 from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.folder import (
@@ -292,6 +293,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         base = applied_environment.environment(folder)
         base["GPUINFRA_DEADLINE"] = options.deadline or DEFAULT_DEADLINE
         base[DAY] = options.day.isoformat()
+        base |= declared_account(loaded.settings) if loaded else {}
         env = engine.environ(base)
         where = (loaded.spec.cloud, loaded.spec.where.region) if loaded else ("aws", _aws_region(path))
         operator = least_privilege.write_policy(folder, loaded, options.day) if options.least_privilege else None

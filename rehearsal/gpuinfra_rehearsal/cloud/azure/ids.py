@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from gpuinfra_rehearsal.cloud.core.ids import class_name, module, plural
 from gpuinfra_rehearsal.cloud.core.sdk import NotDeclared, sdk
 
-SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+SUBSCRIPTION = os.environ.get("GPUINFRA_STAND_IN_SUBSCRIPTION") or "00000000-0000-0000-0000-000000000000"
+"""The subscription of the operator. A stack that declares its subscription is rehearsed in a subscription with this ID."""
 
 # ARM namespaces and collections whose spelling cannot be derived from the SDK's names. ARM template reference,
 # retrieved 2026-11-21.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpuinfra_rehearsal.cloud.core.ids import class_name, fill, module, plural
 
-PROJECT = "standin-project"
+PROJECT = os.environ.get("GPUINFRA_STAND_IN_PROJECT") or "standin-project"
+"""The project of the operator. A stack that declares its project is rehearsed in a project of this name."""
 PROJECT_NUMBER = "000000000000"
 
 
