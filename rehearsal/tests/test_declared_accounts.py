@@ -44,7 +44,7 @@ def test_a_node_in_the_declared_account_is_verified(cloud: str, rehearse: Rehear
     stack.write_text(STACKS[cloud], encoding="utf-8")
     done = rehearse("up", str(stack))
     assert done.code == 0, done.err
-    assert "1 of 1 nodes and 1 of 1 GPUs verified" in done.err
+    assert "1 of 1 nodes and 1 of 1 GPUs verified" in done.out
 
 
 def test_only_declared_accounts_have_names() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import nvsmi
-from gpuinfra.node.judge import judge
+from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.states import NO_TEXT, STATES
 from gpuinfra.node.xids import XIDS
 from tests.node.healthy import AZURE, AZURE_A100, GOOGLE, GOOGLE_B200, GOOGLE_RDMA, H100, JOURNAL, MIG, P4D, healthy
@@ -237,6 +237,7 @@ def kernel_fault(rng: random.Random, one: Node) -> str:
             f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(serious)}, pid={rng.randrange(9999)}, name=x, text",
             f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(unknown)}, pid='<unknown>', name=<unknown>",
             "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            f"NVRM: Xid (PCI:0000:20:00): {rng.randrange(144, 151)}, NETIR_LINK_DOWN Fatal XC0 i0 Link 09 (0x00000000 0x00000000 0x00000000)",
             f"nvidia-nvswitch{rng.randrange(6)}: SXid (PCI:0000:c0:18.0): {rng.randrange(10000, 30000)}, Fatal, Link {rng.randrange(36)} error",
             "",
         )
@@ -487,12 +488,28 @@ KINDS: tuple[Callable[[random.Random, Node], str], ...] = (
 )  # fmt: skip
 
 
+WARNED = {
+    "X1": "NVIDIA ignores the number or blames the application, or the number is not in its catalog; a rotated log proves nothing",
+    "X2": "a rotated log proves nothing",
+    "X3": "processes run out of memory on healthy nodes, corrected machine checks repeat nothing, and a rotated log proves nothing",
+    "X4": "a few errors that PCIe repeated",
+    "F4": "a few errors that NVLink repeated",
+    "B8": "the handover waits for a node without a result of the fabric test, although its own checks pass",
+    "B1": "a setting of the driver that the diagnostics report and no GPU is affected by",
+    "N10": "a few time-outs and retransmissions, which jobs that end abruptly leave behind",
+    "G7": "the driver lowers the clocks at this moment because of the temperature; slowdowns of the hardware fail",
+    "G14": "a process that uses GPU memory does not damage the node",
+}
+"""Checks of severity block or drain that only warn about a fault, and why the node is handed over."""
+
+
 def test_every_generated_fault_fails_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 2,800 generated faults fails at least one check."""
+    """Each of 2,800 generated faults fails or warns at least one check. A node is handed over only with warnings of checks that never block, or of those
+    in the list."""
     # Most faults do not change the XML; parsing it is pure, so the result is shared.
     monkeypatch.setattr(nvsmi, "parse", lru_cache(maxsize=8)(nvsmi.parse))
     rng = random.Random(20261121)
-    escaped, seen, clouds = [], Counter(), Counter()
+    escaped, handed_over, seen, clouds = [], [], Counter(), Counter()
     for number in range(FAULTS):
         kind = KINDS[number % len(KINDS)]
         machine = rng.choice(MACHINES)
@@ -501,9 +518,17 @@ def test_every_generated_fault_fails_a_check(monkeypatch: pytest.MonkeyPatch) ->
         checks = judge(one["probes"], machine, journal=one["journal"])
         if all(check["outcome"] in ("pass", "skip") for check in checks):
             escaped.append(f"{machine['machine']} {kind.__name__}: {what}")
+        if verdict(checks, machine).verified:
+            allowed = {*WARNED, *(check["id"] for check in checks if check["severity"] == "warn")}
+            wrong = [
+                check["id"]
+                for check in checks
+                if check["outcome"] not in ("pass", "skip") and check["id"] not in allowed
+            ]
+            handed_over += [f"{machine['machine']} {kind.__name__}: {what}: {wrong}"] if wrong else []
         seen[kind.__name__] += 1
         clouds[machine["cloud"]] += 1
-    assert escaped == []
+    assert (escaped, handed_over) == ([], [])
     assert sum(seen.values()) == FAULTS
     assert min(seen.values()) > 100
     assert min(clouds.values()) > 700
