@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
@@ -92,6 +92,12 @@ class ClusterBuilder(ABC, Generic[F, S]):
     @abstractmethod
     def cluster(self, foundation: F, site: S) -> Pools:
         """Create the node identity and the pools."""
+
+    def of_pool(self, pool: PoolPlan, role: C, control: C | None, site: S) -> tuple[C, S]:
+        """Return the identity of a pool, and the site with the file systems that it mounts. The control node has its own identity, and mounts none."""
+        if control is not None and self.plan.monitoring and pool.name == self.plan.monitoring.pool:
+            return control, replace(site, file_systems=())
+        return role, site
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs that every stack on this cloud has."""

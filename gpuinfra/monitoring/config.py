@@ -16,6 +16,10 @@ FOLDER = "/etc/gpuinfra-monitoring"
 SECRETS = "/run/gpuinfra-alertmanager"
 """Runtime folder of gpuinfra-alertmanager.service, which only its user and root can read."""
 PROMETHEUS, ALERTMANAGER = "127.0.0.1:9090", "127.0.0.1:9093"
+PROMETHEUS_SECRETS = "/run/gpuinfra-prometheus"
+"""Runtime folder of gpuinfra-prometheus.service."""
+REMOTE_WRITE = "remote-write"
+"""Name of the file with the secret of the remote endpoint."""
 SCRAPE_S = 30
 """The DCGM exporter collects every 30 s, so a shorter interval reads each value twice."""
 URGENCY = (AlertSeverity.INFO, AlertSeverity.WARN, AlertSeverity.PAGE)
@@ -42,9 +46,21 @@ class AlertReceiver:
     channel: str | None = None
 
 
-def prometheus_file(cluster: str, discovery: Discovery, pools: Sequence[str]) -> dict[str, Json]:
+@dataclass(frozen=True, kw_only=True)
+class RemoteEndpoint:
+    """An endpoint for the metrics."""
+
+    url: str
+    username: str | None = None
+    """User name for basic authentication, or None for a bearer token."""
+
+
+def prometheus_file(
+    cluster: str, discovery: Discovery, pools: Sequence[str], remote: RemoteEndpoint | None = None
+) -> dict[str, Json]:
     """Return `prometheus.yml`. Each node of `pools` is one target with the labels `pool` and `instance`."""
     return {
+        **({"remote_write": [_remote(remote)]} if remote else {}),
         "global": {
             "scrape_interval": f"{SCRAPE_S}s",
             "evaluation_interval": f"{SCRAPE_S}s",
@@ -67,6 +83,14 @@ def prometheus_file(cluster: str, discovery: Discovery, pools: Sequence[str]) ->
             {"job_name": "alertmanager", "static_configs": [{"targets": [ALERTMANAGER]}]},
         ],
     }
+
+
+def _remote(remote: RemoteEndpoint) -> dict[str, Json]:
+    """Prometheus reads the file with the secret for each request."""
+    secret = f"{PROMETHEUS_SECRETS}/{REMOTE_WRITE}"
+    if remote.username is None:
+        return {"url": remote.url, "authorization": {"credentials_file": secret}}
+    return {"url": remote.url, "basic_auth": {"username": remote.username, "password_file": secret}}
 
 
 def alertmanager_file(receivers: Sequence[AlertReceiver]) -> dict[str, Json]:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Mapping, Protocol, runtime_checkable
 
 from . import cloud
-from .console import NODE, OK, MissingPrerequisite, load
-from .secrets import write
+from .console import NODE, MissingPrerequisite, load
+from .secrets import secrets, write
 
 PLANNED = Path("/etc/gpuinfra-monitoring/prometheus.yml")
 FOLDER = Path("/run/gpuinfra-prometheus")
+NAMES = Path("/etc/gpuinfra-monitoring/prometheus-secrets.json")
+"""`remote-write` -> name of its secret; empty without a remote endpoint."""
 _NAME = re.compile(r"\$\{(\w+)\}")
 
 
@@ -28,9 +30,9 @@ class NamedAccount(Protocol):
         ...
 
 
-def discovery(args: argparse.Namespace, planned: Path = PLANNED, folder: Path = FOLDER) -> int:
-    """Write the configuration to the runtime folder of the unit. Raises `MissingPrerequisite` with the reason if a name cannot be read."""
-    del args
+def discovery(args: argparse.Namespace, planned: Path = PLANNED, folder: Path = FOLDER, names: Path = NAMES) -> int:
+    """Write the configuration and the secret of the remote endpoint to the runtime folder of the unit. Raises `MissingPrerequisite` with the reason
+    if a name or the secret cannot be read."""
     try:
         text = planned.read_text(encoding="utf-8")
     except OSError as error:
@@ -38,7 +40,7 @@ def discovery(args: argparse.Namespace, planned: Path = PLANNED, folder: Path = 
     if _NAME.search(text):
         text = _filled(text)
     write(folder / planned.name, text, folder.stat())
-    return OK
+    return secrets(args, names, folder)
 
 
 def _filled(text: str) -> str:

@@ -1,4 +1,5 @@
 """`node.pyz secrets`: reads the secrets of the receivers of alerts with the node's identity, for `gpuinfra-alertmanager` on the control node.
+`node.pyz discovery` also reads the secret of the remote endpoint, for `gpuinfra-prometheus`.
 
 Each secret becomes a file in the runtime folder of the unit, which is in memory. The file belongs to the user of the unit.
 """
@@ -14,7 +15,7 @@ from . import cloud
 from .console import NODE, OK, MissingPrerequisite, load
 
 NAMES = Path("/etc/gpuinfra-monitoring/secrets.json")
-"""Receiver -> name of its secret."""
+"""Receiver, or `remote-write` -> name of its secret."""
 FOLDER = Path("/run/gpuinfra-alertmanager")
 
 
@@ -37,14 +38,14 @@ def secrets(args: argparse.Namespace, names: Path = NAMES, folder: Path = FOLDER
     if not isinstance(store, SecretStore):
         raise MissingPrerequisite("nodes of this cloud cannot read secrets")
     owner = folder.stat()
-    for receiver, name in sorted(wanted.items()):
+    for user, name in sorted(wanted.items()):
         try:
             value = store.secret(str(name)).strip()
         except cloud.CloudError as error:
             raise MissingPrerequisite(
-                "the secret of receiver %s: %s; create the secret, or correct monitoring.receivers" % (receiver, error)
+                "the secret of %s: %s; create the secret, or correct monitoring" % (user, error)
             ) from None
-        write(folder / str(receiver), value, owner)
+        write(folder / str(user), value, owner)
     return OK
 
 

@@ -479,7 +479,9 @@ class MonitoringPlan:
     receivers: tuple[str, ...] = ()
     """Names of the receivers, such as `slack-0`."""
     secrets: tuple[str, ...] = ()
-    """Names of the secrets that only the control node can read, in the order of the receivers."""
+    """Names of the secrets that only the control node can read: those of the receivers in their order, and that of the remote endpoint."""
+    remote_write: str | None = None
+    """URL of the endpoint that also gets the metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,15 @@ import math
 from collections.abc import Iterable
 
 from gpuinfra.monitoring.alerts import AlertPool, AlertSeverity, rule_file
-from gpuinfra.monitoring.config import FOLDER, AlertReceiver, ReceiverKind, alertmanager_file, prometheus_file
+from gpuinfra.monitoring.config import (
+    FOLDER,
+    REMOTE_WRITE,
+    AlertReceiver,
+    ReceiverKind,
+    RemoteEndpoint,
+    alertmanager_file,
+    prometheus_file,
+)
 from gpuinfra.plan.files import planned_file
 from gpuinfra.plan.machines import pools_of
 from gpuinfra.plan.model import FilePlan, MonitoringPlan, PoolPlan
@@ -70,11 +78,13 @@ def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
     declared = spec.monitoring
     if declared is None or "cluster" not in spec.made_layers:
         return None
+    remote = declared.remote_write
     return MonitoringPlan(
         pool=CONTROL_POOL,
         retention_days=declared.retention_days,
         receivers=tuple(one.name for one in _receivers(declared)),
-        secrets=tuple(one.secret for one in declared.receivers),
+        secrets=(*(one.secret for one in declared.receivers), *([remote.secret] if remote else [])),
+        remote_write=remote.url if remote else None,
     )
 
 
@@ -98,12 +108,15 @@ def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolP
     zones = {group.zone for pool in pools if pool.name in names for group in pool.groups}
     space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
     discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, sorted(zones), PORT)
+    remote = declared.remote_write
+    endpoint = RemoteEndpoint(url=remote.url, username=remote.username) if remote else None
     retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
     files = {
-        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery, names)),
+        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery, names, endpoint)),
         f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served)),
         f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(declared))),
         f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),
+        f"{FOLDER}/prometheus-secrets.json": _json({REMOTE_WRITE: remote.secret} if remote else {}),
         f"{FOLDER}/environment": retention,
     }  # fmt: skip
     return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))

@@ -137,7 +137,8 @@ def _site(plan: Plan) -> Iterator[str]:
     if plan.monitoring:
         receivers = ", ".join(plan.monitoring.receivers) or "no receivers"
         kept = f"keeps metrics for {counted(plan.monitoring.retention_days, 'day')}"
-        yield from _field("monitoring", f"pool {plan.monitoring.pool}, {kept}, alerts to {receivers}")
+        sent = f", sends metrics to {plan.monitoring.remote_write}" if plan.monitoring.remote_write else ""
+        yield from _field("monitoring", f"pool {plan.monitoring.pool}, {kept}, alerts to {receivers}{sent}")
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]

@@ -57,7 +57,7 @@ def control_node_has_a_role_of_its_own(spec: ClusterSpec, today: date) -> Iterat
 
 
 def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Without internet access, the control node can find the nodes, installs its software from a mirror, and its receivers are not on the internet."""
+    """Without internet access, the control node can find the nodes, installs its software from a mirror, and sends nothing to the internet."""
     if spec.monitoring is None or spec.network.egress != "endpoints":
         return
     if service := profile_of(spec.cloud).control.needs_internet:
@@ -67,6 +67,9 @@ def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterat
     if not spec.software.mirror_url:
         what = "requires downloads from the internet, but network.egress is endpoints"
         yield error("monitoring", what, "set software.mirror_url, or set network.egress to nat")
+    if spec.monitoring.remote_write:
+        what = "is an endpoint that nodes cannot reach, because network.egress is endpoints"
+        yield error("monitoring.remote_write.url", what, "remove monitoring.remote_write, or set network.egress to nat")
     for i, receiver in enumerate(spec.monitoring.receivers):
         if receiver.kind != "webhook":
             what = f"is {receiver.kind}, which nodes cannot reach, because network.egress is endpoints"
@@ -92,13 +95,17 @@ def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(f"{path}.secret", f"is {receiver.secret}, which is listed twice", "remove one of the receivers")
 
 
-def receivers_name_secrets_of_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The secret of a receiver has the form of a name in the secret store of the cloud."""
-    control = profile_of(spec.cloud).control
-    for i, receiver in enumerate(spec.monitoring.receivers if spec.monitoring else ()):
-        if not re.fullmatch(control.secret, receiver.secret):
-            what = f"is {shown(receiver.secret)}; allowed: {control.secret_form}"
-            yield error(f"monitoring.receivers[{i}].secret", what, "store the secret there, and use its name")
+def monitoring_names_secrets_of_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The secret of a receiver or of the remote endpoint has the form of a name in the secret store of the cloud."""
+    if spec.monitoring is None:
+        return
+    control, remote = profile_of(spec.cloud).control, spec.monitoring.remote_write
+    secrets = {f"receivers[{i}]": receiver.secret for i, receiver in enumerate(spec.monitoring.receivers)}
+    secrets |= {"remote_write": remote.secret} if remote else {}
+    for path, secret in secrets.items():
+        if not re.fullmatch(control.secret, secret):
+            what = f"is {shown(secret)}; allowed: {control.secret_form}"
+            yield error(f"monitoring.{path}.secret", what, "store the secret there, and use its name")
 
 
 RULES = rules_in(vars())

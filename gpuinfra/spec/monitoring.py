@@ -32,6 +32,25 @@ class Receiver(SpecModel):
     """Lowest severity that the receiver gets: `page` is the highest, and `info` gets all alerts."""
 
 
+class RemoteWrite(SpecModel):
+    """An existing Prometheus, or a service that accepts its remote write protocol, to which the control node sends all metrics."""
+
+    url: Annotated[
+        str,
+        text(
+            r"^https://[A-Za-z0-9.-]+(/[A-Za-z0-9._~/-]*)?$",
+            "an https URL without a port, such as https://prometheus.example.com/api/v1/write",
+            max_length=500,
+        ),
+    ] = Field(examples=["https://prometheus.example.com/api/v1/write"])
+    """URL of the endpoint, on port 443. Each metric has the label `cluster` with the name of the stack's cluster."""
+    secret: SecretName = Field(examples=["/metrics/token"])
+    """Name of the secret that contains the bearer token of the endpoint, or the password if `username` is set, in the secret store of the cloud.
+    It has the same form as the secret of a receiver."""
+    username: Line | None = Field(default=None, examples=["gpu-cluster"])
+    """User name for basic authentication. If omitted, the control node sends the secret as a bearer token."""
+
+
 class Monitoring(SpecModel):
     """The control node: one machine without GPUs that runs Prometheus and Alertmanager for the cluster."""
 
@@ -43,6 +62,8 @@ class Monitoring(SpecModel):
         default=(), max_length=10, examples=[[{"kind": "slack", "secret": "/alerts/slack"}]]
     )
     """Services that receive alerts. If omitted, alerts are shown only in Prometheus."""
+    remote_write: RemoteWrite | None = None
+    """An existing Prometheus that also gets the metrics. If omitted, only the control node keeps them."""
 
 
-__all__ = ["CONTROL_POOL", "Monitoring", "Receiver"]
+__all__ = ["CONTROL_POOL", "Monitoring", "Receiver", "RemoteWrite"]

@@ -75,6 +75,8 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("InstanceTemplate", "Instance"): "the user data contains the address of the file system",
         ("InstanceTemplate", "RepositoryIamMember"): f"{_BOOT}: permissions",
         ("InstanceTemplate", "BucketIAMMember"): f"{_BOOT}: permissions",
+        ("InstanceTemplate", "IAMMember"): f"{_BOOT}: permissions of the control node",
+        ("InstanceTemplate", "SecretIamMember"): f"{_BOOT}: permissions of the control node",
         ("InstanceTemplate", "RouterNat"): f"{_BOOT}: outbound access",
         ("ProjectBucketConfig", "CryptoKeyIAMMember"): _GRANT,
         ("TransferJob", "IAMMember"): _GRANT,

@@ -166,7 +166,6 @@ def test_a_list_of_azure_continues_on_the_same_host_only(hosts: Hosts) -> None:
 NODE: dict[str, Callable[[cloud.NodeCloud], object]] = {
     "put": lambda node: node.put(CONTAINER, "k", b"{}", once=True),
     "get": lambda node: node.get(CONTAINER, "k"),
-    "list": lambda node: node.list(CONTAINER, "k"),
 }
 
 

@@ -1,4 +1,5 @@
-"""A fault of a GPU reaches a webhook: the configuration of the control node, in the real Prometheus and Alertmanager, with an independent model of EC2."""
+"""A fault of a GPU reaches a webhook, and metrics reach an existing Prometheus: the configuration of the control node, in the real Prometheus and
+Alertmanager, with an independent model of EC2."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.monitoring.config import FOLDER
+from gpuinfra.monitoring.config import FOLDER, PROMETHEUS_SECRETS
 from gpuinfra.monitoring.config import SECRETS as SECRETS_FOLDER
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import FilePlan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import SECRETS, TODAY, declaration
+from tests.rules.cases import REMOTE, SECRETS, TODAY, declaration
 from tests.servers import Answering, serve
 
 PROGRAMS = {
@@ -44,7 +45,9 @@ def control_files(cloud: str = "aws") -> dict[str, FilePlan]:
     secret = SECRETS[cloud]
     receivers = [{"kind": "webhook", "secret": secret}, {"kind": "slack", "secret": secret, "at_least": "page"}]
     pool = {"pools.0": POOL} if cloud == "aws" else {}
-    spec = parse_spec(declaration((cloud, {**pool, "monitoring.receivers": receivers})))
+    remote = {**REMOTE, "secret": secret}
+    changes = {**pool, "monitoring.receivers": receivers, "monitoring.remote_write": remote}
+    spec = parse_spec(declaration((cloud, changes)))
     (pool,) = [one for one in build_plan(spec, TODAY).pools if one.name == "monitoring"]
     return {one.path.rpartition("/")[2]: one for one in pool.files}
 
@@ -99,6 +102,8 @@ class Fleet:
     def __init__(self) -> None:
         self.metrics = HEALTHY
         self.notifications: list[dict[str, Any]] = []
+        self.written: list[tuple[str | None, str | None]] = []
+        """Authorization and encoding of each request with metrics."""
         self.arrived = threading.Event()
 
     def handler(self) -> type[Answering]:
@@ -109,7 +114,11 @@ class Fleet:
                 self.answer(200, fleet.metrics.encode(), Content_Type="text/plain; version=0.0.4")
 
             def do_POST(self) -> None:
-                fleet.notifications.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/api/v1/write":
+                    fleet.written.append((self.headers["Authorization"], self.headers["Content-Encoding"]))
+                else:
+                    fleet.notifications.append(json.loads(body))
                 self.answer(200)
 
         return Handler
@@ -154,10 +163,13 @@ def write_configuration(folder: Path, cloud: str, fleet: str, ports: dict[str, i
     prometheus["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
     (discovered, *_) = prometheus["scrape_configs"]
     discovered["ec2_sd_configs"][0] |= {"endpoint": cloud, "refresh_interval": "1s"}
+    prometheus["remote_write"][0]["url"] = f"{fleet}/api/v1/write"
+    (folder / "remote-write").write_text("the-token")
     discovered["relabel_configs"].append({"target_label": "__address__", "replacement": fleet.partition("://")[2]})
     text = (
         json.dumps(prometheus)
         .replace(FOLDER, str(folder))
+        .replace(PROMETHEUS_SECRETS, str(folder))
         .replace("127.0.0.1:9090", f"127.0.0.1:{ports['prometheus']}")
     )
     (folder / "prometheus.yml").write_text(text.replace("127.0.0.1:9093", f"127.0.0.1:{ports['alertmanager']}"))
@@ -171,7 +183,7 @@ def write_configuration(folder: Path, cloud: str, fleet: str, ports: dict[str, i
 @pytest.mark.long
 def test_a_fault_reaches_the_receivers(tmp_path: Path) -> None:
     """Prometheus finds the running nodes of the cluster with GPUs. A fault of a GPU reaches the webhook and Slack within 30 s, with the node and its
-    pool. Its end is reported too."""
+    pool. Its end is reported too. The metrics are sent to the remote endpoint with its token."""
     fleet = Fleet()
     ports = {"prometheus": free_port(), "alertmanager": free_port()}
     listen = {name: f"--web.listen-address=127.0.0.1:{port}" for name, port in ports.items()}
@@ -192,6 +204,8 @@ def test_a_fault_reaches_the_receivers(tmp_path: Path) -> None:
             assert sorted(one["instance"] for one in found) == sorted(wanted)
             assert {one["pool"] for one in found} == {"gpu"}
             assert fleet.notifications == []
+            wait_for("metrics at the remote endpoint", lambda: fleet.written)
+            assert set(fleet.written) == {("Bearer the-token", "snappy")}
 
             fleet.metrics, broken = FAULTY, time.monotonic()
             wait_for("the alert", lambda: len(fleet.notifications) >= 2, 30)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.node import azure, cloud, discovery, gcp
+from gpuinfra.node import azure, cloud, discovery, gcp, secrets
 from gpuinfra.node.cloud import CloudError
 from gpuinfra.node.console import OK, MissingPrerequisite
 
@@ -38,9 +38,12 @@ def written(folder: Path, text: str, node: object, monkeypatch: pytest.MonkeyPat
     """Run the command with a cloud, and return the file that it writes."""
     (folder / "run").mkdir(exist_ok=True)
     (folder / "prometheus.yml").write_text(text)
-    monkeypatch.setattr(discovery, "load", lambda *_: {})
     monkeypatch.setattr(cloud, "of", lambda _: node)
-    assert discovery.discovery(argparse.Namespace(), folder / "prometheus.yml", folder / "run") == OK
+    (folder / "names.json").write_text(json.dumps({"remote-write": "token"} if hasattr(node, "secret") else {}))
+    for module in (discovery, secrets):
+        monkeypatch.setattr(module, "load", lambda path, *_: json.loads(path.read_text()) if path.name == "names.json" else {})  # fmt: skip
+    files = (folder / "prometheus.yml", folder / "run", folder / "names.json")
+    assert discovery.discovery(argparse.Namespace(), *files) == OK
     return (folder / "run" / "prometheus.yml").read_text()
 
 
@@ -54,6 +57,18 @@ def test_names_of_the_account_are_written(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_without_names_needs_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On AWS, the file contains no names, so it is copied without a request."""
     assert written(tmp_path, '{"region": "us-east-1"}', None, monkeypatch) == '{"region": "us-east-1"}'
+
+
+def test_the_secret_of_the_remote_endpoint_is_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the user of Prometheus can read the secret, which is not part of the configuration."""
+
+    class Store(Account):
+        def secret(self, name: str) -> str:
+            return f"value of {name}\n"
+
+    assert "value" not in written(tmp_path, "{}", Store(project="p"), monkeypatch)
+    file = tmp_path / "run" / "remote-write"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("value of token", 0o400)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_owner_of_a_linked_file_does_not_change(
 def test_a_missing_secret_names_the_receiver_and_the_field(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message states the receiver, the cause and what to change, and an earlier value stays."""
     (written / "slack-0").write_text(URL)
-    with pytest.raises(MissingPrerequisite, match=r"receiver slack-0: parameter url .* correct monitoring\.receivers"):
+    with pytest.raises(MissingPrerequisite, match=r"the secret of slack-0: parameter url .* correct monitoring"):
         run(written, Parameters(), monkeypatch)
     assert (written / "slack-0").read_text() == URL
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan, PoolPlan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import MONITORING, MONITORINGS, TODAY, declaration, user
+from tests.rules.cases import MONITORING, MONITORINGS, REMOTE, TODAY, declaration, user
 
 
 def planned(**changes: Any) -> Plan:
@@ -89,6 +91,28 @@ def test_google_searches_each_zone_with_nodes() -> None:
         '(labels.gpuinfra-cluster = "train") (status = "RUNNING")'
     }
     assert set(job["relabel_configs"][0]["regex"].split("|")) == {"gpu", "far"}
+
+
+@pytest.mark.parametrize(
+    ("username", "sent"),
+    [
+        (None, {"authorization": {"credentials_file": "/run/gpuinfra-prometheus/remote-write"}}),
+        ("gpu", {"basic_auth": {"username": "gpu", "password_file": "/run/gpuinfra-prometheus/remote-write"}}),
+    ],
+    ids=["bearer token", "basic authentication"],
+)
+def test_metrics_are_sent_to_an_existing_prometheus(username: str | None, sent: dict[str, Any]) -> None:
+    """The control node reads the secret of the endpoint, and its configuration contains only a path."""
+    plan = planned(monitoring__remote_write={**REMOTE, **({"username": username} if username else {})})
+    pool = control(plan)
+    assert content(pool, "prometheus.yml")["remote_write"] == [{"url": REMOTE["url"], **sent}]
+    assert content(pool, "prometheus-secrets.json") == {"remote-write": "/metrics/token"}
+    assert plan.monitoring
+    assert (plan.monitoring.secrets, plan.monitoring.remote_write) == (
+        ("/alerts/slack", "/metrics/token"),
+        REMOTE["url"],
+    )
+    assert "remote_write" not in content(control(planned()), "prometheus.yml")
 
 
 def test_a_receiver_gets_its_severity_and_higher() -> None:

@@ -53,6 +53,7 @@ SECRETS = {
     "gcp": "alerts-slack",
 }
 """Cloud -> a secret in its form."""
+REMOTE = {"url": "https://prometheus.example.com/api/v1/write", "secret": "/metrics/token"}
 MONITORINGS = {cloud: {"receivers": [{"kind": "slack", "secret": secret}]} for cloud, secret in SECRETS.items()}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
@@ -1476,10 +1477,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
-    "receivers_name_secrets_of_the_cloud": [
+    "monitoring_names_secrets_of_the_cloud": [
         ("azure", {}),
         *((cloud, {"monitoring": monitoring}) for cloud, monitoring in MONITORINGS.items()),
         ("azure", {"monitoring": {}}),
+        ("gcp", {"monitoring": MONITORINGS["gcp"], "monitoring.remote_write": {**REMOTE, "secret": "metrics-token"}}),
     ],
     "control_node_watches_gpus": [
         ("aws", {"monitoring": MONITORING}),
@@ -1504,6 +1506,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"network.egress": "endpoints"}),
         ("azure", {"network.egress": "endpoints"}),
         ("azure", {"monitoring": MONITORINGS["azure"]}),
+        ("aws", {"monitoring": MONITORING, "monitoring.remote_write": REMOTE}),
         ("aws", {"monitoring": MONITORING}),
         (
             "aws",
@@ -2872,11 +2875,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery(names=NAMES)),
         ("aws", {**recovery(region="us-gov-east-1", names=NAMES), **GOV_WEST}),
     ],
-    "receivers_name_secrets_of_the_cloud": [
+    "monitoring_names_secrets_of_the_cloud": [
         *((cloud, {"monitoring": MONITORING}) for cloud in ("azure", "gcp")),
         ("aws", {"monitoring": MONITORINGS["gcp"]}),
         ("azure", {"monitoring.receivers": [{"kind": "slack", "secret": SECRETS["azure"].rpartition("/secrets")[0]}]}),
         ("gcp", {"monitoring.receivers": [{"kind": "slack", "secret": "projects/other/secrets/slack"}]}),
+        ("gcp", {"monitoring": MONITORINGS["gcp"], "monitoring.remote_write": {**REMOTE, "secret": "/metrics/token"}}),
     ],
     "control_node_watches_gpus": [
         ("aws", {"monitoring": MONITORING, "pools.0.machine": "m7i.xlarge"}),
@@ -2918,6 +2922,15 @@ REJECTED: dict[str, list[Case]] = {
                 "network.egress": "endpoints",
                 "software.mirror_url": "https://mirror.example.com",
                 "monitoring": MONITORING,
+            },
+        ),
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "software.mirror_url": "https://mirror.example.com",
+                "monitoring.receivers": [{"kind": "webhook", "secret": "/alerts/hook"}],
+                "monitoring.remote_write": REMOTE,
             },
         ),
     ],

@@ -151,6 +151,6 @@ def test_all_findings_are_returned_errors_first() -> None:
 def test_a_message_can_name_a_field_that_looks_like_a_secret() -> None:
     """Texts of the declaration that look like secrets are described. The name of the field `secret` is not such a text."""
     spec = parse_spec(declaration(("gcp", {"monitoring": {"receivers": [{"kind": "slack", "secret": "/my/token"}]}})))
-    (finding,) = [one for one in check(spec, TODAY) if one.rule == "receivers_name_secrets_of_the_cloud"]
+    (finding,) = [one for one in check(spec, TODAY) if one.rule == "monitoring_names_secrets_of_the_cloud"]
     assert "the name of a secret in Secret Manager" in finding.message
     assert "/my/token" not in finding.message

@@ -38,7 +38,7 @@ from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket,
 from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
+from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -255,12 +255,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
-        control = self._control_role(scope, plan.monitoring, foundation) if plan.monitoring else None
+        control = None
+        if plan.monitoring:
+            control = self.create(NodeRole, CONTROL_ROLE, replace(args, mounts=(), monitoring=plan.monitoring))
         pools = []
         for pool in plan.pools:
-            identity, shared = role, site
-            if control and plan.monitoring and pool.name == plan.monitoring.pool:
-                identity, shared = control, replace(site, file_systems=())
+            identity, shared = self.of_pool(pool, role, control, site)
             args = NodePoolArgs(
                 scope=scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
@@ -273,12 +273,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_identity": role.identity_id})
-
-    def _control_role(self, scope: Scope, monitoring: MonitoringPlan, foundation: FoundationRefs) -> NodeRole:
-        args = NodeRoleArgs(
-            scope=scope, plan=self.plan, evidence_account_id=foundation.evidence_account_id, monitoring=monitoring
-        )
-        return self.create(NodeRole, CONTROL_ROLE, args)
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:

@@ -25,7 +25,7 @@ from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFiles
 from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health
 from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.instances import CONTROL_ROLE
-from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
+from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
@@ -138,7 +138,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
-        control = self._control_role(plan.monitoring, foundation) if plan.monitoring else None
+        control = None
+        if plan.monitoring:
+            control = self.create(NodeRole, CONTROL_ROLE, replace(args, mounts=(), monitoring=plan.monitoring))
         accounts = {"service_account": role.account, "control_account": control.account if control else None}
         if site.external_network_id is not None:
             args = NodeFirewallRuleArgs(
@@ -156,9 +158,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         pools = []
         for pool in plan.pools:
             subnets = {name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)}
-            identity, shared = role, site
-            if control and plan.monitoring and pool.name == plan.monitoring.pool:
-                identity, shared = control, replace(site, file_systems=())
+            identity, shared = self.of_pool(pool, role, control, site)
             args = NodePoolArgs(
                 scope=self.scope,
                 subnet_ids=subnets,
@@ -169,7 +169,3 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_service_account": role.email})
-
-    def _control_role(self, monitoring: MonitoringPlan, foundation: FoundationRefs) -> NodeRole:
-        args = NodeRoleArgs(scope=self.scope, plan=self.plan, bucket=foundation.evidence_bucket, monitoring=monitoring)
-        return self.create(NodeRole, CONTROL_ROLE, args)
