@@ -49,7 +49,7 @@ class _Run:
     arrived: dict[str, NodeReport] = field(default_factory=dict)
     first_word: float | None = None
     withdrawn: bool = False
-    """True after one node left. Its partner is not asked for the all-reduce anymore."""
+    """True after one node left. The sheet no longer asks its partner for the all-reduce."""
 
     def other(self, name: str) -> str:
         return self.nodes[1] if name == self.nodes[0] else self.nodes[0]
@@ -197,7 +197,7 @@ class PoolTest:
         complete = len(run.words) == 2
         for name in run.nodes:
             peer, word = self._peers.get(name), run.words.get(name)
-            # A node that did not arrive stops to wait when it reads that it is not asked anymore.
+            # A node that did not arrive stops waiting when the sheet no longer asks it for the all-reduce.
             is_free = complete or word == ABSENT or (run.withdrawn and name not in run.arrived)
             if peer is not None and peer.run is run and is_free:
                 peer.run, peer.free_since, self._changed = None, now, now

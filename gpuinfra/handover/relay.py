@@ -57,7 +57,7 @@ class FabricRelay:
         return any(test.is_eventful(self._clock()) for test in self._tests.values())
 
     def close(self) -> None:
-        """Tell the nodes that nobody asks them anymore."""
+        """Publish sheets without requests, so that the nodes stop waiting for this command."""
         for pool in tuple(self._published):
             self._publish(pool, FabricSheet("", {}))
 

@@ -196,10 +196,10 @@ class RelayedRendezvous:
         )
 
     def get(self, owner: str, name: str) -> bytes | None:
-        """Return what the partner reported. Raises `Withdrawn` if the handover does not ask for this all-reduce anymore."""
+        """Return what the partner reported. Raises `Withdrawn` if the handover no longer asks for this all-reduce."""
         called, run = self._relay.call(), name.rpartition("-")[0]
         if called is None or called[0] != self._test or (called[1].run, called[1].partner) != (run, owner):
-            raise Withdrawn("the handover does not ask for the all-reduce with %s anymore" % owner)
+            raise Withdrawn("the handover no longer asks for the all-reduce with %s" % owner)
         if not called[1].gpus:
             return None
         shown = {
@@ -212,4 +212,4 @@ class RelayedRendezvous:
 
 
 class Withdrawn(CloudError):
-    """The handover does not ask for this all-reduce anymore."""
+    """The handover no longer asks for this all-reduce."""

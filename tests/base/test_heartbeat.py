@@ -26,7 +26,7 @@ def test_silence_is_reported() -> None:
 
 
 def test_the_lines_of_a_long_operation_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within six minutes, an operation that prints a line every ten seconds is said to run three times, and a silent one about every half minute."""
+    """Within six minutes, an operation that prints every ten seconds has three lines about its duration, and a silent one has one every half minute."""
     counts: list[int] = []
     for every in (10.0, 1e9):
         clock, told = [0.0], []

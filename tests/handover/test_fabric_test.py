@@ -272,7 +272,7 @@ SHEET = f"bootstrap/train/gpu/{BUNDLE}.fabric.json"
 
 
 def test_nodes_without_a_result_are_asked_while_the_command_waits() -> None:
-    """The sheet next to the bundle asks each node without a result. When the command ends, it asks nobody."""
+    """The sheet next to the bundle asks each node without a result. When the command ends, the sheet contains no requests."""
     fleet = fleet_of(WAITING, WAITING, fabric_result())
     waited(fleet, expected(3))
     assert {key for key, _ in fleet.published} == {SHEET}

@@ -92,7 +92,7 @@ def test_verified_nodes_help_a_replaced_node_and_keep_their_result(busy: int) ->
 
 
 def test_nodes_are_released_when_all_have_results() -> None:
-    """The sheet then asks nobody."""
+    """The sheet then contains no requests."""
     world = pool(4)
     world.run(2000)
     for node in world.nodes.values():
@@ -114,7 +114,7 @@ def test_a_busy_node_is_not_paired() -> None:
 
 
 def test_a_node_that_leaves_before_it_arrives_does_not_delay_its_partner() -> None:
-    """Its partner is not asked for this all-reduce anymore, and measures with another node."""
+    """The sheet no longer asks its partner for this all-reduce, and the partner measures with another node."""
     world = pool(4)
     world.run(60, lambda: bool(world.sheet.calls.get("i-0000", NodeCall("", 0)).run))
     partner = world.sheet.calls["i-0000"].partner
@@ -181,7 +181,7 @@ def says(word: str, **more: object):
 LIES = {
     "says that all fail": says("fail"),
     "says that all pass": says(PASS),
-    "says that nobody arrives": says("absent"),
+    "says that its partner did not arrive": says("absent"),
     "arrives and hangs": says(""),
     "never arrives": says("", gpus=0, run=""),
     "other test": says(PASS, test="f" * 16),

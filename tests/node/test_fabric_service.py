@@ -295,7 +295,7 @@ def test_before_the_first_evidence_the_node_reads_no_sheet(tmp_path: Path) -> No
 
 
 def test_the_pauses_grow_until_something_changes(tmp_path: Path) -> None:
-    """A node that nobody asks reads the sheet once a minute, and a node that takes part every ten seconds. A change starts with a short pause."""
+    """A node without a request reads the sheet once a minute, and a node that takes part every ten seconds. A change starts with a short pause."""
     node = Node(tmp_path)
     service = node.service()
     assert [round(service.once()) for _ in range(10)] == [3, 4, 7, 10, 15, 23, 34, 51, 60, 60]
