@@ -279,6 +279,29 @@ def test_an_operator_reads_and_lists_everything(cloud: Cloud, server: Server, aw
     assert [key for key, *_ in cloud.store.objects(BUCKET)] == ["a b/ü+1", "c"]
 
 
+def test_a_copy_has_its_own_version_and_is_conditional(cloud: Cloud, server: Server, aws: Client) -> None:
+    """S3 copies the version that is given, with the metadata of the request if it says so, and not over an object that the condition excludes."""
+    stacks.bucket(aws)
+    stacks.bucket(aws, "target")
+    s3 = client(server, "s3", credentials.operator(cloud.store))
+    s3.put_object(Bucket=BUCKET, Key="a b/ü", Body=b"1", Metadata={"mode": "0644"})
+    (version,) = (one["VersionId"] for one in s3.list_object_versions(Bucket=BUCKET)["Versions"])
+    source = {"Bucket": BUCKET, "Key": "a b/ü", "VersionId": version}
+    made = s3.copy_object(Bucket="target", Key="copy", CopySource=source, IfNoneMatch="*")
+    assert made["CopySourceVersionId"] == version
+    (own,) = (one["VersionId"] for one in s3.list_object_versions(Bucket="target")["Versions"])
+    assert made["VersionId"] == own != version
+    assert s3.head_object(Bucket="target", Key="copy", VersionId=own)["Metadata"] == {"mode": "0644"}
+    assert refused(s3.copy_object, Bucket="target", Key="copy", CopySource=source, IfNoneMatch="*") == "PreconditionFailed"  # fmt: skip
+    assert refused(s3.copy_object, Bucket="target", Key="copy", CopySource=source, IfMatch='"other"') == "PreconditionFailed"  # fmt: skip
+    s3.copy_object(Bucket="target", Key="copy", CopySource=source, IfMatch=made["CopyObjectResult"]["ETag"], MetadataDirective="REPLACE", Metadata={"of": "a"})  # fmt: skip
+    found = s3.get_object(Bucket="target", Key="copy")
+    assert (found["Body"].read(), found["Metadata"], found["VersionId"] != own) == (b"1", {"of": "a"}, True)
+    s3.put_object(Bucket=BUCKET, Key="a b/ü", Body=b"2")
+    assert refused(s3.copy_object, Bucket="target", Key="new", CopySource=source) == "NoSuchVersion"
+    assert refused(s3.copy_object, Bucket="target", Key="new", CopySource=f"{BUCKET}/none") == "NoSuchKey"
+
+
 def test_a_bucket_policy_can_deny(cloud: Cloud, server: Server, aws: Client) -> None:
     """An explicit deny of the bucket policy wins over the operator's permissions; a condition on TLS holds on loopback."""
     stacks.bucket(aws)

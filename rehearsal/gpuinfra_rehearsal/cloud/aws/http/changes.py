@@ -23,8 +23,10 @@ from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
-    from gpuinfra_rehearsal.cloud.core.store import Resource
+    from gpuinfra_rehearsal.cloud.core.store import Resource, StoredObject
 
+VERSION = "x-amz-version-id"
+"""Header, and key of the metadata, with the ID of a version that is a copy."""
 _NS = "http://s3.amazonaws.com/doc/2006-03-01/"
 _SIZES = {"MinSize": "minSize", "MaxSize": "maxSize", "DesiredCapacity": "desiredCapacity"}
 _PROCESSES = "ScalingProcesses.member."
@@ -149,11 +151,13 @@ KEY_CHANGES = {"TrentService.GetKeyPolicy": get_key_policy, "TrentService.PutKey
 
 def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
     """Return the response of `ListObjectVersions` in one page."""
+    stored = [cloud.store.object(bucket, key) for key, *_ in cloud.store.objects(bucket, prefix)]
     listed = "".join(
-        f"<Version><Key>{escape(key)}</Key><VersionId>{_version(key, etag)}</VersionId><IsLatest>true</IsLatest>"
-        f"<LastModified>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(modified))}</LastModified>"
-        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Version>"
-        for key, size, etag, modified in cloud.store.objects(bucket, prefix)
+        f"<Version><Key>{escape(one.key)}</Key><VersionId>{version_of(one)}</VersionId><IsLatest>true</IsLatest>"
+        f"<LastModified>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(one.modified))}</LastModified>"
+        f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{len(one.body)}</Size><StorageClass>STANDARD</StorageClass></Version>"
+        for one in stored
+        if one
     )
     return (
         "<ListVersionsResult "
@@ -161,6 +165,7 @@ def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
     )
 
 
-def _version(key: str, etag: str) -> str:
-    """Return the ID of a version. It depends on the content, so that a replica has the ID of its source."""
-    return hashlib.sha256(f"{key} {etag}".encode()).hexdigest()[:32]
+def version_of(stored_object: StoredObject) -> str:
+    """Return the ID of a version. A copy has its own ID. Otherwise, the ID depends on the content, so that a replica has the ID of its source."""
+    given = stored_object.meta.get(VERSION)
+    return str(given or hashlib.sha256(f"{stored_object.key} {stored_object.etag}".encode()).hexdigest()[:32])

@@ -1,6 +1,6 @@
 """The path-style S3 operations that nodes, the operator and bundles use.
 
-PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; both versions of listings;
+PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; copies; both versions of listings;
 locations and heads of buckets; versions and replication rules. The signature of each request is verified. Then the caller's IAM policies and the bucket
 policy are evaluated.
 """
@@ -11,9 +11,10 @@ import base64
 import hashlib
 import re
 import time
+from dataclasses import replace
 from email.utils import formatdate
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.aws import access, credentials, places, replication, signatures
@@ -191,6 +192,8 @@ class Objects:
         arn = f"arn:aws:s3:::{bucket}/{key}"
         if request.method == "PUT":
             self._allow(who, "s3:PutObject", arn, access.put_context(request.headers), bucket)
+            if "x-amz-copy-source" in request.headers:
+                return self._copy(request, who, bucket, key)
             return self._put(request, bucket, key)
         if request.method in ("GET", "HEAD"):
             self._allow(who, "s3:GetObject", arn, {}, bucket)
@@ -201,14 +204,36 @@ class Objects:
         raise ApiRejected("MethodNotAllowed", "The specified method is not allowed against this resource.", status=405)
 
     def _put(self, request: Request, bucket: str, key: str) -> Response:
-        if "x-amz-copy-source" in request.headers:
-            raise ApiRejected("NotImplemented", "copies are not supported in a rehearsal", status=501)
         body = _unchunked(request)
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         if request.headers.get("content-md5", digest) != digest:
             raise ApiRejected("BadDigest", "The Content-MD5 you specified did not match what we received.")
-        meta = {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
-        meta |= {name: value for name, value in request.headers.items() if name.startswith("x-amz-meta-")}
+        stored = self._write(request, bucket, key, body, _metadata(request))
+        return Response(200, headers={"ETag": f'"{stored.etag}"', "x-amz-server-side-encryption": "AES256"})
+
+    def _copy(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
+        """Copy a version of an object. The copy has its own version ID, and its metadata is that of the request if `x-amz-metadata-directive` is REPLACE
+        (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html, retrieved 2026-11-29)."""
+        path, _, query = request.headers["x-amz-copy-source"].partition("?")
+        given, _, source_key = unquote(path).removeprefix("/").partition("/")
+        version = parse_qs(query).get("versionId", [""])[0]
+        action = "s3:GetObjectVersion" if version else "s3:GetObject"
+        self._allow(who, action, f"arn:aws:s3:::{given}/{source_key}", {}, given)
+        outage.refuse(self.cloud.store, [access.bucket_region(self.cloud.store, given)], "CopyObject")
+        source = self._stored(given, source_key, version)
+        if source is None:
+            raise ApiRejected("NoSuchKey", "The specified key does not exist.", status=404)
+        kept = {name: value for name, value in source.meta.items() if name != changes.VERSION}
+        meta = _metadata(request) if request.headers.get("x-amz-metadata-directive") == "REPLACE" else kept
+        own = hashlib.sha256(f"{bucket} {key} copy {self.cloud.store.next('copies')}".encode()).hexdigest()[:32]
+        stored = self._write(request, bucket, key, source.body, {**meta, changes.VERSION: own})
+        done = _xml(
+            f"<CopyObjectResult {_NS}><LastModified>{_iso(stored.modified)}</LastModified><ETag>&quot;{stored.etag}&quot;</ETag></CopyObjectResult>"
+        )
+        return replace(done, headers={changes.VERSION: own, "x-amz-copy-source-version-id": changes.version_of(source)})
+
+    def _write(self, request: Request, bucket: str, key: str, body: bytes, meta: dict[str, str]) -> StoredObject:
+        """Write an object if the conditions of the request hold."""
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, key)
             if there and request.headers.get("if-none-match") in ("*", f'"{there.etag}"'):
@@ -219,11 +244,17 @@ class Objects:
                 raise ApiRejected(
                     "PreconditionFailed", "At least one of the pre-conditions you specified did not hold", status=412
                 )
-            stored = self.cloud.store.put_object(bucket, key, body, meta)
-        return Response(200, headers={"ETag": f'"{stored.etag}"', "x-amz-server-side-encryption": "AES256"})
+            return self.cloud.store.put_object(bucket, key, body, meta)
+
+    def _stored(self, bucket: str, key: str, version: str = "") -> StoredObject | None:
+        """Return an object. Raises `NoSuchVersion` if its version is another one."""
+        stored = self.cloud.store.object(bucket, key)
+        if version and (stored is None or changes.version_of(stored) != version):
+            raise ApiRejected("NoSuchVersion", "The specified version does not exist.", status=404)
+        return stored
 
     def _get(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
-        stored = self.cloud.store.object(bucket, key)
+        stored = self._stored(bucket, key, request.query.get("versionId", ""))
         if stored is None:
             # Without the list permission, S3 does not reveal whether a key exists.
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
@@ -242,6 +273,15 @@ class Objects:
         if access.locked(self.cloud.store, bucket, self.cloud.store.object(bucket, key)):
             raise ApiRejected("AccessDenied", "Access Denied because object protected by object lock.", status=403)
         self.cloud.store.remove_object(bucket, key)
+
+
+def _metadata(request: Request) -> dict[str, str]:
+    """Return the headers that S3 stores with an object."""
+    return {
+        name: value
+        for name, value in request.headers.items()
+        if name in _KEPT_HEADERS or name.startswith("x-amz-meta-")
+    }
 
 
 def _headers(stored_object: StoredObject) -> dict[str, str]:
