@@ -302,6 +302,26 @@ def test_a_copy_has_its_own_version_and_is_conditional(cloud: Cloud, server: Ser
     assert refused(s3.copy_object, Bucket="target", Key="new", CopySource=f"{BUCKET}/none") == "NoSuchKey"
 
 
+def test_a_bucket_with_versioning_keeps_the_versions_that_are_replaced(
+    cloud: Cloud, server: Server, aws: Client
+) -> None:
+    """A list contains each version of an object, the current one first. Without versioning, it contains only the current one."""
+    stacks.bucket(aws)
+    s3 = client(server, "s3", credentials.operator(cloud.store))
+
+    def sizes() -> list[tuple[int, bool]]:
+        return [(one["Size"], one["IsLatest"]) for one in s3.list_object_versions(Bucket=BUCKET)["Versions"]]
+
+    s3.put_object(Bucket=BUCKET, Key="a", Body=b"1")
+    s3.put_object(Bucket=BUCKET, Key="a", Body=b"12")
+    assert sizes() == [(2, True)]
+    enabled = {"bucket": BUCKET, "versioningConfiguration": {"status": "Enabled"}}
+    aws.create("aws:s3/bucketVersioning:BucketVersioning", enabled)
+    s3.put_object(Bucket=BUCKET, Key="a", Body=b"123")
+    s3.put_object(Bucket=BUCKET, Key="a", Body=b"1234")
+    assert sizes() == [(4, True), (3, False), (2, False)]
+
+
 def test_a_bucket_policy_can_deny(cloud: Cloud, server: Server, aws: Client) -> None:
     """An explicit deny of the bucket policy wins over the operator's permissions; a condition on TLS holds on loopback."""
     stacks.bucket(aws)

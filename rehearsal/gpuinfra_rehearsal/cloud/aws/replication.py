@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-from gpuinfra_rehearsal.cloud.aws import access, policy
+from gpuinfra_rehearsal.cloud.aws import access, policy, versions
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import outage, replication
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -28,7 +28,7 @@ def run(store: Store) -> None:
     """Copy the objects that enabled rules cover and that the replicas lack. A region with an outage copies nothing."""
     for rule in enabled(store):
         if allows(store, rule, "s3:ReplicateObject"):
-            replication.copy(store, rule.source, rule.replica, rule.since)
+            replication.copy(store, rule.source, rule.replica, rule.since, versions.write)
         else:
             replication.fail(store, rule.source, rule.replica, rule.since)
 

@@ -6,11 +6,9 @@ delay or after the lag that the control interface sets. Deletions, and objects t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-if TYPE_CHECKING:
-    from gpuinfra_rehearsal.cloud.core.store import Store, StoredObject
+from gpuinfra_rehearsal.cloud.core.store import Store, StoredObject
 
 _LAG = "replication-lag"
 _COPIED = "replicated"
@@ -40,10 +38,12 @@ def waiting(store: Store, source: str, replica: str, since: float) -> list[tuple
     ]
 
 
-def copy(store: Store, source: str, replica: str, since: float) -> None:
-    """Copy the objects that were written after the replication was created and that the replica lacks."""
+def copy(
+    store: Store, source: str, replica: str, since: float, write: Callable[..., StoredObject] | None = None
+) -> None:
+    """Copy the objects that were written after the replication was created and that the replica lacks. `write` writes an object of this cloud."""
     for stored in _due(store, source, replica, since):
-        store.put_object(replica, stored.key, stored.body, stored.meta)
+        (write or Store.put_object)(store, replica, stored.key, stored.body, stored.meta)
         _end(store, f"{source} {replica}", stored)
 
 

@@ -2,13 +2,10 @@
 
 Requests and responses: the API references of EC2 Auto Scaling (SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup), S3 (ListObjectVersions,
 PutBucketReplication, GetBucketPolicy, PutBucketPolicy) and KMS (GetKeyPolicy, PutKeyPolicy), retrieved 2026-11-29.
-A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
-The stand-in stores one version of each object.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from gpuinfra_rehearsal.cloud.aws import access, operator
+from gpuinfra_rehearsal.cloud.aws import versions as version_records
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import wire
@@ -23,10 +21,8 @@ from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
-    from gpuinfra_rehearsal.cloud.core.store import Resource, StoredObject
+    from gpuinfra_rehearsal.cloud.core.store import Resource
 
-VERSION = "x-amz-version-id"
-"""Header, and key of the metadata, with the ID of a version that is a copy."""
 _NS = "http://s3.amazonaws.com/doc/2006-03-01/"
 _SIZES = {"MinSize": "minSize", "MaxSize": "maxSize", "DesiredCapacity": "desiredCapacity"}
 _PROCESSES = "ScalingProcesses.member."
@@ -151,21 +147,14 @@ KEY_CHANGES = {"TrentService.GetKeyPolicy": get_key_policy, "TrentService.PutKey
 
 def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
     """Return the response of `ListObjectVersions` in one page."""
-    stored = [cloud.store.object(bucket, key) for key, *_ in cloud.store.objects(bucket, prefix)]
     listed = "".join(
-        f"<Version><Key>{escape(one.key)}</Key><VersionId>{version_of(one)}</VersionId><IsLatest>true</IsLatest>"
+        f"<Version><Key>{escape(one.key)}</Key><VersionId>{one.version}</VersionId><IsLatest>{str(one.latest).lower()}</IsLatest>"
         f"<LastModified>{time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(one.modified))}</LastModified>"
-        f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{len(one.body)}</Size><StorageClass>STANDARD</StorageClass></Version>"
-        for one in stored
-        if one
+        f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{one.size}</Size><StorageClass>STANDARD</StorageClass></Version>"
+        for one in version_records.listed(cloud.store, bucket, prefix)
     )
     return (
         "<ListVersionsResult "
         f'xmlns="{_NS}"><Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{listed}</ListVersionsResult>'
     )
 
-
-def version_of(stored_object: StoredObject) -> str:
-    """Return the ID of a version. A copy has its own ID. Otherwise, the ID depends on the content, so that a replica has the ID of its source."""
-    given = stored_object.meta.get(VERSION)
-    return str(given or hashlib.sha256(f"{stored_object.key} {stored_object.etag}".encode()).hexdigest()[:32])

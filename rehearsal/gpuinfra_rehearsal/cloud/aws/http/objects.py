@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
-from gpuinfra_rehearsal.cloud.aws import access, credentials, places, replication, signatures
+from gpuinfra_rehearsal.cloud.aws import access, credentials, places, replication, signatures, versions
 from gpuinfra_rehearsal.cloud.aws.http import changes
 from gpuinfra_rehearsal.cloud.core import outage
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -223,14 +223,14 @@ class Objects:
         source = self._stored(given, source_key, version)
         if source is None:
             raise ApiRejected("NoSuchKey", "The specified key does not exist.", status=404)
-        kept = {name: value for name, value in source.meta.items() if name != changes.VERSION}
+        kept = {name: value for name, value in source.meta.items() if name != versions.VERSION}
         meta = _metadata(request) if request.headers.get("x-amz-metadata-directive") == "REPLACE" else kept
         own = hashlib.sha256(f"{bucket} {key} copy {self.cloud.store.next('copies')}".encode()).hexdigest()[:32]
-        stored = self._write(request, bucket, key, source.body, {**meta, changes.VERSION: own})
+        stored = self._write(request, bucket, key, source.body, {**meta, versions.VERSION: own})
         done = _xml(
             f"<CopyObjectResult {_NS}><LastModified>{_iso(stored.modified)}</LastModified><ETag>&quot;{stored.etag}&quot;</ETag></CopyObjectResult>"
         )
-        return replace(done, headers={changes.VERSION: own, "x-amz-copy-source-version-id": changes.version_of(source)})
+        return replace(done, headers={versions.VERSION: own, "x-amz-copy-source-version-id": versions.version_of(source)})
 
     def _write(self, request: Request, bucket: str, key: str, body: bytes, meta: dict[str, str]) -> StoredObject:
         """Write an object if the conditions of the request hold."""
@@ -244,12 +244,14 @@ class Objects:
                 raise ApiRejected(
                     "PreconditionFailed", "At least one of the pre-conditions you specified did not hold", status=412
                 )
-            return self.cloud.store.put_object(bucket, key, body, meta)
+            return versions.write(self.cloud.store, bucket, key, body, meta)
 
     def _stored(self, bucket: str, key: str, version: str = "") -> StoredObject | None:
-        """Return an object. Raises `NoSuchVersion` if its version is another one."""
+        """Return an object. Raises `NoSuchVersion` if its current version is another one."""
         stored = self.cloud.store.object(bucket, key)
-        if version and (stored is None or changes.version_of(stored) != version):
+        if version and (stored is None or versions.version_of(stored) != version):
+            if any(one.key == key and one.version == version for one in versions.listed(self.cloud.store, bucket, key)):
+                raise ApiRejected("NotImplemented", "the content of noncurrent versions is not stored in a rehearsal", status=501)  # fmt: skip
             raise ApiRejected("NoSuchVersion", "The specified version does not exist.", status=404)
         return stored
 
