@@ -17,7 +17,7 @@ from gpuinfra.cli.returning import returning_of, second_stacks
 from gpuinfra.cli.stacks import as_argument, stacks_of
 
 if TYPE_CHECKING:
-    from gpuinfra.region.failover.journal import FailoverJournal
+    from gpuinfra.region.failover.journal import FailbackJournal, FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.spec.load import LoadedStack
 
@@ -62,6 +62,8 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             share(paired.loaded, paired.resources, [journal, failover])
             if journal.ended and failover.began > journal.ended:
                 journal.retire()
+            if not dry_run:
+                _check_moved(failover, journal, paired.loaded, paired.recovery.region)
             files = {one.name: one.checksum for one in (paired.loaded, *paired.second.files)}
             returning = returning_of(paired, deploy_with([paired.loaded], paired.project, journal, failover, refresh=True), ignore)  # fmt: skip
             plan_steps = steps(returning)
@@ -82,6 +84,15 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
             if result.ok:
                 failover.retire()
             return _report(result, paired.loaded, region, left, as_json=as_json)
+
+
+def _check_moved(failover: FailoverJournal, journal: FailbackJournal, loaded: LoadedStack, second: str) -> None:
+    """Raise `UsageError` if no failover was started and the record does not name the second region, so that there is nothing to return."""
+    if not failover.exists and not journal.exists and failover.active_region in (None, loaded.spec.where.region):
+        raise UsageError(
+            f"{loaded.name} runs in {loaded.spec.where.region}, because no failover to {second} was started, so there is nothing to fail back; "
+            f"to move the stack, run: gpuinfra failover {as_argument(loaded.path)} --to {second}"
+        )
 
 
 def _check_failover(failover: FailoverJournal, loaded: LoadedStack) -> None:

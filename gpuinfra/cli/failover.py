@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from gpuinfra.cli.obtaining import (
 from gpuinfra.cli.options import FILE
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import jobs_stopper, names_in, returning_of, second_stacks
-from gpuinfra.cli.stacks import NoStack, as_argument, exported, stacks_of
+from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stacks_of
 from gpuinfra.cli.up import Limit
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _abort(
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     journal.retire()
     click.echo(f"the failover is undone, and {name} runs in {region}", err=as_json)
-    for line in after_abort(paired) if not hot else left:
+    for line in after_abort(paired, _deployed(paired)) if not hot else left:
         click.echo(f"left to do: {line}", err=as_json)
     return 0
 
@@ -280,13 +281,18 @@ def _remove_groups(paired: Paired, journal: FailoverJournal, again: bool) -> Non
     from gpuinfra.search.outcome import group_types
 
     engine, types = find_engine(lambda line: click.echo(line, err=True)), group_types(paired.plan.cloud)
-    for file in paired.second.files:
-        try:
-            resources = exported(file.name, project=paired.project)
-        except NoStack:
-            continue
+    for name, resources in _deployed(paired).items():
         if urns := [str(one["urn"]) for one in resources if one.get("type") in types]:
-            remove(engine, file.name, paired.project, urns, output=sys.stderr, keep=[journal.lock], again=again)
+            remove(engine, name, paired.project, urns, output=sys.stderr, keep=[journal.lock], again=again)
+
+
+def _deployed(paired: Paired) -> dict[str, Resources]:
+    """Return the stacks of the second region that exist, with their resources."""
+    found: dict[str, Resources] = {}
+    for file in paired.second.files:
+        with suppress(NoStack):
+            found[file.name] = exported(file.name, project=paired.project)
+    return found
 
 
 def _confirmed_unreachable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gpuinfra.base.errors import SpecError, UsageError
@@ -39,9 +40,9 @@ def after_failover(paired: Paired, result: FailoverResult, limit: Limit) -> list
     return lines
 
 
-def after_abort(paired: Paired) -> list[str]:
-    """Return what the second region still bills, with the command that removes it."""
-    names = [file.name for file in paired.second.files if file.spec.pools]
+def after_abort(paired: Paired, deployed: Collection[str]) -> list[str]:
+    """Return what the second region still bills, with the command that removes it. `deployed` contains the names of the stacks that exist."""
+    names = [file.name for file in paired.second.files if file.spec.pools and file.name in deployed]
     return [
         f"the stack {name} in {paired.recovery.region} has no nodes, but its other resources are billed; to remove them, run: pulumi destroy --stack {name}"
         for name in names

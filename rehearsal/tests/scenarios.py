@@ -290,11 +290,11 @@ def table() -> str:
     return "\n".join(lines).rstrip()
 
 
-def page(text: str) -> str:
-    """The page with the current tables."""
+def page(text: str, tables: str) -> str:
+    """A page with the current tables."""
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{tables}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), table()), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.tests.scenarios import PAGE, PLACES, READY, SCENARIOS, page, recorded
+from rehearsal.tests.scenarios import PAGE, PLACES, READY, SCENARIOS, page, recorded, table
 
 CASES = (
     "no capacity in the first zone",
@@ -45,4 +45,4 @@ def test_each_scenario_has_a_result() -> None:
 def test_the_page_has_the_results() -> None:
     """The tables on the page are generated from the results. `python -m rehearsal.tests.scenarios` writes them."""
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text
+    assert page(text, table()) == text

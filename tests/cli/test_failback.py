@@ -101,6 +101,7 @@ def test_dry_run_and_json(returned: Returned) -> None:
     assert [one["state"] for one in document["steps"]] == [None] * 10
     assert "10/10 verify aws-recovery" in run("--dry-run").stdout
     assert returned.calls == []
+    failed_over()
     document = json.loads(run("--yes", "--json").stdout)
     assert document["ok"] is True
     assert len(document["left"]) == 1
@@ -109,11 +110,22 @@ def test_dry_run_and_json(returned: Returned) -> None:
 def test_conflict_names_the_command_that_continues(returned: Returned) -> None:
     """The error lists the object and ends with the command; with the option, the failback continues."""
     returned.conflicts.append(AHEAD)
+    failed_over()
     done = run("--yes")
     assert isinstance(done.exception, GpuinfraError)
     assert "/late is newer in the first region" in str(done.exception)
     assert str(done.exception).splitlines()[-1] == "  to continue, run: gpuinfra failback aws-recovery --resume"
     assert run("--yes", "--resume", "--ignore", "conflicts").return_value == 0
+
+
+def test_stack_that_did_not_fail_over_is_refused(returned: Returned) -> None:
+    """Nothing is requested or recorded, and the error names the command that moves the stack. A later failover and failback work."""
+    done = run("--yes")
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).endswith("to move the stack, run: gpuinfra failover aws-recovery --to us-west-2")
+    assert returned.calls == []
+    failed_over()
+    assert run("--yes").return_value == 0
 
 
 def test_unfinished_failover_is_refused(returned: Returned) -> None:
@@ -141,6 +153,7 @@ def test_jobs_of_nodes_that_are_gone_do_not_stop_a_failback(returned: Returned, 
 
 def test_second_failback_after_a_second_failover_starts_again(returned: Returned, world: World) -> None:
     """The journal of a failback before the last failover is renamed."""
+    failed_over()
     assert run("--yes").return_value == 0
     moved = {
         "schema": SCHEMA,
@@ -162,6 +175,7 @@ def test_wrong_calls_are_usage_errors(returned: Returned, monkeypatch: pytest.Mo
         ([], "a failback requires confirmation"),
         (["--yes", "--resume"], "no failback of aws-recovery was started"),
     ):
+        failed_over()
         done = run(*words)
         assert isinstance(done.exception, UsageError), words
         assert text in str(done.exception)

@@ -18,6 +18,7 @@ from gpuinfra.base.naming import logical
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import failover as cli
 from gpuinfra.cli import ready
+from gpuinfra.cli.stacks import NoStack
 from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.readiness import OK, ReadinessLine
@@ -395,6 +396,22 @@ def test_abort_returns_to_the_first_region(
     assert again.return_value == 0, again.exception
     refused = run(*REGION, "--abort", "--yes")
     assert "to return to us-east-2, run: gpuinfra failback aws-recovery" in str(refused.exception)
+
+
+def test_abort_before_the_first_deployment_leaves_nothing(
+    world: World, returned: Returned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no stack of the second region exists, the abort prints no command that removes one."""
+    assert "raise the limit" in str(run(*REGION, "--yes", "--max-usd-per-hour", "0.01").exception)
+
+    def exported(name: str, **_: Any) -> Any:
+        raise NoStack(name)
+
+    monkeypatch.setattr(cli, "exported", exported)
+    done = run(*REGION, "--abort", "--yes")
+    assert done.return_value == 0, done.exception
+    assert "the failover is undone" in done.output
+    assert "pulumi destroy" not in done.output
 
 
 def test_a_failover_that_is_undone_does_not_continue(world: World, returned: Returned) -> None:

@@ -62,6 +62,11 @@ class FailoverJournal(StackJournal):
         super()._write()
 
     @property
+    def active_region(self) -> str | None:
+        """The active region in the record, or None if there is no record."""
+        return self._record.active.region if self._record is not None and self._record.active else None
+
+    @property
     def exists(self) -> bool:
         """Whether the move was started."""
         return bool(self._body)

@@ -1,0 +1,201 @@
+"""Scenarios of failover and failback for each cloud, and the tables in `docs/reference/failover-scenarios.md`.
+
+The scenarios of a cloud run in their order in one account: each one starts from what the earlier ones left, as for an operator.
+`test_failover_scenarios.py` runs them with the real engine, and compares the results with `failover_scenarios.json`. With the variable
+`RECORD_SCENARIOS`, it writes them. The tables are written with `python -m rehearsal.tests.failover_scenarios`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .scenarios import TITLES, page
+
+RESULTS = Path(__file__).with_name("failover_scenarios.json")
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "failover-scenarios.md"
+REGIONS = {"aws": ("us-east-2", "us-west-2"), "gcp": ("us-central1", "us-east4"), "azure": ("southcentralus", "eastus2")}
+"""The first and the second region."""
+WITHOUT_FIRST = {
+    "aws": "--unreachable us-east-2",
+    "gcp": "--ignore fence --ignore export --ignore drain",
+    "azure": "--ignore fence --ignore export --ignore drain --ignore replication",
+}
+"""Options for an outage of the first region. The endpoints of Google Cloud and Azure are global, so their regions cannot be proven unreachable."""
+PATIENT = "1200s"
+"""Deadline for nodes that start. It is long enough for a busy machine."""
+NO_CAPACITY = ("cloud:no-capacity:gpu",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One command, and what it must show."""
+
+    cloud: str
+    title: str
+    case: str
+    command: str = ""
+    """The command. Empty if the scenario runs a printed one."""
+    printed: str = ""
+    """Part of a command that the last or an earlier scenario printed, and that this scenario runs."""
+    more: str = ""
+    """Options that are added to a printed command."""
+    code: int = 0
+    message: str
+    nodes: tuple[int, int]
+    """Nodes in the first and the second region at the end."""
+    active: int = 0
+    """Index of the active region in the record at the end."""
+    stops: bool = False
+    """Whether no node runs for a time, as documented: with `--stop-first`, and while a failback or an abort returns data of the second region."""
+    operator: str = "a"
+    """Each operator has a home folder."""
+    faults: tuple[str, ...] = ()
+    deadline: str = PATIENT
+    before: str = ""
+    """What happens before the command: a method of the account."""
+    kill: str = ""
+    """The step during which the command is killed."""
+    meanwhile: str = ""
+    """A command of operator `b` while the `up` step of this one runs. It must have the exit code 2, and change nothing."""
+
+    @property
+    def name(self) -> str:
+        """Cloud and title."""
+        return f"{self.cloud}: {self.title}"
+
+
+def scenarios_of(cloud: str) -> Iterator[Scenario]:
+    """The scenarios of a cloud, in order."""
+    first, second = REGIONS[cloud]
+    over, back = f"gpuinfra failover recovery --to {second}", "gpuinfra failback recovery"
+    ran, moved, both, none = (1, 0), (0, 1), (1, 1), (0, 0)
+
+    def one(title: str, case: str, message: str, nodes: tuple[int, int], command: str = "", **more: Any) -> Scenario:
+        return Scenario(cloud=cloud, title=title, case=case, message=message, nodes=nodes, command=command, **more)
+
+    yield one(
+        "wrong region", "`--to` is not the declared second region", f"--to is nowhere; allowed: {second}", ran,
+        "gpuinfra failover recovery --to nowhere", code=2,
+    )  # fmt: skip
+    yield one(
+        "abort without a failover", "no failover was started", "so there is nothing to undo; omit --abort", ran, f"{over} --abort", code=2,
+    )  # fmt: skip
+    yield one(
+        "failback without a failover", "the stack runs in its first region", "so there is nothing to fail back", ran, back, code=2,
+    )  # fmt: skip
+    yield one(
+        "price above the limit", "the second region costs more than `--max-usd-per-hour`", "raise the limit", ran,
+        f"{over} --max-usd-per-hour 0.01", code=1,
+    )  # fmt: skip
+    yield one("abort before any change", "after the price limit", f"runs in {first}", ran, printed="--abort")
+    yield one(
+        "no capacity in the second region", "the first region is healthy", f"nothing in {first} was changed, and its nodes continue to run", ran,
+        over, code=1, faults=NO_CAPACITY, deadline="60s",
+    )  # fmt: skip
+    yield one(
+        "abort after missing capacity", "on another machine, which has no journal", f"the failover is undone, and recovery runs in {first}", ran,
+        printed="--abort", operator="b",
+    )  # fmt: skip
+    yield one(
+        "partial capacity", "two nodes are declared in the second region, which has capacity for one", "1 of 2 nodes", both if cloud != "azure" else ran, over,
+        code=1, faults=("cloud:limited:gpu:1",), deadline="60s", before="declare_two",
+    )  # fmt: skip
+    yield one(
+        "resume with another capacity", "another operator declares one node and resumes, and the API throttles requests",
+        f"recovery runs in {second}", moved, printed="--resume", operator="b", faults=("cloud:throttled:4",), before="declare_one", active=1,
+    )  # fmt: skip
+    yield one("failover after the failover", "the stack runs in its second region", "add --resume to continue the failover", moved, over, code=2, active=1)  # fmt: skip
+    yield one(
+        "`pulumi up` in the fenced region", "the stack runs in its second region", f"recovery does not run in {first}: {second} is active since",
+        moved, "pulumi up --stack recovery --skip-preview", code=255, active=1,
+    )  # fmt: skip
+    yield one(
+        "`gpuinfra up` in the fenced region", "the stack runs in its second region", f"recovery does not run in {first}: {second} is active since",
+        moved, "gpuinfra up recovery", code=1, active=1,
+    )  # fmt: skip
+    yield one(
+        "newer data in the first region", "an object was written in the first region, and its replica has the older version", "must not be replaced", moved,
+        printed="failback", code=1, active=1, before="write_in_first",
+    )  # fmt: skip
+    yield one(
+        "failback without capacity", "the first region has no capacity for its nodes; the newer object is kept", "capacity", none,
+        printed="failback", more="--ignore conflicts", code=1, faults=NO_CAPACITY, deadline="60s", stops=True,
+    )  # fmt: skip
+    yield one(
+        "failback resumed", "on another machine, when the first region has capacity again", f"recovery runs in {first}", ran,
+        printed="failback", more="--ignore conflicts", operator="b", stops=True,
+    )  # fmt: skip
+    yield one("destroy of the second region", "the stack that the failback does not need", "Resources:", ran, printed="pulumi destroy", more="--skip-preview", before="keep_retained")  # fmt: skip
+    yield one(
+        "killed during the fence", "after the second region was destroyed; the failover imports what was retained", "", moved, over, code=-9,
+        kill="fence", active=1,
+    )  # fmt: skip
+    yield one(
+        "abort after the fence", "on another machine", f"the failover is undone, and recovery runs in {first}", ran,
+        f"{over} --abort", operator="b",
+    )  # fmt: skip
+    yield one(
+        "two operators", "a second operator starts a failover while the first one's runs", f"recovery runs in {second}", moved, over,
+        meanwhile=over, active=1,
+    )  # fmt: skip
+    yield one("failback", "nothing is newer in the first region", f"recovery runs in {first}", ran, printed="failback", stops=True)
+    yield one(
+        "killed during the import", "a failover after a failback, without a destroy", "", moved, over, code=-9, kill="import", active=1,
+    )  # fmt: skip
+    yield one(
+        "abort after the import", "on another machine; the second region has written objects", f"the failover is undone, and recovery runs in {first}",
+        ran, f"{over} --abort", operator="b", stops=True,
+    )  # fmt: skip
+    yield one(
+        "first region unreachable", "its APIs do not respond, and its nodes still run", f"recovery runs in {second}", both,
+        f"{over} {WITHOUT_FIRST[cloud]}", active=1, before="begin_outage",
+    )  # fmt: skip
+    yield one(
+        "failback before the first region is fenced", "the first region responds again, and its nodes still run", "steps of the failover did not run", both,
+        back, code=2, active=1, before="end_outage",
+    )  # fmt: skip
+    yield one("first region returns", "the steps that did not run are repeated", f"recovery runs in {second}", moved, printed="--resume", active=1)
+    yield one("failback after the outage", "the first region is fenced", f"recovery runs in {first}", ran, printed="failback", stops=True)
+    yield one(
+        "stop first without capacity", "`--stop-first`, and the second region has no capacity", "to return to", none, f"{over} --stop-first",
+        code=1, faults=NO_CAPACITY, deadline="60s", active=1, stops=True,
+    )  # fmt: skip
+    yield one("abort after stop first", "the second region still has no capacity", f"the failover is undone, and recovery runs in {first}", ran, printed="--abort", stops=True)  # fmt: skip
+
+
+SCENARIOS = {one.name: one for cloud in REGIONS for one in scenarios_of(cloud)}
+
+
+def recorded() -> dict[str, Any]:
+    """The results of the last recorded run, keyed by scenario."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def table() -> str:
+    """The tables of the page, for the clouds that have results."""
+    results, lines = recorded(), list[str]()
+    for cloud, regions in REGIONS.items():
+        rows = [one for one in SCENARIOS.values() if one.cloud == cloud and one.name in results]
+        if not rows:
+            continue
+        lines += [f"## {TITLES[cloud]}", "", f"The first region is {regions[0]}, the second one {regions[1]}.", ""]
+        lines += ["| scenario | command | exit code and message | nodes | fewest | active, journal | data | left over | next command |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+        for one in rows:
+            found = results[one.name]
+            done = f"{found['code']}{f': {one.message}' if one.message else ''}"
+            nodes = f"{found['before']} → {found['after']}"
+            following = "<br>".join(f"`{each}`" for each in found["next"]) or "none"
+            lines.append(
+                f"| {one.title}: {one.case} | `{found['ran']}` | {done} | {nodes} | {found['fewest']} | {found['active']}, {found['journal']} "
+                f"| {found['data']} | {found['left_over']} | {following} |"
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), table()), encoding="utf-8")

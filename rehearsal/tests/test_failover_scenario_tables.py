@@ -1,0 +1,47 @@
+"""The list of failover scenarios, their recorded results, and the tables in `docs/reference/failover-scenarios.md`."""
+
+from __future__ import annotations
+
+import pytest
+
+from rehearsal.tests.failover_scenarios import PAGE, REGIONS, SCENARIOS, recorded, table
+from rehearsal.tests.scenarios import page
+
+CLOUDS = [cloud for cloud in REGIONS if any(name.startswith(cloud) for name in recorded())]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_each_scenario_has_a_result(cloud: str) -> None:
+    """At least 16 scenarios of a cloud are recorded, with the exit code, the nodes and the active region of the list, and nothing is left over."""
+    every = [one for one in SCENARIOS.values() if one.cloud == cloud]
+    results = {name: found for name, found in recorded().items() if name.startswith(f"{cloud}: ")}
+    assert list(results) == [one.name for one in every]
+    assert len(every) >= 16
+    for one in every:
+        found = results[one.name]
+        nodes = " / ".join(map(str, one.nodes))
+        shown = (found["code"], found["after"], found["active"], found["left_over"])
+        assert shown == (one.code, nodes, REGIONS[cloud][one.active], 0), one.name
+
+
+def test_a_node_runs_at_each_moment() -> None:
+    """Only `--stop-first`, a failback and an abort that returns data have a time without nodes."""
+    for name, found in recorded().items():
+        if found["fewest"] == 0:
+            assert SCENARIOS[name].stops, name
+            assert any(word in found["ran"] for word in ("--stop-first", "failback", "--abort")), name
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_each_next_command_is_run(cloud: str) -> None:
+    """One of the commands that a scenario prints is run by a later scenario, without an unexpected exit code."""
+    rows = [(name, found) for name, found in recorded().items() if name.startswith(f"{cloud}: ")]
+    for number, (name, found) in enumerate(rows[:-1]):
+        later = [each["ran"] for _, each in rows[number + 1 :]]
+        assert not found["next"] or any(ran.startswith(each) for each in found["next"] for ran in later), name
+
+
+def test_the_page_has_the_results() -> None:
+    """The tables on the page are generated from the results. `python -m rehearsal.tests.failover_scenarios` writes them."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text, table()) == text
