@@ -17,7 +17,11 @@ from .scenarios import TITLES, page
 
 RESULTS = Path(__file__).with_name("failover_scenarios.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "failover-scenarios.md"
-REGIONS = {"aws": ("us-east-2", "us-west-2"), "gcp": ("us-central1", "us-east4"), "azure": ("southcentralus", "eastus2")}
+REGIONS = {
+    "aws": ("us-east-2", "us-west-2"),
+    "gcp": ("us-central1", "us-east4"),
+    "azure": ("southcentralus", "eastus2"),
+}
 """The first and the second region."""
 WITHOUT_FIRST = {
     "aws": "--unreachable us-east-2",
@@ -101,7 +105,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         printed="--abort", operator="b",
     )  # fmt: skip
     yield one(
-        "partial capacity", "two nodes are declared in the second region, which has capacity for one", "1 of 2 nodes", both if cloud != "azure" else ran, over,
+        "partial capacity", "two nodes are declared in the second region, which has capacity for one", "stock-out: ", both if cloud != "azure" else ran, over,
         code=1, faults=("cloud:limited:gpu:1",), deadline="60s", before="declare_two",
     )  # fmt: skip
     yield one(
@@ -142,7 +146,14 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         "two operators", "a second operator starts a failover while the first one's runs", f"recovery runs in {second}", moved, over,
         meanwhile=over, active=1,
     )  # fmt: skip
-    yield one("failback", "nothing is newer in the first region", f"recovery runs in {first}", ran, printed="failback", stops=True)
+    yield one(
+        "failback",
+        "nothing is newer in the first region",
+        f"recovery runs in {first}",
+        ran,
+        printed="failback",
+        stops=True,
+    )
     yield one(
         "killed during the import", "a failover after a failback, without a destroy", "", moved, over, code=-9, kill="import", active=1,
     )  # fmt: skip
@@ -158,8 +169,22 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         "failback before the first region is fenced", "the first region responds again, and its nodes still run", "steps of the failover did not run", both,
         back, code=2, active=1, before="end_outage",
     )  # fmt: skip
-    yield one("first region returns", "the steps that did not run are repeated", f"recovery runs in {second}", moved, printed="--resume", active=1)
-    yield one("failback after the outage", "the first region is fenced", f"recovery runs in {first}", ran, printed="failback", stops=True)
+    yield one(
+        "first region returns",
+        "the steps that did not run are repeated",
+        f"recovery runs in {second}",
+        moved,
+        printed="--resume",
+        active=1,
+    )
+    yield one(
+        "failback after the outage",
+        "the first region is fenced",
+        f"recovery runs in {first}",
+        ran,
+        printed="failback",
+        stops=True,
+    )
     yield one(
         "stop first without capacity", "`--stop-first`, and the second region has no capacity", "to return to", none, f"{over} --stop-first",
         code=1, faults=NO_CAPACITY, deadline="60s", active=1, stops=True,

@@ -294,7 +294,8 @@ def test_a_copy_has_its_own_version_and_is_conditional(cloud: Cloud, server: Ser
     assert s3.head_object(Bucket="target", Key="copy", VersionId=own)["Metadata"] == {"mode": "0644"}
     assert refused(s3.copy_object, Bucket="target", Key="copy", CopySource=source, IfNoneMatch="*") == "PreconditionFailed"  # fmt: skip
     assert refused(s3.copy_object, Bucket="target", Key="copy", CopySource=source, IfMatch='"other"') == "PreconditionFailed"  # fmt: skip
-    s3.copy_object(Bucket="target", Key="copy", CopySource=source, IfMatch=made["CopyObjectResult"]["ETag"], MetadataDirective="REPLACE", Metadata={"of": "a"})  # fmt: skip
+    replacing = {"IfMatch": made["CopyObjectResult"]["ETag"], "MetadataDirective": "REPLACE", "Metadata": {"of": "a"}}
+    s3.copy_object(Bucket="target", Key="copy", CopySource=source, **replacing)
     found = s3.get_object(Bucket="target", Key="copy")
     assert (found["Body"].read(), found["Metadata"], found["VersionId"] != own) == (b"1", {"of": "a"}, True)
     s3.put_object(Bucket=BUCKET, Key="a b/ü", Body=b"2")

@@ -1,7 +1,8 @@
 """Versions of objects in S3. A bucket with versioning keeps the noncurrent versions, whose content the stand-in does not store.
 
-https://docs.aws.amazon.com/AmazonS3/latest/userguide/Versioning.html and https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectVersions.html, retrieved
-2026-11-29. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/Versioning.html and https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectVersions.html,
+retrieved 2026-11-29. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of awsdocs/amazon-s3-userguide, retrieved
+2026-11-23).
 """
 
 from __future__ import annotations

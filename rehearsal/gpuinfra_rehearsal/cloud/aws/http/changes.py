@@ -157,4 +157,3 @@ def versions(cloud: Cloud, bucket: str, prefix: str) -> str:
         "<ListVersionsResult "
         f'xmlns="{_NS}"><Name>{escape(bucket)}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{listed}</ListVersionsResult>'
     )
-

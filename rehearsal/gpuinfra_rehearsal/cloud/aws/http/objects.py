@@ -230,7 +230,9 @@ class Objects:
         done = _xml(
             f"<CopyObjectResult {_NS}><LastModified>{_iso(stored.modified)}</LastModified><ETag>&quot;{stored.etag}&quot;</ETag></CopyObjectResult>"
         )
-        return replace(done, headers={versions.VERSION: own, "x-amz-copy-source-version-id": versions.version_of(source)})
+        return replace(
+            done, headers={versions.VERSION: own, "x-amz-copy-source-version-id": versions.version_of(source)}
+        )
 
     def _write(self, request: Request, bucket: str, key: str, body: bytes, meta: dict[str, str]) -> StoredObject:
         """Write an object if the conditions of the request hold."""
