@@ -288,11 +288,11 @@ def _remove_groups(paired: Paired, journal: FailoverJournal, again: bool) -> Non
 
 def _deployed(paired: Paired) -> dict[str, Resources]:
     """Return the stacks of the second region that exist, with their resources."""
-    found: dict[str, Resources] = {}
+    stacks: dict[str, Resources] = {}
     for file in paired.second.files:
         with suppress(NoStack):
-            found[file.name] = exported(file.name, project=paired.project)
-    return found
+            stacks[file.name] = exported(file.name, project=paired.project)
+    return stacks
 
 
 def _confirmed_unreachable(

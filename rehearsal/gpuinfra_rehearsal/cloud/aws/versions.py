@@ -61,5 +61,5 @@ def version_of(stored_object: StoredObject) -> str:
 
 
 def _enabled(store: Store, bucket: str) -> bool:
-    found = store.where(_VERSIONING, bucket=bucket)
-    return any((one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled" for one in found)
+    settings = store.where(_VERSIONING, bucket=bucket)
+    return any((one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled" for one in settings)
