@@ -31,7 +31,7 @@ from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stack
 from gpuinfra.cli.up import Limit
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.region.failover import Failover
+    from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.reach import ConnectionFailure
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
@@ -188,7 +188,9 @@ def command(
                 asks=not yes and sys.stdin.isatty(),
             )
             until = None if keep_trying is None else time.time() + duration(keep_trying)
-            deploy = obtain_with(paired.second.files, paired.project, journal, limit, until)
+            returned = cloud_of(plan.cloud).failback(region, plan.region, paired.loaded.settings)
+            restart = partial(_restart, returned)
+            deploy = obtain_with(paired.second.files, paired.project, journal, limit, until, restart)
             failing = _failing(
                 paired, cloud, deploy, ignore, stop_first=stop_first, stop_jobs=jobs_stopper(paired, grace, direct)
             )
@@ -221,6 +223,20 @@ def command(
             return code
         finally:
             journal.close()
+
+
+def _restart(second: Failback | None, resources: Resources) -> bool:
+    """Allow groups of the second region without nodes to launch nodes, because a failback stops them. Returns whether there are such groups.
+
+    The sizes in the state are those before the failback, so the engine restores them only if it reads the groups from the cloud.
+    """
+    from gpuinfra.clouds.region.failover import SuspendedGroups
+
+    stopped = [group for group in second.groups(resources) if not second.running(group)] if second else []
+    if isinstance(suspended := second, SuspendedGroups):
+        for group in stopped:
+            suspended.start_group(group)
+    return bool(stopped)
 
 
 def _abort(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.base.errors import DeploymentError, UsageError
-from gpuinfra.cli.stacks import NoStack, exported
+from gpuinfra.cli.stacks import NoStack, Resources, exported
 from gpuinfra.cli.up import Limit, running_before, search_of
 
 if TYPE_CHECKING:
@@ -90,11 +90,16 @@ def repeat_deployments(journal: FailoverJournal, files: Sequence[LoadedStack]) -
 
 
 def obtain_with(
-    files: Sequence[LoadedStack], project: Path, journal: FailoverJournal, limit: Limit, until: float | None = None
+    files: Sequence[LoadedStack],
+    project: Path,
+    journal: FailoverJournal,
+    limit: Limit,
+    until: float | None = None,
+    restart: Callable[[Resources], bool] = lambda _: False,
 ) -> Callable[[str, bool], None]:
     """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried.
 
-    `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
+    `restart` allows stopped groups in the state of a stack to launch nodes, and returns whether there are any. `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
     """
     from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import log, run
@@ -105,13 +110,16 @@ def obtain_with(
         if why := limit.exceeded(limit.report(file).cost):
             raise DeploymentError(f"{name} {why}; declare fewer or cheaper nodes, or raise the limit")
         adopt_retained(file, project, [journal.lock], again=again)
+        refresh = False
+        with suppress(NoStack):
+            refresh = restart(exported(name, project=project))
         with closing(SearchJournal(file.path)) as searched:
             if searched.unfinished and until is not None:
                 searched.remember({"until": until})
-            search = _search_of(file, project, searched, journal, limit)
+            search = _search_of(file, project, searched, journal, limit, refresh=refresh)
             if search is None:
                 searched.begin(name, {"running": running_before(file, project), "until": until})
-                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
+                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock], refresh=refresh)
             try:
                 run(search, again=again)
             except DeploymentError as problem:
@@ -170,7 +178,7 @@ def adopt_retained(file: LoadedStack, project: Path, keep: Sequence[int], *, aga
 
 
 def _search_of(
-    file: LoadedStack, project: Path, searched: SearchJournal, journal: FailoverJournal, limit: Limit
+    file: LoadedStack, project: Path, searched: SearchJournal, journal: FailoverJournal, limit: Limit, *, refresh: bool
 ) -> Search | None:
     """Return the search that was interrupted, or None if there is none or the file was edited after it."""
     from gpuinfra.search.run import check_file
@@ -182,7 +190,7 @@ def _search_of(
     declared = file
     if searched.original is not None:
         declared = stack_in(parse(searched.original, file.path.name), file.path)
-    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock])
+    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock], refresh=refresh)  # fmt: skip
     try:
         check_file(search)
     except UsageError:

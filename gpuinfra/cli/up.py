@@ -321,8 +321,10 @@ def search_of(
     searches: bool,
     locks: Sequence[int] = (),
     variables: Mapping[str, str] | None = None,
+    refresh: bool = False,
 ) -> Search:
-    """Return the search of a stack in a project. The engine inherits the lock of the journal and the other `locks`, and has the environment `variables`."""
+    """Return the search of a stack in a project. The engine inherits the lock of the journal and the other `locks`, and has the environment `variables`.
+    With `refresh`, it reads the resources from the cloud first."""
     from gpuinfra.base.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import check_last, remove, up
@@ -344,7 +346,7 @@ def search_of(
         )  # fmt: skip
         up(
             engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock, *locks], again=again, exclude=exclude,
-            agent=journal.run, more={CHECK_VARIABLE: "true", **(variables or {})},
+            agent=journal.run, more={CHECK_VARIABLE: "true", **(variables or {})}, refresh=refresh,
         )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:

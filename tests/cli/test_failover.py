@@ -89,6 +89,8 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("gpuinfra.search.interrupted.read_deployment", lambda *_: {})
     monkeypatch.setattr("gpuinfra.engine.up.up", up)
     monkeypatch.setattr("gpuinfra.cli.obtaining.adopt_retained", lambda *_, **__: None)
+    monkeypatch.setattr("gpuinfra.cli.obtaining.exported", exported)
+    monkeypatch.setattr(cli, "_restart", lambda *_: False)
     monkeypatch.setattr(
         "gpuinfra.verification.store.polled",
         lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)],
@@ -96,6 +98,9 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     monkeypatch.setattr("gpuinfra.region.failover.steps.POLL_S", 0.0)
     monkeypatch.setattr(reach, "PROOF_S", 0.0)
     return found
+
+
+RESTART = cli._restart
 
 
 def run(*words: str, stack: str = "Pulumi.aws-recovery.yaml") -> Result:
@@ -412,6 +417,22 @@ def test_abort_before_the_first_deployment_leaves_nothing(
     assert done.return_value == 0, done.exception
     assert "the failover is undone" in done.output
     assert "pulumi destroy" not in done.output
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_groups_that_a_failback_stopped_launch_nodes_again(
+    nodes: int, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failover after a failback without a destroy allows the groups to launch, and reads their sizes from the cloud, because the state has the old ones."""
+    stopped, refreshed = Returned(nodes=nodes), list[bool]()
+    monkeypatch.setattr(cli, "_restart", RESTART)
+    monkeypatch.setattr(AwsCloud, "failback", lambda *_: stopped)
+    deploy = world._deploy
+    monkeypatch.setattr("gpuinfra.engine.up.up", lambda _, name, *__, again, refresh, **___: (refreshed.append(refresh), deploy(name, again)))  # fmt: skip
+    done = run(*REGION, "--yes")
+    assert done.return_value == 0, done.exception
+    assert refreshed == [not nodes]
+    assert ("start gpu-0" in stopped.calls) is (not nodes)
 
 
 def test_a_failover_that_is_undone_does_not_continue(world: World, returned: Returned) -> None:

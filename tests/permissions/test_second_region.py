@@ -160,7 +160,7 @@ def test_a_failover_detaches_only_the_replicas_of_the_stack() -> None:
 def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
     """The groups of the second region can have another kind of capacity, and each key is used through S3 in its own region only."""
     group = f"arn:aws:autoscaling:{SECOND}:000000000000:autoScalingGroup:u:autoScalingGroupName/"
-    for action in ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"):
+    for action in ("autoscaling:SuspendProcesses", "autoscaling:ResumeProcesses", "autoscaling:UpdateAutoScalingGroup"):
         assert _allowed(action, f"{group}train-gpu-on_demand-0-0a1b2c3", SECOND)
         assert not _allowed(action, f"{group}other-gpu-on_demand-0-0a1b2c3", SECOND)
     assert not _allowed("autoscaling:DeleteAutoScalingGroup", f"{group}train-gpu-on_demand-0-0a1b2c3", SECOND)

@@ -14,7 +14,7 @@ class Purpose(StrEnum):
     BY_NAME = "find an image by its name"
     EVIDENCE = "handover: read the evidence"
     REFRESH = "handover: replace the other nodes after a verified canary"
-    STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+    STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region, which launches nodes again in a failover"
     REPLICAS = "gpuinfra ready: read the replication and the replicas"
     COMPARE = "gpuinfra failover: compare the buckets with their replicas"
     COPY = "gpuinfra failback: copy newer objects from the replicas"
@@ -109,6 +109,7 @@ FAILBACK: dict[str, tuple[str, ...]] = {
     Purpose.STOP_SECOND: (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:SuspendProcesses",
+        "autoscaling:ResumeProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
     "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
