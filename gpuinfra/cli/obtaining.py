@@ -99,7 +99,8 @@ def obtain_with(
 ) -> Callable[[str, bool], None]:
     """Return the function that deploys a stack of the second region with the search of `gpuinfra up`. Its error contains what was tried.
 
-    `restart` allows stopped groups in the state of a stack to launch nodes, and returns whether there are any. `until` is the end of `--keep-trying` in seconds since 1970, or None for one round, or for the end of an interrupted search.
+    `restart` allows stopped groups in the state of a stack to launch nodes, and returns whether there are any. `until` is the end of `--keep-trying` in
+    seconds since 1970, or None for one round, or for the end of an interrupted search.
     """
     from gpuinfra.search.journal import SearchJournal
     from gpuinfra.search.run import log, run
@@ -119,7 +120,9 @@ def obtain_with(
             search = _search_of(file, project, searched, journal, limit, refresh=refresh)
             if search is None:
                 searched.begin(name, {"running": running_before(file, project), "until": until})
-                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock], refresh=refresh)
+                search = search_of(
+                    file, project, searched, limit, searches=_searches(file), locks=[journal.lock], refresh=refresh
+                )
             try:
                 run(search, again=again)
             except DeploymentError as problem:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,7 @@ class Account:
         self.cloud, self._open, self.regions = cloud, contextlib.ExitStack(), REGIONS[cloud]
         self.printed: list[str] = []
         self.failed = ""
+        self._written = 0
         self._newest: dict[str, bytes] = {}
         self._only_first: dict[str, bytes] = {}
         self._retained: set[tuple[str, str]] = set()
@@ -129,7 +130,8 @@ class Account:
 
     def play(self, one: Scenario) -> dict[str, Any]:
         """Run a scenario, and check it. Returns what is recorded."""
-        self._work()
+        if not one.idle:
+            self._work()
         if one.before:
             getattr(self, one.before)()
         words = one.command or next(each for each in reversed(self.printed) if one.printed in each)
@@ -148,11 +150,12 @@ class Account:
         assert "Traceback" not in output
         assert after == one.nodes, extract(output)
         assert one.stops or watch.fewest() >= 1, extract(output)
-        active, journal = self._state()
+        active, journal = self._shared().region, self._journal()
         assert active == self.regions[one.active]
         assert code or "unfinished" not in journal
         left = self._left_over()
         assert left == []
+        self._check_data(one.active)
         return {
             "ran": f"{words} {one.more}".strip(),
             "code": code,
@@ -161,7 +164,6 @@ class Account:
             "fewest": watch.fewest(),
             "active": active,
             "journal": journal,
-            "data": self._data(one.active),
             "left_over": len(left),
             "next": following,
         }
@@ -189,13 +191,13 @@ class Account:
     def _finish(self, one: Scenario, process: subprocess.Popen[str]) -> tuple[int, str]:
         """Wait for a command. Returns its exit code and its output."""
         if one.meanwhile:
-            until(lambda: self._reached(one.operator, "up "), process)
+            until(lambda: self._reached("up "), process)
             second = self._start(one, one.meanwhile, "b")
             second.wait(timeout=600)
             found = self._output("b").read_text()
             assert (second.returncode, "is not finished; add --resume" in found) == (2, True), found
         if one.kill:
-            reached = self._fenced if one.kill == "fence" else lambda: self._reached(one.operator, one.kill)
+            reached = self._fenced if one.kill == "fence" else lambda: self._reached(one.kill)
             until(reached, process)
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=1700)
@@ -206,24 +208,27 @@ class Account:
         held = self.session.cloud.ask("instances")["instances"]
         return all(node["state"] == "terminated" for node in held if node["region"] == self.regions[0])
 
-    def _reached(self, operator: str, step: str) -> bool:
-        """Whether the journal on the machine of an operator contains a step."""
-        for path in (self._homes / operator).glob("gpuinfra/failover/*.json"):
-            with contextlib.suppress(ValueError, OSError):
-                return any(name.startswith(step) for name in json.loads(path.read_text()).get("steps") or {})
-        return False
+    def _reached(self, step: str) -> bool:
+        """Whether the failover in the record has started a step."""
+        return any(name.startswith(step) for name in self._moves().get("failover", {}).get("steps") or {})
 
     def _counts(self, watch: Watch, at: float) -> tuple[int, int]:
         running = [one["region"] for one in watch.running(at)]
         return running.count(self.regions[0]), running.count(self.regions[1])
 
-    def _state(self) -> tuple[str, str]:
-        """The active region in the record, and the moves in it."""
+    def _shared(self) -> SharedRecord:
         with applied(self.session.pulumi.env):
             assert self._record is not None
-            shared = SharedRecord(self._record, "recovery", self.regions[0])
-        moves = shared.active.moves if shared.active else {}
-        return shared.region, ", ".join(f"{name} {'ended' if body.get('ended') else 'unfinished'}" for name, body in moves.items()) or "none"  # fmt: skip
+            return SharedRecord(self._record, "recovery", self.regions[0])
+
+    def _moves(self) -> Mapping[str, Mapping[str, Any]]:
+        """The moves in the record."""
+        active = self._shared().active
+        return active.moves if active else {}
+
+    def _journal(self) -> str:
+        moves = [f"{name} {'ended' if body.get('ended') else 'unfinished'}" for name, body in self._moves().items()]
+        return ", ".join(moves) or "none"
 
     def _resources(self) -> list[dict[str, Any]]:
         """The resources in the states of both regions."""
@@ -250,8 +255,8 @@ class Account:
 
     def _work(self) -> None:
         """Write a new object and a new version of an old one in the active region, as jobs do. A region that does not respond writes nothing."""
-        active, _ = self._state()
-        number = len(self._newest)
+        active = self._shared().region
+        number = self._written = self._written + 1
         for key in ("latest", f"run-{number}"):
             self._put(self.regions.index(active), key, f"{key} {number} {active}".encode())
 
@@ -260,7 +265,7 @@ class Account:
             store_of(self.cloud, self.regions[region]).put(self.buckets[region], key, content)
         self._newest[key] = content
 
-    def _data(self, region: int) -> str:
+    def _check_data(self, region: int) -> None:
         """Check that the active region has the newest version of each object, and that no object that only the first region has was replaced."""
         with applied(self.session.pulumi.env):
             store = store_of(self.cloud, self.regions[region])
@@ -268,7 +273,6 @@ class Account:
             first = {key: store_of(self.cloud, self.regions[0]).get(self.buckets[0], key) for key in self._only_first}
         assert found == dict(sorted(self._newest.items()))
         assert first == self._only_first
-        return f"{len(found) + len(first)} objects, newest"
 
     # What happens before a command
 
@@ -288,12 +292,12 @@ class Account:
 
     def write_in_first(self) -> None:
         """Write a newer version of an object in the first region, while the second one is active."""
-        content = self._newest.pop("run-0")
+        content = self._newest.pop("run-1")
         with applied(self.session.pulumi.env):
             store = store_of(self.cloud, self.regions[0])
-            assert store.get(self.buckets[0], "run-0") == content
-            store.put(self.buckets[0], "run-0", b"newer in the first region")
-        self._only_first["run-0"] = b"newer in the first region"
+            assert store.get(self.buckets[0], "run-1") == content
+            store.put(self.buckets[0], "run-1", b"newer in the first region")
+        self._only_first["run-1"] = b"newer in the first region"
 
     def keep_retained(self) -> None:
         """Note what a destroy of the second region retains."""
@@ -348,16 +352,23 @@ def record(name: str, found: dict[str, Any]) -> None:
     write_whole(RESULTS, json.dumps({each: every[each] for each in SCENARIOS if each in every}, indent=2) + "\n")
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def same(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A result without what depends on the time between two commands: a group gets its node soon after the region has capacity again."""
+    return {key: value for key, value in found.items() if key not in ("before", "fewest")}
+
+
+RECORDING = bool(os.environ.get("RECORD_SCENARIOS"))
+
+
+@pytest.mark.parametrize("name", SCENARIOS if RECORDING else recorded())
 def test_failover_scenario(name: str, accounts: Accounts) -> None:
     """Exit code, message, nodes, fence, data and leftovers are those of the scenario, and the result is the recorded one."""
     one = SCENARIOS[name]
     account = accounts.of(one.cloud)
-    recording = bool(os.environ.get("RECORD_SCENARIOS"))
-    assert recording or not account.failed, f"this scenario continues from {account.failed}, which failed"
+    assert RECORDING or not account.failed, f"this scenario continues from {account.failed}, which failed"
     before, account.failed = account.failed, name
     found = account.play(one)
-    if recording:
+    if RECORDING:
         record(name, found)
-    assert recorded().get(name) == found
+    assert same(recorded()[name]) == same(found)
     account.failed = before
