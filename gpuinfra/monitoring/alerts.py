@@ -8,7 +8,7 @@ of an Xid can start at its first error, and functions such as `increase` do not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -161,14 +161,24 @@ ALERTS = (
 """All rules. Names are unique."""
 
 
-def rule_file(cluster: str, pools: Sequence[AlertPool]) -> dict[str, object]:
-    """Return the content of a rule file of Prometheus, with one group for each pool."""
+USD_PER_HOUR = "gpuinfra_node_usd_per_hour"
+"""Metric with the price of one node of a pool. A node does not know its price, so the rules of the control node contain it."""
+
+
+def rule_file(
+    cluster: str, pools: Sequence[AlertPool], usd_per_hour: Mapping[str, float] | None = None
+) -> dict[str, object]:
+    """Return the content of a rule file of Prometheus, with one group for each pool, and one with the known prices of the pools."""
+    prices = [
+        {"record": USD_PER_HOUR, "expr": f"vector({price:g})", "labels": {"pool": pool}}
+        for pool, price in (usd_per_hour or {}).items()
+    ]
     return {
         "groups": [
-            {"name": f"gpuinfra-{cluster}-{pool.name}", "rules": [_rule(one, pool) for one in _of(pool)]}
-            for pool in pools
+            *({"name": f"gpuinfra-{cluster}-{pool.name}", "rules": [_rule(one, pool) for one in _of(pool)]} for pool in pools),
+            *([{"name": f"gpuinfra-{cluster}-prices", "rules": prices}] if prices else []),
         ]
-    }
+    }  # fmt: skip
 
 
 def _of(pool: AlertPool) -> list[AlertRule]:
