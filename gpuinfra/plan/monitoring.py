@@ -17,9 +17,9 @@ from gpuinfra.monitoring.config import (
     REMOTE_WRITE,
     UNUSED_NODE_SERIES,
     AlertReceiver,
-    ScrapeJob,
     ReceiverKind,
     RemoteEndpoint,
+    ScrapeJob,
     alertmanager_file,
     prometheus_file,
 )
