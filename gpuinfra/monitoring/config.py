@@ -24,7 +24,10 @@ SCRAPE_S = 30
 """The DCGM exporter collects every 30 s, so a shorter interval reads each value twice."""
 URGENCY = (AlertSeverity.INFO, AlertSeverity.WARN, AlertSeverity.PAGE)
 """Severities, from the lowest to the highest."""
-SUMMARY = "{{ range .Alerts }}{{ .Labels.alertname }} {{ .Labels.instance }}: {{ .Annotations.summary }}. {{ .Annotations.action }}\n{{ end }}"
+SUMMARY = (
+    "{{ range .Alerts }}{{ .Labels.alertname }} {{ .Labels.instance }}: {{ .Annotations.summary }}{{ with .Annotations.value }} ({{ . }}){{ end }}. "
+    "{{ .Annotations.action }}\n{{ end }}"
+)
 
 
 class ReceiverKind(StrEnum):

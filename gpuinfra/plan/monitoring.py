@@ -98,13 +98,26 @@ def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
     )
 
 
-def monitored(pools: Iterable[PoolPlan]) -> list[AlertPool]:
-    """Return what the alert rules need of the pools that serve GPU metrics."""
-    return [
-        AlertPool(name=pool.name, gpus=pool.expectation["gpus"], mig=bool(pool.expectation.get("mig")))
+def alert_pools(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> list[AlertPool]:
+    """Return what the alert rules need of the pools that serve metrics, and of the control node. A pool without nodes has no targets."""
+    declared = [
+        AlertPool(
+            name=pool.name,
+            gpus=pool.expectation["gpus"] if EXPORTER_STEP in steps else 0,
+            mig=bool(pool.expectation.get("mig")),
+            node=NODE_STEP in steps,
+            infiniband=pool.expectation["fabric_provider"] == "infiniband" and pool.expectation["fabric_devices"] > 0,
+            checkpoint_s=spec.recovery.rpo_minutes * 60 if spec.recovery and "checkpoints" in pool.expectation else 0,
+        )
         for pool in pools
-        if any(step.id == EXPORTER_STEP for step in pool.steps)
+        for steps in [{step.id for step in pool.steps}]
+        if {EXPORTER_STEP, NODE_STEP} & steps
+        and pool.name != CONTROL_POOL
+        and any(group.max_count for group in pool.groups)
     ]
+    if spec.monitoring is None or not declared:
+        return declared
+    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True)]
 
 
 def control_files(
@@ -115,8 +128,8 @@ def control_files(
     `spec` is the declaration of the control node, `zone` its zone, and `pools` are the other pools.
     """
     pools = tuple(pools)
-    served = monitored(pools)
-    names = [pool.name for pool in served]
+    served = alert_pools(spec, pools)
+    names = [pool.name for pool in served if pool.gpus]
     zones = {pool.name: {group.zone for group in pool.groups} for pool in pools} | {CONTROL_POOL: {zone}}
 
     def job(name: str, pools: list[str], port: int, drop: Sequence[tuple[Sequence[str], str]] = ()) -> ScrapeJob:
