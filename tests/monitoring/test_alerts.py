@@ -308,6 +308,22 @@ def test_a_pool_has_only_the_alerts_whose_metrics_it_serves(pool: AlertPool, lef
     assert {rule["alert"] for rule in group["rules"]} == {one.name for one in ALERTS if one.needs not in left_out}
 
 
+def test_the_page_lists_each_alert() -> None:
+    """The tables of docs/guides/alerts.md have each alert once, with its severity and its duration."""
+    page = (shipped("bootstrap").parent / "docs" / "guides" / "alerts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \| `(\w+)` \|$", page, re.MULTILINE)
+    words = {
+        0: "at once",
+        60: "1 minute",
+        300: "5 minutes",
+        600: "10 minutes",
+        900: "15 minutes",
+        1800: "30 minutes",
+        7200: "2 hours",
+    }
+    assert sorted(rows) == sorted((one.name, words[one.for_s], one.severity.value) for one in ALERTS)
+
+
 def test_every_alert_has_a_case() -> None:
     """No rule is untested, and names are unique."""
     assert {case.alert for case in CASES} == {one.name for one in ALERTS}
