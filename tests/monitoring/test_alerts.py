@@ -182,7 +182,7 @@ CASES = [
     Case(
         "CheckpointOld",
         (series("gpuinfra_checkpoint_timestamp_seconds", "60x300", f'{NODE},mount="/scratch"'),),
-        (series("gpuinfra_checkpoint_timestamp_seconds", "0+60x300", f'{NODE},mount="/scratch"'),),
+        (series("gpuinfra_checkpoint_timestamp_seconds", "-1800+60x300", f'{NODE},mount="/scratch"'),),
         200,
     ),
     Case(

@@ -69,7 +69,7 @@ def test_the_disk_follows_from_gpus_and_retention() -> None:
 
 
 def test_prometheus_searches_only_pools_with_exporters() -> None:
-    """A pool without GPUs serves no GPU metrics, so its nodes are targets only of node exporter, as the control node is."""
+    """A pool without GPUs serves no GPU metrics, so its nodes are targets and have alerts only of node exporter, as the control node."""
     login = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
     pool = control(planned(pools__1=login))
     job, node, *_ = content(pool, "prometheus.yml")["scrape_configs"]
@@ -81,10 +81,10 @@ def test_prometheus_searches_only_pools_with_exporters() -> None:
         "tag:gpuinfra:cluster": ["train"],
         "instance-state-name": ["running"],
     }
-    assert [group["name"] for group in content(pool, "rules.yml")["groups"]] == [
-        "gpuinfra-train-gpu",
-        "gpuinfra-train-prices",
-    ]
+    groups = {group["name"].removeprefix("gpuinfra-train-"): group for group in content(pool, "rules.yml")["groups"]}
+    assert list(groups) == ["gpu", "login", "monitoring", "prices"]
+    assert "GpuMissing" not in json.dumps(groups["login"])
+    assert "DiscoveryFails" in json.dumps(groups["monitoring"])
 
 
 def test_google_searches_each_zone_with_nodes() -> None:
