@@ -111,7 +111,7 @@ def obtain_with(
             search = _search_of(file, project, searched, journal, limit)
             if search is None:
                 searched.begin(name, {"running": running_before(file, project), "until": until})
-                search = search_of(file, project, searched, limit, searches=_searches(file), locks=[journal.lock])
+                search = search_of(file, project, searched, limit, locks=[journal.lock])
             try:
                 run(search, again=again)
             except DeploymentError as problem:
@@ -182,16 +182,12 @@ def _search_of(
     declared = file
     if searched.original is not None:
         declared = stack_in(parse(searched.original, file.path.name), file.path)
-    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock])
+    search = search_of(declared, project, searched, limit, locks=[journal.lock])
     try:
         check_file(search)
     except UsageError:
         return None
     return search
-
-
-def _searches(file: LoadedStack) -> bool:
-    return any(pool.fallback for pool in file.spec.pools)
 
 
 def deploy_with(
