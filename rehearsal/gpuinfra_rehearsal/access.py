@@ -50,7 +50,7 @@ def run_command(options: Options, words: Sequence[str]) -> int:
         program = [str(session.pulumi.path)] if name == "pulumi" else [str(session.python), "-m", "gpuinfra", name]
         env = {**os.environ, "XDG_STATE_HOME": str(session.journals)}
         process = subprocess.Popen([*program, *rest], env=env, cwd=session.folder.project)
-        code = _wait(process)
+        code = wait_for(process)
         if code == 0 and options.faults:
             missed = session.cloud.ask("faults")["without_effect"]
             problems = ineffective_faults(session.folder, options.folder, missed)
@@ -60,7 +60,7 @@ def run_command(options: Options, words: Sequence[str]) -> int:
         return code
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
+def wait_for(process: subprocess.Popen[bytes]) -> int:
     """Wait for a command. The terminal also sends Ctrl-C to the command, which then ends in order; SIGTERM is forwarded as such an interrupt."""
     handlers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.send_signal(signal.SIGINT)}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}

@@ -57,10 +57,10 @@ def serves(service: str, rest: str) -> bool:
 def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     """Handle `GET VERSION/NAME`."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
-    if request.method == "GET" and (found := _list_of(service, rest)):
+    if request.method == "GET" and (listed := _list_of(service, rest)):
         if not who.is_operator:
             raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
-        return _list(cloud, *found, parent=unquote(rest).partition("/")[2].rpartition("/")[0])
+        return _list(cloud, *listed, parent=unquote(rest).partition("/")[2].rpartition("/")[0])
     name = unquote(rest).partition("/")[2]
     place = f"{PROJECT}/{name.rpartition('/')[2]}" if service == "storagetransfer" else name
     resource = next((match for type_ in _TYPES[service] if (match := cloud.store.find(type_, place))), None)
