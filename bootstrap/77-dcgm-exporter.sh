@@ -60,7 +60,7 @@ StandardError=journal"; then
   end_dry_run
   # The first metrics appear after the first collection, which takes up to 30 s.
   retry 4 "reading the metrics at $address:$PORT" serves_temperatures
-  ! metrics "http://127.0.0.1:$PORT/metrics" >/dev/null ||
+  ! metrics_at "http://127.0.0.1:$PORT/metrics" >/dev/null ||
     die "port $PORT also answers on the loopback address; another program uses it, or another drop-in of $UNIT sets DCGM_EXPORTER_LISTEN"
   record dcgm_exporter "$(package_version "$PACKAGE")"
   proved "DCGM exporter $(package_version "$PACKAGE") serves the metrics of the GPUs at $address:$PORT"
@@ -85,13 +85,8 @@ counters() {
   printf 'DCGM_FI_DRIVER_VERSION, label, version of the driver\n'
 }
 
-# The source address of packets to an address outside; 192.0.2.1 is reserved for documentation, and nothing is sent.
-private_address() { ip -4 -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p'; }
-
-metrics() { curl -s --noproxy '*' --max-time 10 "$@"; }
-
 serves_temperatures() {
-  grep -q '^DCGM_FI_DEV_GPU_TEMP{' <<<"$(metrics -K "$QUERY")" || {
+  grep -q '^DCGM_FI_DEV_GPU_TEMP{' <<<"$(metrics_at -K "$QUERY")" || {
     echo "no line DCGM_FI_DEV_GPU_TEMP: $(service_reason "$UNIT")" >&2
     return 1
   }

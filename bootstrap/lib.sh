@@ -284,6 +284,12 @@ service_on() {
 
 service_reason() { journalctl -u "$1" -b -n 4 --no-pager -o cat 2>/dev/null | awk '!seen[$0]++' | paste -sd ' ' - | cut -c 1-300; }
 
+# The source address of packets to an address outside; 192.0.2.1 is reserved for documentation, and nothing is sent.
+private_address() { ip -4 -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p'; }
+
+# metrics_at URL: prints what an exporter of this node serves.
+metrics_at() { curl -s --noproxy '*' --max-time 10 "$@"; }
+
 module_loaded() { lsmod | awk -v name="${1//-/_}" '$1 == name { found = 1 } END { exit !found }'; }
 
 # load_module NAME: loads the module now and at every boot.

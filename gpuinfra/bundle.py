@@ -33,6 +33,7 @@ _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.se
 """Units that are installed only if the cloud's profile lists them."""
 _UNITS_OF_STEP = {
     "gpuinfra-mig.service": "37-mig",
+    "gpuinfra-metrics.service": "78-node-exporter",
     "gpuinfra-alertmanager.service": "94-monitoring",
     "gpuinfra-prometheus.service": "94-monitoring",
 }

@@ -38,6 +38,7 @@ BROUGHT_BY = {
     "promtool is not installed": "apt-get install prometheus",
     "prometheus is not installed": "apt-get install prometheus",
     "alertmanager is not installed": "apt-get install prometheus-alertmanager",
+    "node exporter is not installed": "apt-get install prometheus-node-exporter",
     "npm is not installed": "apt-get install npm",
     "zsh is not installed": "apt-get install zsh",
     "this is not a git checkout": "git clone",

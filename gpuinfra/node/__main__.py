@@ -139,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         "read the cloud's notices about this machine until terminated (the gpuinfra-notices unit)",
     )
     add(
+        "metrics",
+        _later("metrics", "metrics_service"),
+        "write what this node knows about itself for node exporter until terminated (the gpuinfra-metrics unit)",
+    )
+    add(
         "discovery",
         _later("discovery", "discovery"),
         "write the configuration of Prometheus with the names of this account, for gpuinfra-prometheus on the control node",

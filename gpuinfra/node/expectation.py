@@ -107,6 +107,8 @@ class Uses(TypedDict, total=False):
     mig: bool
     mig_profiles: list[str]
     energy: bool
+    checkpoints: str
+    """Pattern of the files that complete a checkpoint, below each Lustre file system, for `node.pyz metrics`."""
     fabric_test: bool
     burn_in: int
     gvnics: int

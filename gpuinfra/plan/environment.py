@@ -65,6 +65,8 @@ def environment(facts: PoolFacts) -> dict[str, str]:
         values |= {"DCGM_PACKAGES": dcgm_packages, **_version("DCGM", dcgm)}
     if exporter := chosen.choice("dcgm_exporter"):
         values |= _version("DCGM_EXPORTER", exporter)
+    if exporter := chosen.choice("node_exporter"):
+        values |= {"NODE_EXPORTER_RANGE_MIN": exporter.low, "NODE_EXPORTER_RANGE_MAX": exporter.high}
     for name, archive in (("prometheus", tables.PROMETHEUS), ("alertmanager", tables.ALERTMANAGER)):
         if chosen.choice(name):
             prefix = name.upper()

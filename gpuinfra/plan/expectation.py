@@ -67,6 +67,7 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         "mig": bool(facts.mig),
         "mig_profiles": list(facts.mig),
         "energy": facts.energy,
+        "checkpoints": facts.checkpoints if facts.lustre else "",
         "fabric_test": facts.fabric_test,
         "burn_in": facts.burn_in if facts.burn_in > 1 else 0,
         "gvnics": facts.gvnics,

@@ -41,6 +41,8 @@ class PoolFacts:
     """Xids after which the cloud replaces a machine."""
     energy: bool = False
     """Whether the nodes record the energy of their GPUs."""
+    checkpoints: str = ""
+    """Names of the files that complete a checkpoint, if the nodes report the newest one."""
     metadata: tuple[str, ...] = ()
     """Addresses of the metadata service to which a packet filter on the node controls access. Empty if the cloud has a hop limit."""
     containers_reach_metadata: bool = False

@@ -146,7 +146,7 @@ def _control(
     """Return the plan of the control node. `spec` is its own declaration."""
     (pool,) = spec.pools
     assert spec.monitoring is not None
-    files = control_files(spec, spec.monitoring, pools)
+    files = control_files(spec, spec.monitoring, pools, zone)
     return _pool(spec, cloud, pool, machines_of(spec)[pool.machine], zone, (), today, decisions, files)
 
 
@@ -218,6 +218,7 @@ def _facts(
         burn_in=spec.handover.burn_in,
         replacing_xids=cloud.replacing_xids if machine.gpu else (),
         energy=pool.idle_stop is not None,
+        checkpoints=(spec.recovery.checkpoints or "") if spec.monitoring and spec.recovery else "",
         metadata=cloud.metadata_to_guard,
         containers_reach_metadata=pool.containers_reach_metadata,
         users=spec.access.users,

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.monitoring.alerts import AlertPool, AlertSeverity, rule_file
 from gpuinfra.monitoring.config import (
     FOLDER,
     REMOTE_WRITE,
+    UNUSED_NODE_SERIES,
     AlertReceiver,
     ReceiverKind,
     RemoteEndpoint,
+    ScrapeJob,
     alertmanager_file,
     prometheus_file,
 )
@@ -30,13 +33,15 @@ from gpuinfra.spec.monitoring import CONTROL_POOL, Monitoring
 from gpuinfra.spec.policy import Software
 from gpuinfra.spec.pool import DiskSpec, Pool
 
-EXPORTER_STEP = "77-dcgm-exporter"
-PORT = 9400
-"""Port of the DCGM exporter."""
+EXPORTER_STEP, NODE_STEP = "77-dcgm-exporter", "78-node-exporter"
+PORT, NODE_PORT = 9400, 9100
+"""Ports of the DCGM exporter and of node exporter."""
 SYSTEM_GIB = 20
 """Disk of the control node for everything except metrics."""
 SERIES_PER_GPU = 60
 """Upper limit for the series of the DCGM exporter for one GPU."""
+SERIES_PER_NODE, SERIES_PER_DEVICE = 400, 20
+"""Upper limits for the series of node exporter for one node, without those of its vCPUs (one for each) and of its fabric devices."""
 BYTES_PER_SAMPLE = 2
 """Prometheus documents one to two bytes for a sample (https://prometheus.io/docs/prometheus/latest/storage/, retrieved 2026-11-29)."""
 SAMPLES_PER_DAY = 86_400 // 30
@@ -67,10 +72,15 @@ def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
 
 def metrics_gib(spec: ClusterSpec, declared: Monitoring) -> int:
     """Return the space for the metrics of all nodes in GiB, at least 10."""
-    gpus = sum(pool.nodes * machine.gpus for _, pool, machine in pools_of(spec))
-    used = gpus * SERIES_PER_GPU * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
+    series = sum(pool.nodes * _series(machine) for _, pool, machine in pools_of(spec))
+    used = series * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
     # Prometheus deletes a block after the limit is exceeded, and compacts blocks beside the old ones.
     return max(10, math.ceil(1.5 * used / 2**30))
+
+
+def _series(machine: MachineType) -> int:
+    devices = machine.fabric.devices if machine.fabric else 0
+    return machine.gpus * SERIES_PER_GPU + SERIES_PER_NODE + machine.vcpus + devices * SERIES_PER_DEVICE
 
 
 def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
@@ -88,38 +98,72 @@ def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
     )
 
 
-def monitored(pools: Iterable[PoolPlan]) -> list[AlertPool]:
-    """Return what the alert rules need of the pools that serve GPU metrics."""
-    return [
-        AlertPool(name=pool.name, gpus=pool.expectation["gpus"], mig=bool(pool.expectation.get("mig")))
+def alert_pools(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> list[AlertPool]:
+    """Return what the alert rules need of the pools that serve metrics, and of the control node. A pool without nodes has no targets."""
+    declared = [
+        AlertPool(
+            name=pool.name,
+            gpus=pool.expectation["gpus"] if EXPORTER_STEP in steps else 0,
+            mig=bool(pool.expectation.get("mig")),
+            node=NODE_STEP in steps,
+            infiniband=pool.expectation["fabric_provider"] == "infiniband" and pool.expectation["fabric_devices"] > 0,
+            checkpoint_s=spec.recovery.rpo_minutes * 60 if spec.recovery and "checkpoints" in pool.expectation else 0,
+        )
         for pool in pools
-        if any(step.id == EXPORTER_STEP for step in pool.steps)
+        for steps in [{step.id for step in pool.steps}]
+        if {EXPORTER_STEP, NODE_STEP} & steps
+        and pool.name != CONTROL_POOL
+        and any(group.max_count for group in pool.groups)
     ]
+    if spec.monitoring is None or not declared:
+        return declared
+    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True)]
 
 
-def control_files(spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolPlan]) -> tuple[FilePlan, ...]:
+def control_files(
+    spec: ClusterSpec, declared: Monitoring, pools: Iterable[PoolPlan], zone: str
+) -> tuple[FilePlan, ...]:
     """Return the configuration of Prometheus and Alertmanager. It does not contain the nodes, which Prometheus finds by their tags.
 
-    `spec` is the declaration of the control node, and `pools` are the other pools.
+    `spec` is the declaration of the control node, `zone` its zone, and `pools` are the other pools.
     """
     pools = tuple(pools)
-    served = monitored(pools)
-    names = [pool.name for pool in served]
-    zones = {group.zone for pool in pools if pool.name in names for group in pool.groups}
+    served = alert_pools(spec, pools)
+    names = [pool.name for pool in served if pool.gpus]
+    zones = {pool.name: {group.zone for group in pool.groups} for pool in pools} | {CONTROL_POOL: {zone}}
+
+    def job(name: str, pools: list[str], port: int, drop: Sequence[tuple[Sequence[str], str]] = ()) -> ScrapeJob:
+        places = sorted(set[str]().union(*(zones[pool] for pool in pools)))
+        discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, places, port)
+        return ScrapeJob(name=name, discovery=discovery, pools=pools, drop=drop)
+
+    jobs = (job("dcgm", names, PORT), job("node", list(zones), NODE_PORT, UNUSED_NODE_SERIES))
     space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
-    discovery = profile_of(spec.cloud).discovery(spec.name, spec.where.region, sorted(zones), PORT)
     remote = declared.remote_write
     endpoint = RemoteEndpoint(url=remote.url, username=remote.username) if remote else None
     retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
     files = {
-        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, discovery, names, endpoint)),
-        f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served)),
+        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, jobs, endpoint)),
+        f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served, _prices(spec, pools))),
         f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(declared))),
         f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),
         f"{FOLDER}/prometheus-secrets.json": _json({REMOTE_WRITE: remote.secret} if remote else {}),
         f"{FOLDER}/environment": retention,
     }  # fmt: skip
     return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))
+
+
+def _prices(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> dict[str, float]:
+    """Return the highest public price of one node of each pool. Without a price of its own, capacity costs at most the on-demand price."""
+    machines, prices = profile_of(spec.cloud).machines, dict[str, float]()
+    for pool in pools:
+        for group in pool.groups:
+            if (machine := machines.get(pool.machine)) is None:
+                continue
+            listed = machine.price(CapacityKind(group.kind), spec.where.region)
+            if listed := listed or machine.price(CapacityKind.ON_DEMAND, spec.where.region):
+                prices[pool.name] = max(prices.get(pool.name, 0), listed.usd_per_hour)
+    return prices
 
 
 def _receivers(declared: Monitoring) -> list[AlertReceiver]:

@@ -73,6 +73,9 @@ def steps(facts: PoolFacts) -> tuple[BootstrapStep, ...]:
     if lock.choice("dcgm_exporter"):
         why = "the declaration requests GPU metrics for Prometheus"
         chosen.append(BootstrapStep(id="77-dcgm-exporter", timeout_s=600, retries=2, why=why))
+    if lock.choice("node_exporter"):
+        why = "Prometheus on the control node collects the metrics of each node"
+        chosen.append(BootstrapStep(id="78-node-exporter", timeout_s=600, retries=2, why=why))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(BootstrapStep(id="80-scratch", timeout_s=600, retries=1, why=why))

@@ -22,7 +22,8 @@ class Choice:
 
     name: str
     """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`,
-    `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `prometheus`, `alertmanager`, the name of a `BucketClient`, `kernel`."""
+    `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `node_exporter`,
+    `prometheus`, `alertmanager`, the name of a `BucketClient`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -102,6 +103,8 @@ class LockRequest:
     containers: tuple[str, ...] = ()
     """Container runtimes that the steps install: `docker`, `enroot`."""
     gpu_metrics: str = "none"
+    monitored: bool = False
+    """True for the nodes of a stack with a control node, which run node exporter."""
     control: bool = False
     """True for the control node, which runs Prometheus and Alertmanager."""
     kinds: frozenset[str] = frozenset()
@@ -141,6 +144,8 @@ def lock(machine: MachineType, request: LockRequest) -> SoftwareLock:
         if request.gpu_metrics == "dcgm_exporter":
             choices.append(_dcgm_exporter())
             holds.append("datacenter-gpu-manager-exporter")
+    if request.monitored:
+        choices.append(_node_exporter(request))
     if request.control:
         choices += [_prometheus(), _alertmanager()]
     if "docker" in request.containers:
@@ -328,6 +333,12 @@ def _dcgm_exporter() -> Choice:
     low, high = tables.DCGM_EXPORTER_RANGE
     why = "declared; the package is in NVIDIA's repository"
     return Choice(name="dcgm_exporter", version=tables.DCGM_EXPORTER_PIN, why=why, low=low, high=high)
+
+
+def _node_exporter(request: LockRequest) -> Choice:
+    low, high = tables.NODE_EXPORTER_RANGE
+    why = "the package of Ubuntu, whose archive keeps only its newest version"
+    return Choice(name="node_exporter", version=tables.NODE_EXPORTER_PACKAGES[request.os], why=why, low=low, high=high)
 
 
 def _prometheus() -> Choice:

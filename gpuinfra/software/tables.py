@@ -323,6 +323,10 @@ DCGM_EXPORTER_PIN = "4.8.2-1"
 DCGM_EXPORTER_RANGE = ("4", "5")
 """Package in NVIDIA's repository that AKS also installs on its nodes (Azure/AgentBaker: e2e tests and node scripts,
 retrieved 2026-11-22). The exporter release for DCGM 4.5.3 is 4.5.3-4.8.2; with DCGM 4.5.2 it is not verified."""
+NODE_EXPORTER_PACKAGES = {"ubuntu-22.04": "1.3.1", "ubuntu-24.04": "1.7.0"}
+NODE_EXPORTER_RANGE = ("1.3", "2")
+"""Package `prometheus-node-exporter` of Ubuntu's universe (https://launchpad.net/ubuntu/+source/prometheus-node-exporter, not read again). The flags that the
+step sets exist since 1.2 (prometheus/node_exporter: release 1.2.0, pull request 2078, retrieved 2026-11-29). The rehearsal runs Debian's 1.5.0."""
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")
 """Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. Its packages have no published checksum."""

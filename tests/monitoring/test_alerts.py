@@ -18,12 +18,12 @@ from click.testing import CliRunner
 from gpuinfra.base.errors import UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.alerts import command
-from gpuinfra.monitoring.alerts import ALERTS, AlertPool, rule_file
+from gpuinfra.monitoring.alerts import ALERTS, AlertPool, Needs, rule_file
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import explain
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-POOL = AlertPool(name="gpu", gpus=2, mig=False)
+POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True)
 GPU = 'instance="a:9400",pool="gpu",gpu="0",UUID="GPU-0",modelName="H100"'
 OTHER = 'instance="a:9400",pool="gpu",gpu="1",UUID="GPU-1",modelName="H100"'
 HOUR = 60
@@ -58,7 +58,34 @@ REMAPPED = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
 REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 THROTTLED = "DCGM_FI_DEV_THERMAL_VIOLATION"
 REPLAYED, RECOVERED = (f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL" for kind in ("REPLAY", "RECOVERY"))
-TARGET = 'instance="a:9400",pool="gpu"'
+TARGET = 'instance="a:9400",pool="gpu",job="dcgm"'
+NODE = 'instance="a:9400",pool="gpu"'
+NODE_TARGET = f'{NODE},job="node"'
+VERIFIED, FIRST = "gpuinfra_node_verified", "gpuinfra_node_first_verified_timestamp_seconds"
+FAILED = f'{NODE},check="G5",cause="gpu-lost",outcome="fail"'
+DEADLINE = "gpuinfra_notice_deadline_timestamp_seconds"
+WRITTEN = "node_textfile_mtime_seconds"
+PORT = f'{NODE},device="mlx5_0",port="1"'
+COUNTER = f'{NODE},device="rdmap79s0",port="1",counter="retrans_timeout_events"'
+
+
+def node(metric: str, values: str) -> dict[str, str]:
+    """One series of a node."""
+    return series(metric, values, NODE)
+
+
+def disk(used: int) -> tuple[dict[str, str], ...]:
+    """The root disk of a node, of which a share is in use."""
+    labels = f'{NODE},device="/dev/root",fstype="ext4",mountpoint="/"'
+    return (
+        series("node_filesystem_size_bytes", "100x300", labels),
+        series("node_filesystem_avail_bytes", f"{100 - used}x300", labels),
+    )
+
+
+def ost(used: float) -> dict[str, str]:
+    """A storage target of a file system, of which a share is in use."""
+    return series("gpuinfra_lustre_ost_used_ratio", f"{used}x300", f'{NODE},mount="/scratch",ost="s-OST0000"')
 
 
 def xid(number: int, values: str) -> dict[str, str]:
@@ -108,17 +135,101 @@ CASES = [
         (series("DCGM_FI_DEV_GPU_UTIL", "0x18 80 " * 15),),
         200,
     ),
+    # The check fails at minute 5, after the node was verified. A failed check before the node is verified is another alert.
+    Case(
+        "NodeCheckFailed",
+        (series("gpuinfra_check_failed", "_x5 1x300", f'{FAILED},blocks="true"'), node(FIRST, "1x300")),
+        (series("gpuinfra_check_failed", "_x5 1x300", f'{FAILED},blocks="true"'),),
+        200,
+    ),
+    Case(
+        "NodeCheckFailed",
+        (series("gpuinfra_check_failed", "_x5 1x300", f'{FAILED},blocks="true"'), node(FIRST, "1x300")),
+        (series("gpuinfra_check_failed", "_x5 1x300", f'{FAILED},blocks="false"'), node(FIRST, "1x300")),
+        200,
+    ),
+    Case("NodeNotVerified", (node(VERIFIED, "0x300"),), (node(VERIFIED, "1x300"), node(FIRST, "1x300")), 200),
+    Case("NodeNotVerified", (node(VERIFIED, "0x300"),), (node(VERIFIED, "0x300"), node(FIRST, "1x300")), 200),
+    # Minute 200 is second 12,000: the deadline is ten minutes later, or two days later.
+    Case(
+        "NodeNotice",
+        (series(DEADLINE, "12600x300", f'{NODE},kind="reclaim"'),),
+        (
+            series(DEADLINE, "12600x300", f'{NODE},kind="rebalance"'),
+            series(DEADLINE, "184800x300", f'{NODE},kind="maintenance"'),
+        ),
+        200,
+    ),
+    Case("NodeMetricsMissing", (series("up", "1x5 0x300", NODE_TARGET),), (series("up", "1x300", NODE_TARGET),), 20),
+    Case("NodeMetricsMissing", (series("up", "1x300", TARGET),), (series("up", "1x300", NODE_TARGET),), 20),
+    Case(
+        "NodeFactsStale",
+        (series("up", "1x300", NODE_TARGET), node(WRITTEN, "0x300")),
+        (series("up", "1x300", NODE_TARGET), node(WRITTEN, "0+60x300")),
+        200,
+    ),
+    Case(
+        "NodeFactsStale",
+        (series("up", "1x300", NODE_TARGET),),
+        (series("up", "1x300", NODE_TARGET), node(WRITTEN, "0+60x300")),
+        200,
+    ),
+    Case("NodeDiskFull", disk(91), disk(89), 60),
+    Case(
+        "NodeOutOfMemory", (node("node_vmstat_oom_kill", "3x190 4x300"),), (node("node_vmstat_oom_kill", "4x300"),), 200
+    ),
+    Case("LustreOstFull", (ost(0.91),), (ost(0.89),), 60),
+    Case(
+        "CheckpointOld",
+        (series("gpuinfra_checkpoint_timestamp_seconds", "60x300", f'{NODE},mount="/scratch"'),),
+        (series("gpuinfra_checkpoint_timestamp_seconds", "-1800+60x300", f'{NODE},mount="/scratch"'),),
+        200,
+    ),
+    Case(
+        "InfinibandPortDown",
+        (series("node_infiniband_state_id", "4x5 1x300", PORT),),
+        (series("node_infiniband_state_id", "4x300", PORT),),
+        200,
+    ),
+    Case(
+        "InfinibandPortDown",
+        (series("node_scrape_collector_success", "1x5 0x300", f'{NODE},collector="infiniband"'),),
+        (series("node_scrape_collector_success", "0x300", f'{NODE},collector="cpu"'),),
+        200,
+    ),
+    Case(
+        "RdmaTimeouts",
+        (series("gpuinfra_rdma_hw_counter_total", "0+2x300", COUNTER),),
+        (
+            series("gpuinfra_rdma_hw_counter_total", "7x300", COUNTER),
+            series("gpuinfra_rdma_hw_counter_total", "0+2x300", COUNTER.replace("retrans_timeout_events", "rx_bytes")),
+        ),
+        200,
+    ),
+    Case(
+        "DiscoveryFails",
+        (series("prometheus_sd_refresh_failures_total", "0+1x300", 'mechanism="ec2"'),),
+        (series("prometheus_sd_refresh_failures_total", "5x300", 'mechanism="ec2"'),),
+        200,
+    ),
 ]
-COUNTED = ("GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors")
+COUNTED = (
+    "NodeMetricsMissing", "NodeFactsStale", "NodeOutOfMemory", "CheckpointOld", "RdmaTimeouts", "DiscoveryFails",
+    "GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors",
+)  # fmt: skip
 """Alerts about what happens in a period, which do not depend on the metrics before a gap."""
 RESTARTED = [case for case in CASES if case.alert not in COUNTED]
 IDS = [f"{case.alert}-{number}" for number, case in enumerate(CASES)]
 
 
-def fired(folder: Path, inputs: tuple[dict[str, str], ...], minute: int, pool: AlertPool = POOL) -> set[str]:
-    """Return the alerts that fire at a minute. Promtool expects no alert, and lists those that fire."""
-    (folder / "rules.yml").write_text(yaml.safe_dump(rule_file("train", [pool]), width=1000))
-    wanted = [{"eval_time": f"{minute}m", "alertname": one.name, "exp_alerts": []} for one in ALERTS]
+def fired(folder: Path, inputs: tuple[dict[str, str], ...], minute: int, only: str = "") -> set[str]:
+    """Return the alerts that fire at a minute, of all rules or of one. Promtool expects no alert, and lists those that fire."""
+    rules: Any = rule_file("train", [POOL])
+    names = [only] if only else [one.name for one in ALERTS]
+    for group in rules["groups"]:
+        group["rules"] = [rule for rule in group["rules"] if rule["alert"] in names]
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules, width=1000))
+    wanted = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in names]
     test = {"interval": "1m", "input_series": list(inputs), "alert_rule_test": wanted}
     (folder / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}, width=1000))  # fmt: skip
     done = subprocess.run(["promtool", "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
@@ -131,8 +242,8 @@ def fired(folder: Path, inputs: tuple[dict[str, str], ...], minute: int, pool: A
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_an_alert_fires_and_its_healthy_twin_does_not(tmp_path: Path, case: Case) -> None:
     """The faulty series fire the alert, and the same metrics of a healthy GPU do not."""
-    assert case.alert in fired(tmp_path, case.sick, case.minute)
-    assert case.alert not in fired(tmp_path, case.healthy, case.minute)
+    assert case.alert in fired(tmp_path, case.sick, case.minute, case.alert)
+    assert case.alert not in fired(tmp_path, case.healthy, case.minute, case.alert)
 
 
 @promtool
@@ -143,14 +254,14 @@ def test_an_alert_survives_a_restart(tmp_path: Path, case: Case) -> None:
     def gap(inputs: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
         return tuple({**one, "values": re.sub(r"(\S+?)x300$", r"\1x10 _x8 \1x300", one["values"])} for one in inputs)
 
-    assert case.alert in fired(tmp_path, gap(case.sick), 200)
-    assert case.alert not in fired(tmp_path, gap(case.healthy), 200)
+    assert case.alert in fired(tmp_path, gap(case.sick), 200, case.alert)
+    assert case.alert not in fired(tmp_path, gap(case.healthy), 200, case.alert)
 
 
 @promtool
 def test_missing_metrics_fire_only_the_alert_about_them(tmp_path: Path) -> None:
-    """If the exporter is lost, GpuMetricsMissing fires, and no other alert claims that a GPU is faulty."""
-    assert fired(tmp_path, (), 200) == {"GpuMetricsMissing"}
+    """If the exporters are lost, only the two alerts about missing metrics fire, and no other alert claims that a GPU or a node is faulty."""
+    assert fired(tmp_path, (), 200) == {"GpuMetricsMissing", "NodeMetricsMissing"}
 
 
 @promtool
@@ -161,13 +272,13 @@ def test_half_used_memory_is_not_high(tmp_path: Path) -> None:
 
 @promtool
 def test_rules_apply_to_their_pool(tmp_path: Path) -> None:
-    """A fault in another pool fires only the alert about the missing targets of this pool."""
+    """A fault in another pool fires only the alerts about the missing targets of this pool."""
     inputs = tuple({**one, "series": one["series"].replace('pool="gpu"', 'pool="cpu"')} for one in CASES[2].sick)
-    assert fired(tmp_path, inputs, 200) == {"GpuMetricsMissing"}
+    assert fired(tmp_path, inputs, 200) == {"GpuMetricsMissing", "NodeMetricsMissing"}
 
 
 def test_the_exporter_serves_each_metric_of_the_rules() -> None:
-    """Each metric in a rule is `up` or a counter that the step 77-dcgm-exporter configures, with a type that its use requires."""
+    """Each metric of the DCGM exporter in a rule is a counter that the step 77-dcgm-exporter configures, with a type that its use requires."""
     step = (shipped("bootstrap") / "77-dcgm-exporter.sh").read_text(encoding="utf-8")
     body = step[step.index("counters() {") : step.index("\n}\n", step.index("counters() {"))]
     listed = subprocess.run(["bash", "-c", f"{body}\n}}\ncounters"], capture_output=True, text=True, check=True).stdout
@@ -177,8 +288,40 @@ def test_the_exporter_serves_each_metric_of_the_rules() -> None:
     for rule in ALERTS:
         used = set(re.findall(r"DCGM_\w+", rule.expression))
         assert used <= set(types), rule.name
-        for name in re.findall(r"(?:rate|increase)\((\w+)", rule.expression):
+        for name in re.findall(r"(?:rate|increase)\((DCGM_\w+)", rule.expression):
             assert types[name] == "counter", rule.name
+
+
+@pytest.mark.parametrize(
+    ("pool", "left_out"),
+    [
+        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL}),
+        (AlertPool(name="gpu", gpus=8, mig=True), set(Needs) - {Needs.GPUS}),
+        (AlertPool(name="login", gpus=0, node=True), set(Needs) - {Needs.NODE}),
+        (AlertPool(name="monitoring", gpus=0, node=True, control=True), set(Needs) - {Needs.NODE, Needs.CONTROL}),
+    ],
+    ids=["own Prometheus", "MIG", "no GPUs", "control node"],
+)
+def test_a_pool_has_only_the_alerts_whose_metrics_it_serves(pool: AlertPool, left_out: set[Needs]) -> None:
+    """An alert about missing metrics would fire forever in a pool that does not serve them."""
+    (group,) = rule_file("train", [pool])["groups"]  # type: ignore[misc]
+    assert {rule["alert"] for rule in group["rules"]} == {one.name for one in ALERTS if one.needs not in left_out}
+
+
+def test_the_page_lists_each_alert() -> None:
+    """The tables of docs/guides/alerts.md have each alert once, with its severity and its duration."""
+    page = (shipped("bootstrap").parent / "docs" / "guides" / "alerts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \| `(\w+)` \|$", page, re.MULTILINE)
+    words = {
+        0: "at once",
+        60: "1 minute",
+        300: "5 minutes",
+        600: "10 minutes",
+        900: "15 minutes",
+        1800: "30 minutes",
+        7200: "2 hours",
+    }
+    assert sorted(rows) == sorted((one.name, words[one.for_s], one.severity.value) for one in ALERTS)
 
 
 def test_every_alert_has_a_case() -> None:

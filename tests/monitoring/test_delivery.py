@@ -161,11 +161,11 @@ def write_configuration(folder: Path, cloud: str, fleet: str, ports: dict[str, i
     files = control_files()
     prometheus = json.loads(files["prometheus.yml"].content)
     prometheus["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    (discovered, *_) = prometheus["scrape_configs"]
-    discovered["ec2_sd_configs"][0] |= {"endpoint": cloud, "refresh_interval": "1s"}
+    for job in prometheus["scrape_configs"][:2]:
+        job["ec2_sd_configs"][0] |= {"endpoint": cloud, "refresh_interval": "1s"}
+        job["relabel_configs"].append({"target_label": "__address__", "replacement": fleet.partition("://")[2]})
     prometheus["remote_write"][0]["url"] = f"{fleet}/api/v1/write"
     (folder / "remote-write").write_text("the-token")
-    discovered["relabel_configs"].append({"target_label": "__address__", "replacement": fleet.partition("://")[2]})
     text = (
         json.dumps(prometheus)
         .replace(FOLDER, str(folder))

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import MONITORING, MONITORINGS, REMOTE, TODAY, declaration, user
 
@@ -39,11 +41,15 @@ def test_the_control_node_has_nothing_of_the_declared_pools() -> None:
         storage=[{"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200}],
     )
     pool = control(plan)
-    assert [step.id for step in pool.steps] == ["10-prepare", "20-kernel", "90-holds", "92-files", "94-monitoring"]
+    assert [step.id for step in pool.steps] == [
+        "10-prepare", "20-kernel", "78-node-exporter", "90-holds", "92-files", "94-monitoring",
+    ]  # fmt: skip
     assert pool.expectation["file_systems"] == []
     assert all(file.path.startswith("/etc/gpuinfra-monitoring/") for file in pool.files)
     (gpu,) = [one for one in plan.pools if one is not pool]
-    assert {"60-lustre", "64-users", "77-dcgm-exporter", "92-files", "95-packages"} <= {step.id for step in gpu.steps}
+    assert {"60-lustre", "64-users", "77-dcgm-exporter", "78-node-exporter", "92-files", "95-packages"} <= {
+        step.id for step in gpu.steps
+    }
 
 
 def test_a_cluster_without_nodes_has_no_control_node() -> None:
@@ -53,30 +59,32 @@ def test_a_cluster_without_nodes_has_no_control_node() -> None:
 
 
 def test_the_disk_follows_from_gpus_and_retention() -> None:
-    """The disk holds the metrics of all GPUs for the retention, and Prometheus may use two thirds of this space."""
+    """The disk holds the metrics of all GPUs and nodes for the retention, and Prometheus may use two thirds of this space."""
     small, long = control(planned()), control(planned(pools__0__capacity__0__count=100, monitoring__retention_days=365))
     assert small.disk.size_gib == 20 + 10
-    # 800 GPUs x 60 series x 2,880 samples x 2 bytes x 365 days, and half as much again.
-    assert long.disk.size_gib == 20 + 141
+    # 100 nodes x (8 GPUs x 60 series + 400 + 96 vCPUs + 4 EFA devices x 20) x 2,880 samples x 2 bytes x 365 days, and half as much again.
+    assert long.disk.size_gib == 20 + 311
     (environment,) = [file.content for file in long.files if file.path.endswith("/environment")]
-    assert environment == "RETENTION_TIME=365d\nRETENTION_SIZE=94GB\n"
+    assert environment == "RETENTION_TIME=365d\nRETENTION_SIZE=208GB\n"
 
 
 def test_prometheus_searches_only_pools_with_exporters() -> None:
-    """A pool without GPUs serves no GPU metrics, so its nodes are no targets and have no rules."""
+    """A pool without GPUs serves no GPU metrics, so its nodes are targets and have alerts only of node exporter, as the control node."""
     login = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
     pool = control(planned(pools__1=login))
-    job = content(pool, "prometheus.yml")["scrape_configs"][0]
-    assert job["relabel_configs"][0] == {
-        "source_labels": ["__meta_ec2_tag_gpuinfra_pool"],
-        "regex": "gpu",
-        "action": "keep",
-    }
+    job, node, *_ = content(pool, "prometheus.yml")["scrape_configs"]
+    found = {"source_labels": ["__meta_ec2_tag_gpuinfra_pool"], "action": "keep"}
+    assert job["relabel_configs"][0] == {**found, "regex": "gpu"}
+    assert node["relabel_configs"][0] == {**found, "regex": "gpu|login|monitoring"}
+    assert (job["ec2_sd_configs"][0]["port"], node["ec2_sd_configs"][0]["port"]) == (9400, 9100)
     assert {one["name"]: one["values"] for one in job["ec2_sd_configs"][0]["filters"]} == {
         "tag:gpuinfra:cluster": ["train"],
         "instance-state-name": ["running"],
     }
-    assert [group["name"] for group in content(pool, "rules.yml")["groups"]] == ["gpuinfra-train-gpu"]
+    groups = {group["name"].removeprefix("gpuinfra-train-"): group for group in content(pool, "rules.yml")["groups"]}
+    assert list(groups) == ["gpu", "login", "monitoring", "prices"]
+    assert "GpuMissing" not in json.dumps(groups["login"])
+    assert "DiscoveryFails" in json.dumps(groups["monitoring"])
 
 
 def test_google_searches_each_zone_with_nodes() -> None:
@@ -85,8 +93,11 @@ def test_google_searches_each_zone_with_nodes() -> None:
     (gpu,) = spec["pools"]
     login = {**gpu, "name": "login", "machine": "n2-standard-4", "zone": "us-central1-f"}
     spec["pools"] = [gpu, {**gpu, "name": "far", "zone": "us-central1-c"}, login]
-    job = content(control(build_plan(parse_spec(spec), TODAY)), "prometheus.yml")["scrape_configs"][0]
+    pool = control(build_plan(parse_spec(spec), TODAY))
+    job, node, *_ = content(pool, "prometheus.yml")["scrape_configs"]
     assert [one["zone"] for one in job["gce_sd_configs"]] == ["us-central1-a", "us-central1-c"]
+    zones = {"us-central1-a", "us-central1-c", "us-central1-f", pool.groups[0].zone}
+    assert [one["zone"] for one in node["gce_sd_configs"]] == sorted(zones)
     assert {one["filter"] for one in job["gce_sd_configs"]} == {
         '(labels.gpuinfra-cluster = "train") (status = "RUNNING")'
     }
@@ -131,3 +142,25 @@ def test_a_receiver_gets_its_severity_and_higher() -> None:
         "webhook-1": "/alerts/warn",
         "webhook-2": "/alerts/page",
     }
+
+
+def test_the_rules_contain_the_price_of_each_pool() -> None:
+    """A node does not know its price, so Prometheus gets the highest price of the pool's capacity: without a price of its own, that of on-demand."""
+    kinds = [{"kind": "on_demand", "count": 1}, {"kind": "spot", "count": 1}]
+    plan = planned(pools__0__capacity=kinds)
+    prices = {one["labels"]["pool"]: one["expr"] for one in content(control(plan), "rules.yml")["groups"][-1]["rules"]}
+    machine = profile_of("aws").machines[plan.pools[0].machine]
+    usual = machine.price(CapacityKind.ON_DEMAND, plan.region)
+    assert usual
+    assert prices == {"gpu": f"vector({usual.usd_per_hour:g})"}
+
+
+def test_nodes_report_checkpoints_only_where_they_can() -> None:
+    """The expectation has the pattern of the checkpoints if the stack has recovery targets with a pattern, and the nodes mount a Lustre file system."""
+    recovery = {"region": "us-west-2", "rpo_minutes": 600, "rto_minutes": 600, "checkpoint_gib": 10, "checkpoint_minutes": 60, "site_minutes": 60}  # fmt: skip
+    lustre = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200}
+    pattern = "runs/*/COMPLETE"
+    with_pattern = planned(recovery={**recovery, "checkpoints": pattern}, storage=[lustre])
+    assert [pool.expectation.get("checkpoints") for pool in with_pattern.pools] == [pattern, None]
+    assert "checkpoints" not in planned(recovery=recovery, storage=[lustre]).pools[0].expectation
+    assert "checkpoints" not in planned(recovery={**recovery, "checkpoints": pattern}).pools[0].expectation

@@ -68,6 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pgrep": ("machine", "pgrep"),
     "poweroff": ("systemctl", "shutdown"),
     "prometheus": ("monitoring", "daemon"),
+    "prometheus-node-exporter": ("exporter", "node_exporter"),
     "promtool": ("monitoring", "promtool"),
     "reboot": ("systemctl", "reboot"),
     "rmmod": ("kernel", "rmmod"),

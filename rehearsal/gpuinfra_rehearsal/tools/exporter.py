@@ -1,17 +1,22 @@
-"""The DCGM exporter of a stand-in node, and the node's private address.
+"""The DCGM exporter and node exporter of a stand-in node, and the node's private address.
 
-All stand-in nodes share the host's network, so the exporter does not open a port. `curl` calls `answer` instead.
+All stand-in nodes share the host's network, so the DCGM exporter does not open a port. `curl` calls `answer` instead. The real node exporter listens on a
+loopback address of this node, if the host has it. Otherwise `curl` prints the file of the node program.
 """
 
 from __future__ import annotations
 
 import sys
 
-from .passthrough import become_real
-from .state import fail, read_state, unit_active
+from .passthrough import become_real, real
+from .state import fail, read_state, read_text, unit_active
 from .unitfile import load
 
 UNIT = "nvidia-dcgm-exporter.service"
+NODE_UNIT, NODE_EXPORTER = "prometheus-node-exporter.service", "prometheus-node-exporter"
+LISTEN, TEXTFILES = "--web.listen-address=", "--collector.textfile.directory="
+PLACE = "/run/standin-node-exporter"
+"""File with the address on which node exporter was told to listen, and the loopback address on which it listens, or a folder."""
 
 
 def private_address() -> str:
@@ -52,4 +57,35 @@ def answer(url: str) -> int:
     sys.stdout.write("# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).\n# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n")
     for index in _gpu_indexes() or []:
         sys.stdout.write(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}",device="nvidia{index}"}} 30\n')
+    return 0
+
+
+def node_exporter(argv: list[str]) -> int:
+    """node exporter. It listens on a random loopback address, because the private address of a stand-in node does not exist."""
+    import os
+
+    from .vendor import stay
+
+    wanted = next((word.removeprefix(LISTEN) for word in argv if word.startswith(LISTEN)), ":9100")
+    folder = next((word.removeprefix(TEXTFILES) for word in argv if word.startswith(TEXTFILES)), "")
+    first, second, third = os.urandom(3)
+    there = f"127.{128 + first % 64}.{second}.{1 + third % 254}:9100" if real(NODE_EXPORTER) else folder
+    with open(PLACE, "w", encoding="utf-8") as file:
+        file.write(f"{wanted} {there}")
+    if there == folder:
+        return stay()
+    return become_real(NODE_EXPORTER, [LISTEN + there if word.startswith(LISTEN) else word for word in argv])
+
+
+def node_answer(url: str) -> int:
+    """Answer `curl URL`, if node exporter listens there."""
+    wanted, _, there = read_text(PLACE, "").partition(" ")
+    asked = url.removeprefix("http://").partition("/")[0]
+    if not unit_active(NODE_UNIT) or wanted not in (asked, ":9100"):
+        return 7
+    if not there.startswith("/"):
+        return become_real("curl", ["-s", "--noproxy", "*", "--max-time", "10", f"http://{there}/metrics"])
+    file = f"{there}/gpuinfra.prom"
+    if text := read_text(file, ""):
+        sys.stdout.write(f'{text}node_textfile_mtime_seconds{{file="{file}"}} 1\n')
     return 0

@@ -231,7 +231,14 @@ def lfs(argv: list[str]) -> int:
     elif argv[:1] in (["df"], ["check"]):
         for item in read_state()["mounts"]:
             if item["type"] == "lustre":
-                sys.stdout.write(f"filesystem_summary:  1200G 8M 1199G 1% {item['target']}\n")
+                target = item["target"]
+                if argv[1:] not in ([], [target]):
+                    continue
+                for number in range(2):
+                    sys.stdout.write(
+                        f"scratch-OST{number:04x}_UUID 1000000 {200000 * (1 + number)} {800000 - 200000 * number} 20% {target}[OST:{number}]\n"
+                    )
+                sys.stdout.write(f"filesystem_summary:  2000000 600000 1400000 30% {target}\n")
     return 0
 
 

@@ -40,6 +40,10 @@ def curl(argv: list[str]) -> int:
         from .exporter import answer
 
         return answer(urls[0])
+    if len(urls) == 1 and urls[0].endswith(":9100/metrics"):
+        from .exporter import node_answer
+
+        return node_answer(urls[0])
     if len(urls) == 1 and urls[0].endswith("/-/ready"):
         from .monitoring import answer as ready
 
