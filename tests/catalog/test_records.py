@@ -78,7 +78,7 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
 
 
 def test_machine_types_without_a_floor_between_nodes_are_known() -> None:
-    """The plan gives the date of the last search for each machine type with a fabric that has no floor for B3. A new machine type either has one or is added here."""
+    """The plan gives the date of the last search for each machine type with a fabric that has no floor for B3."""
     without = {
         machine.name
         for _, machine in ALL
