@@ -120,9 +120,7 @@ def obtain_with(
             search = _search_of(file, project, searched, journal, limit, refresh=refresh)
             if search is None:
                 searched.begin(name, {"running": running_before(file, project), "until": until})
-                search = search_of(
-                    file, project, searched, limit, searches=_searches(file), locks=[journal.lock], refresh=refresh
-                )
+                search = search_of(file, project, searched, limit, locks=[journal.lock], refresh=refresh)
             try:
                 run(search, again=again)
             except DeploymentError as problem:
@@ -193,16 +191,12 @@ def _search_of(
     declared = file
     if searched.original is not None:
         declared = stack_in(parse(searched.original, file.path.name), file.path)
-    search = search_of(declared, project, searched, limit, searches=_searches(declared), locks=[journal.lock], refresh=refresh)  # fmt: skip
+    search = search_of(declared, project, searched, limit, locks=[journal.lock], refresh=refresh)
     try:
         check_file(search)
     except UsageError:
         return None
     return search
-
-
-def _searches(file: LoadedStack) -> bool:
-    return any(pool.fallback for pool in file.spec.pools)
 
 
 def deploy_with(

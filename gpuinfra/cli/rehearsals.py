@@ -52,6 +52,21 @@ class Rehearsals(Protocol):
         """Rehearse an action of a stack, print the result, and return the exit code."""
         ...
 
+    def run_command(
+        self,
+        words: Sequence[str],
+        stack: str,
+        folder: Path,
+        *,
+        faults: tuple[str, ...],
+        deadline: str | None,
+        least_privilege: bool,
+        without_nodes: bool,
+        on: date | None,
+    ) -> int:
+        """Run a command of gpuinfra or of Pulumi in the rehearsal of a stack, and return its exit code."""
+        ...
+
     def opened(
         self, stack: str, folder: Path, *, nodes: bool = True
     ) -> AbstractContextManager[Sequence[Mapping[str, Any]]]:

@@ -318,7 +318,7 @@ def search_of(
     journal: SearchJournal,
     limit: Limit,
     *,
-    searches: bool,
+    searches: bool = True,
     locks: Sequence[int] = (),
     variables: Mapping[str, str] | None = None,
     refresh: bool = False,

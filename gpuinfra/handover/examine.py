@@ -124,4 +124,4 @@ def _still_working(journal: Mapping[str, object] | None) -> bool:
     failed = [step for step in steps if step.get("status") == "failed"]
     if failed:
         return all(step.get("final") is False for step in failed)
-    return any(step.get("status") in UNFINISHED for step in steps)
+    return any(str(step.get("status")) in UNFINISHED for step in steps)

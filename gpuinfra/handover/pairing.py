@@ -33,6 +33,9 @@ AGAIN_S = 300.0
 """Time after a result after which a node is asked again if its evidence does not contain the result, for example because its service was restarted."""
 HELP_S = 60.0
 """Time after which more good nodes are asked to be the partner of a node without one. Nodes whose GPUs run jobs do not answer."""
+MOST_ASKED = 2_000
+"""Maximum number of nodes without a result that are asked at the same time, and of their helpers, because a sheet has a limit. The others follow when the
+evidence of the first ones contains their results."""
 MOST_TRIES, MOST_MISSED = 2, 3
 """Maximum number of all-reduces for one pair, and maximum number of times that a node does not arrive. A node has no further pairs afterwards."""
 
@@ -124,15 +127,21 @@ class PoolTest:
                 self._forget(name)
         for peer in [one for one in self._peers.values() if self._boots.get(one.name) != one.boot]:
             self._release(peer, now)
+        places = MOST_ASKED - sum(not peer.helps for peer in self._peers.values())
         for node in nodes:
             peer = self._peers.get(node.instance_id)
             if node.outcome == "verified" and peer is not None and not peer.helps:
                 # Its evidence contains the result.
                 self._release(peer, now)
+                places += 1
                 continue
             if not (node.untested or (node.undecided and not node.settled)):
                 continue
-            if peer is None or peer.helps or (peer.ruling is not None and self._asks_again(peer, node, now)):
+            if peer is None or peer.helps:
+                if places > 0:
+                    places -= 1
+                    self._ask(node, now, helps=False)
+            elif peer.ruling is not None and self._asks_again(peer, node, now):
                 self._ask(node, now, helps=False)
 
     def _ask(self, node: NodeVerdict, now: float, *, helps: bool) -> None:
@@ -319,7 +328,7 @@ class PoolTest:
         self._alone_since = now if self._alone_since is None else self._alone_since
         most = (len(alone) + 1) * (1 + int((now - self._alone_since) // HELP_S))
         verified = [node for node in nodes if node.outcome == "verified" and node.instance_id not in self._peers]
-        for node in verified[: max(0, most - len(helpers))]:
+        for node in verified[: max(0, min(most, MOST_ASKED) - len(helpers))]:
             self._ask(node, now, helps=True)
 
     def _call(self, peer: _Peer) -> NodeCall:

@@ -123,6 +123,11 @@ class EvidenceRef:
         """Identifies the content: key and version."""
         return self.key, self.etag
 
+    @property
+    def limit(self) -> int:
+        """Maximum size in bytes. A larger object is not read."""
+        return REPORT_LIMIT if self.is_report else EVIDENCE_LIMIT
+
 
 def folder_of(owner: str, instance_id: str) -> str:
     """Return the name of the folder that contains the evidence of an instance."""

@@ -27,8 +27,8 @@ SHEET, REPORT = "gpuinfra.fabric-sheet/1", "gpuinfra.fabric-report/1"
 """Schemas of the two documents."""
 FOLDER = "fabric"
 """Folder of the reports, below the boot."""
-MAX_SHEET = 1 << 20
-"""Maximum size of a sheet. That of a pool of 1,000 nodes has about 400 KiB."""
+MAX_SHEET = 4 << 20
+"""Maximum size of a sheet in bytes. A request has about 400 bytes, and at most 1,000 in the longest case."""
 MAX_REASON = 200
 MAX_GPUS = 64
 STATE = Path("/run/gpuinfra/fabric-report.json")
@@ -140,7 +140,8 @@ def report_of(document: Mapping[str, object]) -> NodeReport | None:
     if texts["outcome"] not in ("", PASS, FAIL, ABSENT) or not 0 <= int(str(gpus)) <= MAX_GPUS:
         return None
     shown = {name: str(value) for name, value in texts.items()}
-    shown["reason"] = shortened(shown["reason"], MAX_REASON)
+    # The sheet repeats the reason, and has a limit in bytes.
+    shown["reason"] = shortened(shown["reason"].encode("ascii", "replace").decode("ascii"), MAX_REASON)
     return NodeReport(ask=int(str(ask)), gpus=int(str(gpus)), ready=ready, **shown)
 
 

@@ -78,6 +78,33 @@ class Commands(Rehearsals):
             view.line(f"warning: {row.found}; {row.fix}")
         return 0 if result.ok else 1
 
+    def run_command(
+        self,
+        words: Sequence[str],
+        stack: str,
+        folder: Path,
+        *,
+        faults: tuple[str, ...],
+        deadline: str | None,
+        least_privilege: bool,
+        without_nodes: bool,
+        on: date | None,
+    ) -> int:
+        from gpuinfra_rehearsal.access import run_command
+        from gpuinfra_rehearsal.session import Options
+
+        options = Options(
+            stack=stack,
+            faults=faults,
+            deadline=deadline,
+            folder=folder,
+            least_privilege=least_privilege,
+            without_nodes=without_nodes,
+            every_stack=True,
+            on=on,
+        )
+        return run_command(options, words)
+
     def opened(
         self, stack: str, folder: Path, *, nodes: bool = True
     ) -> AbstractContextManager[Sequence[Mapping[str, Any]]]:

@@ -344,7 +344,7 @@ class _Drill:
         # On clouds with global endpoints, the services of a failed region respond with errors.
         words += ["--unreachable", self.plan.region, *(word for step in IGNORABLE for word in ("--ignore", step))]
         root = self.session.folder.root
-        shutil.rmtree(root / "journals", ignore_errors=True)  # The journal of an earlier drill.
+        shutil.rmtree(self.session.journals, ignore_errors=True)  # The journal of an earlier drill.
         with (root / "failover.json").open("w+", encoding="utf-8") as out:
             process = processes.start(
                 [sys.executable, "-m", "gpuinfra", *words], env=self._environment(), cwd=self.session.folder.project,
@@ -386,7 +386,7 @@ class _Drill:
     # Helpers
 
     def _environment(self) -> dict[str, str]:
-        return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.folder.root / "journals")}
+        return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.journals)}
 
     def _gpuinfra(self, *words: str) -> subprocess.CompletedProcess[str]:
         process = processes.start(

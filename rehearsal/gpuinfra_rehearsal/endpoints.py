@@ -13,6 +13,10 @@ from typing import Any
 REGION_FALLBACK = "us-east-1"
 """The AWS SDKs require a region."""
 _GOOGLE_OVERRIDES = {
+    "BILLINGBUDGETS": "billingbudgets/",
+    "CLOUDRESOURCEMANAGER": "cloudresourcemanager/",
+    "SECRETMANAGER": "secretmanager/",
+    "SERVICEUSAGE": "serviceusage/",
     "COMPUTE": "compute/v1/",
     "CLOUDKMS": "cloudkms/",
     "CLOUDQUOTAS": "cloudquotas/",

@@ -124,6 +124,20 @@ def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple
     return tuple(_one(text, pools) for text in texts)
 
 
+def check_against_plans(faults: Sequence[Fault], plans: Sequence[Plan], *, replaces: bool = False) -> None:
+    """Reject a fault that can occur in none of the plans, with the reason in the first one."""
+    for fault in faults:
+        reasons: list[UsageError] = []
+        for plan in plans:
+            try:
+                check_against_plan([fault], plan, replaces=replaces)
+                break
+            except UsageError as error:
+                reasons.append(error)
+        else:
+            raise reasons[0]
+
+
 def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = False) -> None:
     """Reject a fault that cannot occur in this plan, because a run without its effect would appear successful.
 
@@ -135,6 +149,8 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
     for fault in faults:
         if fault.scope == "node":
             pool, _, number = fault.target.rpartition("-")
+            if pool not in pools:
+                raise UsageError(f"--fault {fault.text}: the stack has no pool {pool}; allowed: {', '.join(pools)}")
             count = pools[pool].count
             if int(number) > count and not replaces:
                 raise UsageError(

@@ -36,7 +36,7 @@ from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
 from gpuinfra.search.interrupted import continue_killed_run
-from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
+from gpuinfra.spec.load import LoadedStack, find_stack, read_stack, stack_name
 from gpuinfra_rehearsal import applied_environment, faults, least_privilege, processes, retained
 from gpuinfra_rehearsal.endpoints import declared_account
 from gpuinfra_rehearsal.engine import OperationResult, Pulumi
@@ -72,6 +72,8 @@ class Options:
     """Rehearse only the cloud. No node starts, and `up` does not wait for nodes."""
     reads: bool = False
     """A command reads the cloud and the evidence. It does not expect nodes to run, so their absence is no note."""
+    every_stack: bool = False
+    """A fault can concern each stack of the rehearsal, such as those of the second region, instead of `stack` only."""
     on: date | None = None
     """Rehearse as if today were this date."""
 
@@ -94,6 +96,16 @@ class Session:
     view: View
     operations: list[tuple[str, OperationResult]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the stack's program, with which commands of gpuinfra run."""
+        return self.program.virtualenv / "bin" / "python" if self.program.virtualenv else Path(sys.executable)
+
+    @property
+    def journals(self) -> Path:
+        """The state folder of commands that run in this rehearsal, with the journals of failovers and the results of drills."""
+        return self.folder.root / "journals"
 
     def operate(self, name: str, *arguments: str, title: str, resources: int | None = None) -> OperationResult:
         """Run one engine operation, show its progress, and record it for the report. `resources` is the resource count of an
@@ -179,8 +191,15 @@ class Session:
             return
         state = self.folder.root / "state.json"
         write_json(state, export)
-        python = self.program.virtualenv / "bin" / "python" if self.program.virtualenv else Path(sys.executable)
-        words = [str(python), "-m", "gpuinfra", "adopt", str(self.folder.stack_file), "--project", self.program.project]
+        words = [
+            str(self.python),
+            "-m",
+            "gpuinfra",
+            "adopt",
+            str(self.folder.stack_file),
+            "--project",
+            self.program.project,
+        ]
         process = processes.start(
             [*words, "--state", str(state), "--out", str(path)],
             env=self.pulumi.env, cwd=self.folder.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -253,8 +272,11 @@ def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
         ours = program.virtualenv is None or program.virtualenv.resolve() == Path(sys.prefix).resolve()
         if ours and (reason := why_not_here(loaded.spec.cloud)):
             raise EnvironmentMissing(f"{path}: {reason}")
-        exists = (_folder(options, stack_name(path), loaded).root / "cloud.sqlite").exists()
-        faults.check_against_plan(ordered, build_plan(loaded.spec, options.day), replaces=exists)
+        folder = _folder(options, stack_name(path), loaded)
+        files = sorted(folder.project.glob("Pulumi.*.yaml")) if options.every_stack else []
+        others = [read_stack(file) for file in files if file.name != path.name]
+        plans = [build_plan(one.spec, options.day) for one in (loaded, *others)]
+        faults.check_against_plans(ordered, plans, replaces=(folder.root / "cloud.sqlite").exists())
     return path, program, loaded
 
 

@@ -245,7 +245,7 @@ done
 
 @pytest.mark.parametrize(
     "moments",
-    ["3 13 20 40 60", pytest.param("{0..99}", marks=pytest.mark.long)],
+    ["3 13 20 40 60", pytest.param("{0..124}", marks=pytest.mark.long)],
     ids=["some", "all"],
 )
 def test_a_power_cut_before_any_command_is_resumed_at_the_next_boot(private: Private, moments: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.catalog.floors import MARGIN
+from gpuinfra.catalog.floors import MARGIN, PAIRS_SEARCHED
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws import regions as aws_regions
@@ -17,6 +17,7 @@ from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec import parse_spec
 
 TODAY = date(2026, 11, 22)
+
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 ALL = [(cloud, machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values()]
 IDS = [f"{cloud}-{machine.name}" for cloud, machine in ALL]
@@ -68,11 +69,24 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
         if floor.check in ("B2", "B3"):
             assert floor.gib
             assert floor.what.startswith(f"{floor.collective} of ")
+            assert floor.what.endswith({"B2": " in one node", "B3": " between two nodes"}[floor.check])
         if floor.check in ("B2", "B3", "B9", "B10", "N5"):
             threshold = floor.healthy is None and re.search(
                 "azurehpc-health-checks|cluster-health-scanner", floor.source
             )
             assert threshold or (floor.healthy and floor.at_least <= MARGIN * floor.healthy)
+
+
+def test_machine_types_without_a_floor_between_nodes_are_known() -> None:
+    """The plan gives the date of the last search for each machine type with a fabric that has no floor for B3."""
+    without = {
+        machine.name
+        for _, machine in ALL
+        if machine.fabric and machine.gpu and not any(floor.check == "B3" for floor in machine.floors)
+    }
+    small = {f"{family}.{size}xlarge" for family in ("g5", "g6", "g6e") for size in (8, 12, 16, 24, 48)}
+    assert without == {"p5.4xlarge", "p6e-gb200.36xlarge", "Standard_ND128isr_NDR_GB200_v6", *small}
+    assert date.fromisoformat(PAIRS_SEARCHED) > TODAY
 
 
 def recorded_numa(path: Path) -> list[tuple[list[int], list[int]]]:

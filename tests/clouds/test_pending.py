@@ -138,14 +138,14 @@ def test_a_listed_resource_needs_the_label() -> None:
 
 
 def test_a_transfer_job_is_found_by_its_buckets() -> None:
-    """The service generates the name of a replication job. Its two buckets identify it."""
+    """The service generates the name of a replication job. Its two buckets identify it, and the provider imports it as PROJECT/JOB."""
     spec = {"gcsDataSource": {"bucketName": "a"}, "gcsDataSink": {"bucketName": "b"}}
     jobs = [
         {"name": "transferJobs/1", "replicationSpec": {**spec, "gcsDataSink": {"bucketName": "c"}}},
         {"name": "transferJobs/2", "replicationSpec": spec},
     ]
     job = creation("gcp:storage/transferJob:TransferJob", project="p", replicationSpec=spec)
-    assert project({"transferJobs": {"transferJobs": jobs}}).ids(job) == ("transferJobs/2",)
+    assert project({"transferJobs": {"transferJobs": jobs}}).ids(job) == ("p/2",)
 
 
 @pytest.mark.parametrize("token", [TOKEN, "", "ffffffff"], ids=["own", "none", "other"])

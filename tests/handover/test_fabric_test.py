@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.causes import CapacityCause
+from gpuinfra.handover.evidence import NotEvidence, evidence_of
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected, PortUnavailable
+from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, PoolExpected, PortUnavailable
 from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.handover.watch import RELAY_POLL_S, Wait, WaitOutcome, watch
 from gpuinfra.node.fabric_relay import REPORT, NodeReport
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
-from .fleet import BUNDLE, INSIDE, ROLE, Fleet, instance, pool
+from .fleet import BUNDLE, INSIDE, LAUNCHED, ROLE, Fleet, instance, pool
 
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
 WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no other node joined within 300 s"}
@@ -365,3 +366,20 @@ def test_a_report_of_another_role_does_not_count() -> None:
     for role, count in ((ROLE, 1), ("other", 0)):
         gatherer = Gatherer(fleet.ports, [expected(1, node_role=role)], judge_node=judge_node, workers=INSIDE)
         assert len(gatherer.reports(gatherer.poll().nodes)) == count
+
+
+def test_a_report_has_a_lower_limit_than_evidence() -> None:
+    """A report is read and parsed up to 16 KiB, because each poll reads those of all nodes."""
+    place: dict[str, Any] = {
+        "instance_id": instance(1),
+        "boot_id": "b",
+        "seq": 1,
+        "key": "k",
+        "etag": "e",
+        "modified": LAUNCHED,
+    }
+    assert EvidenceRef(**place, is_report=True).limit == 16_384 < EvidenceRef(**place).limit
+    longest = json.dumps({"schema": REPORT, "reason": ""}).encode().ljust(16_384)
+    assert evidence_of(longest, is_report=True).document["schema"] == REPORT
+    with pytest.raises(NotEvidence, match="16384"):
+        evidence_of(longest + b" ", is_report=True)

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpuinfra.handover.evidence import evidence_of
 from gpuinfra.handover.examine import examine, judge_node
 from gpuinfra.handover.ports import EvidenceRef
@@ -97,6 +99,42 @@ def test_documents_of_any_content_are_examined_in_bounded_time(part: int, tmp_pa
         one = parse(data, "x.json")
         for report in reports(one) if isinstance(one, EvidenceDocument) else [one]:
             assert not set(report) & BAD, seed
+
+
+ANY = ([], {}, [[]], {"x": []}, None, True, -1, 10**40, "x")
+"""One value of each type, and values that neither a set nor a dictionary accepts as a key."""
+
+
+def places(content: Any) -> dict[str, tuple[str | int, ...]]:
+    """The shape of each path in a document -> one path with it."""
+    found: dict[str, tuple[str | int, ...]] = {}
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
+    while waiting:
+        path, inner = waiting.pop()
+        if path:
+            found["/".join("*" if isinstance(part, int) else part for part in path)] = path
+        items = inner.items() if isinstance(inner, dict) else enumerate(inner) if isinstance(inner, list) else ()
+        waiting += [((*path, name), one) for name, one in items]
+    return found
+
+
+@pytest.mark.parametrize("value", [ANY[0], *(pytest.param(one, marks=pytest.mark.long) for one in ANY[1:])], ids=repr)
+def test_a_field_may_have_any_type(value: object) -> None:
+    """Each field of evidence, of the journal in it and of each probe can have a value of any type: examining and reporting it raises nothing."""
+    base = json.loads(json.dumps(original()))
+    for shape, (*path, last) in places(base).items():
+        changed = json.loads(json.dumps(base))
+        place = changed
+        for part in path:
+            place = place[part]
+        place[last] = value
+        data = json.dumps(changed).encode()
+        try:
+            examined(data)
+            one = parse(data, "x.json")
+            assert not isinstance(one, EvidenceDocument) or list(reports(one))
+        except Exception as error:
+            raise AssertionError(f"{shape} = {value!r}: {error!r}") from error
 
 
 @PARTS

@@ -162,3 +162,18 @@ def test_history_has_all_documents_of_the_boot() -> None:
     polls = gatherer(fleet, 1)
     node = polls.poll().nodes[0]
     assert [ref.seq for ref, _ in polls.history(node)] == list(range(MOST_KEPT + 5, 0, -1))
+
+
+def test_history_has_the_evidence_of_the_node_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports to the fabric test, and evidence of another node that a store lists in the same folder, do not interrupt the series."""
+    fleet = Fleet()
+    for number in (1, 2):
+        fleet.launch(number)
+        previous = "null"
+        for seq in range(1, MOST_KEPT + 6):
+            previous = fleet.report(number, seq=seq, document={"previous": previous}).etag
+            fleet.report(number, seq=seq, key=f"evidence/train/{number}/fabric/{seq}", is_report=True)
+    polls = gatherer(fleet, 2)
+    node = polls.poll().nodes[0]
+    monkeypatch.setattr(fleet, "list", lambda _: [fleet._proven(ref) for ref in reversed(fleet.refs)])
+    assert [ref.seq for ref, _ in polls.history(node)] == list(range(MOST_KEPT + 5, 0, -1))

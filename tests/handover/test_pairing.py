@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from gpuinfra.handover import pairing
 from gpuinfra.handover.pairing import RUN_S
 from gpuinfra.node.checks import fabric_test
-from gpuinfra.node.fabric import PASS
-from gpuinfra.node.fabric_relay import MAX_SHEET, FabricSheet, NodeCall, NodeReport
+from gpuinfra.node.fabric import FAIL, PASS
+from gpuinfra.node.fabric_relay import (
+    MAX_REASON,
+    MAX_SHEET,
+    REPORT,
+    FabricRuling,
+    FabricSheet,
+    NodeCall,
+    NodeReport,
+    call_of,
+    report_of,
+)
+from gpuinfra.node.outcome import shortened
 
 from .pool_world import HANG_S, POLL_S, READ_S, TEST, Pool, PoolNode, pool, states
 
@@ -138,6 +149,27 @@ def test_a_node_that_dies_during_an_all_reduce_delays_only_its_partner() -> None
     assert partner in states(world)
 
 
+def test_a_node_that_still_measures_keeps_its_all_reduce() -> None:
+    """After the outcome of one node, the sheet still asks its partner for the same all-reduce, and no other node gets this partner."""
+    nodes, test = [PoolNode(f"i-{number}").verdict for number in range(3)], pairing.PoolTest(TEST)
+    ready = {one.instance_id: NodeReport(test=TEST, ask=1, ready=True) for one in nodes}
+    test.turn(nodes, {}, 0)
+    test.turn(nodes, ready, 1)
+    asked = test.turn(nodes, ready, 2).calls
+    (first, second) = [name for name, call in asked.items() if call.run]
+    run = asked[second].run
+    arrived = {name: NodeReport(test=TEST, ask=1, ready=True, run=run, gpus=8) for name in (first, second)}
+    ended = replace(arrived[first], outcome=PASS)
+    for now in (3, 4, 5):
+        asked = test.turn(nodes, {**ready, **arrived, first: ended}, now).calls
+    assert {name: call.run for name, call in asked.items()} == {
+        first: "",
+        second: run,
+        **{one: "" for one in asked if one not in (first, second)},
+    }
+    assert asked[second].partner == first
+
+
 def test_a_node_that_restarts_measures_again() -> None:
     """The pairs of its earlier boot do not count, because their raw output is lost."""
     world = pool(2)
@@ -237,8 +269,35 @@ def test_a_large_pool_that_boots_slowly(count: int) -> None:
     assert max(one.reads for one in world.nodes.values()) <= world.now / READ_S + 2
 
 
-def test_the_sheet_of_the_largest_pool_fits() -> None:
-    """A thousand nodes whose partners have all arrived."""
-    name, boot = "0a0a0a0a-0000-4a00-8000-{:012x}", "11111111-2222-3333-4444-555555555555"
-    calls = {name.format(at): NodeCall(boot, 2, "012345", name.format(at ^ 1), 1, 8, "f" * 256) for at in range(1000)}
-    assert len(json.dumps(FabricSheet(TEST, calls).document())) < MAX_SHEET // 2
+def test_the_largest_sheet_fits() -> None:
+    """As many nodes as are asked at once and as many helpers, each with the longest name, and with the longest result that reports lead to."""
+    name, boot = "{:0>128}", "1" * 64
+    told = report_of(
+        {"schema": REPORT, **asdict(NodeReport("", 1)), "test": TEST, "outcome": FAIL, "reason": "\U0001f4a5" * 300}
+    )
+    assert told is not None
+    reason = shortened(f"with i-1: {told.reason}; with i-2: {told.reason}", 2 * MAX_REASON)
+    ruling = FabricRuling(State.SLOW, reason, (), 2000)
+    calls = {name.format(at): NodeCall(boot, 2, ruling=ruling) for at in range(pairing.MOST_ASKED)}
+    arrived = {
+        name.format(f"h{at}"): NodeCall(boot, 2, "012345", name.format(at), 1, 8, "f" * 256)
+        for at in range(pairing.MOST_ASKED)
+    }
+    sheet = json.dumps(FabricSheet(TEST, calls | arrived).document())
+    assert len(sheet) < MAX_SHEET
+    assert call_of(sheet.encode(), name.format(1)) == (TEST, calls[name.format(1)])
+
+
+def test_a_pool_that_is_larger_than_a_sheet_is_tested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sheet asks more nodes than fit, and each node has a result in the end."""
+    monkeypatch.setattr(pairing, "MOST_ASKED", 4)
+    world, sizes = pool(18), list[int]()
+    world.nodes["i-0003"].slow = True
+
+    def done() -> bool:
+        sizes.append(len(world.sheet.calls))
+        return len(states(world)) == 18
+
+    world.run(9000, done)
+    assert states(world) == {name: "slow" if name == "i-0003" else "good" for name in world.nodes}
+    assert 4 <= max(sizes) <= 8

@@ -227,3 +227,14 @@ def test_a_copy_of_an_earlier_report_does_not_count(cloud: str, tmp_path: Path) 
     world.write(f"{base[:-6]}000900.00000000.proof.json", world.objects[proof][0])
     reports = handover.gatherer.reports(handover.gatherer.poll().nodes)
     assert reports[handover.nodes[0].name].ask == 5
+
+
+@EACH
+def test_two_commands_at_the_same_time_verify_the_nodes(cloud: str, tmp_path: Path) -> None:
+    """Each command replaces the sheet of the other one. The nodes answer the sheet that they read, and both commands read the results."""
+    world, first = world_of(cloud, tmp_path, 4)
+    second = type(first)(world, [])
+    first.between = second.turn
+    assert first.run(200) == dict.fromkeys(range(1, 5), "verified")
+    second.turn()
+    assert {one.outcome for one in second.verdict.nodes} == {"verified"}

@@ -177,6 +177,16 @@ def test_addresses_come_from_azure_or_the_variable() -> None:
     )
 
 
+def test_the_address_of_a_secret_comes_from_its_id_or_the_variable() -> None:
+    """The vault's own host, or the endpoint in the environment. Another ID is refused."""
+    id_ = "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/train/secrets/token"
+    end = f"/secrets/token?api-version={azure.API_SECRET}"
+    assert azure.secret_url(id_, {}) == f"https://train.vault.azure.net{end}"
+    assert azure.secret_url(id_, {"AZURE_KEYVAULT_SERVICE_ENDPOINT": "http://e/"}) == f"http://e/train{end}"
+    with pytest.raises(CloudError, match="is not the resource ID of a Key Vault secret"):
+        azure.secret_url(f"{id_}/versions/1", {})
+
+
 @pytest.mark.parametrize(
     "container",
     [

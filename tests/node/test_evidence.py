@@ -123,6 +123,19 @@ def test_evidence_and_proof_are_stored_under_the_nodes_folder(cloud: Cloud, tmp_
     assert kept.is_uploaded(1)
 
 
+def test_a_report_and_its_proof_are_stored_below_the_boot(cloud: Cloud) -> None:
+    """Both objects are in the folder of the reports, and the next free number is in the report and in its name."""
+    report = {"instance_id": INSTANCE, "boot_id": BOOT, "seq": 1}
+    cloud.objects[f"{FOLDER}/fabric/000001.json"] = b"older"
+    upload.deliver_report(NODE, report, of(NODE), "fabric")
+    assert set(cloud.objects) == {
+        f"{FOLDER}/fabric/{name}" for name in ("000001.json", "000002.json", "000002.proof.json")
+    }
+    assert cloud.document(f"{FOLDER}/fabric/000002.json")["seq"] == 2
+    proof = cloud.document(f"{FOLDER}/fabric/000002.proof.json")
+    assert proof["evidence_sha256"] == evidence.sha256(cloud.objects[f"{FOLDER}/fabric/000002.json"])
+
+
 def test_a_taken_number_is_skipped(cloud: Cloud, tmp_path: Path) -> None:
     """A node that lost its upload records uses the next number, and the existing object stays unchanged."""
     cloud.objects[f"{FOLDER}/000001.json"] = b"older"

@@ -161,7 +161,7 @@ class PendingProject:
                 self._read(service, path + (f"{'&' if '?' in path else '?'}pageToken={quote(token)}" if token else ""))
                 or {}
             )
-            yield from (str(one["name"]) for one in answer.get(field) or () if self._is_same(create, one))
+            yield from (_import_id(create, one) for one in answer.get(field) or () if self._is_same(create, one))
             token = str(answer.get("nextPageToken") or "")
             if not token:
                 return
@@ -192,6 +192,15 @@ class PendingProject:
     def _read(self, service: str, path: str) -> dict[str, Any] | None:
         variable, address = ENDPOINTS[service]
         return self._get(f"{(os.environ.get(variable) or address).rstrip('/')}/{path.lstrip('/')}")
+
+
+def _import_id(create: PendingCreate, found: Mapping[str, Any]) -> str:
+    """Return the ID that the provider imports. That of a transfer job is PROJECT/JOB, without the collection in its name
+    (`resourceStorageTransferJobStateImporter` in hashicorp/terraform-provider-google, retrieved 2026-11-29)."""
+    name = str(found["name"])
+    if create.type == "gcp:storage/transferJob:TransferJob":
+        return f"{create.text('project')}/{name.removeprefix('transferJobs/')}"
+    return name
 
 
 def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingProject:

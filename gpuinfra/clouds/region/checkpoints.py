@@ -121,6 +121,10 @@ def _line(pattern: str, pair: CheckpointPair, rpo_minutes: int, now: datetime) -
     return _judged(name, pattern, originals, copies, rpo_minutes, now, unknown)
 
 
+REPLICATED = "export the file system if it does not export automatically, and wait until the objects are replicated"
+"""How a checkpoint that is not complete in the replica gets there."""
+
+
 def _listed(listing: Listing, prefix: str) -> dict[str, CheckpointObject]:
     by_key: dict[str, CheckpointObject] = {}
     for item in listing(prefix):
@@ -145,22 +149,29 @@ def _judged(
     latest = next(iter(_checkpoints(pattern, originals)), None) if originals is not None else None
     if newest is None and latest is None:
         where = "the replica" if originals is None else "the bucket and its replica"
-        return warns(TOPIC, name, f"no object in {where} matches recovery.checkpoints {pattern}{unknown}")
+        return warns(
+            TOPIC,
+            name,
+            f"no object in {where} matches recovery.checkpoints {pattern}{unknown}",
+            "write a checkpoint, or correct recovery.checkpoints",
+        )
     if newest is None:
         assert latest is not None
         return fails(
             TOPIC,
             name,
             f"contains no complete checkpoint; the first region wrote {latest.name} {_age(now - latest.written)} ago",
+            REPLICATED,
         )
     age = now - newest.written
     text = f"the newest complete checkpoint is {newest.name}, {_age(age)} old{unknown}"
     if latest is None:
-        return (warns if age > timedelta(minutes=rpo_minutes) else passes)(TOPIC, name, text)
+        often = f"write a checkpoint at least every {rpo_minutes} minutes, or increase recovery.rpo_minutes"
+        return warns(TOPIC, name, text, often) if age > timedelta(minutes=rpo_minutes) else passes(TOPIC, name, text)
     if latest.name == newest.name:
         return passes(TOPIC, name, text)
     text += f"; {latest.name}, which the first region wrote {_age(now - latest.written)} ago, is not complete in the replica"
-    return (fails if age > timedelta(minutes=rpo_minutes) else passes)(TOPIC, name, text)
+    return fails(TOPIC, name, text, REPLICATED) if age > timedelta(minutes=rpo_minutes) else passes(TOPIC, name, text)
 
 
 def newest_complete(

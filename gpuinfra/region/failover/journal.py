@@ -177,7 +177,7 @@ class FailoverJournal(StackJournal):
     def repeat(self, step: str) -> None:
         """Record that a step runs again, as after an interruption."""
         if self.state(step) is not None:
-            self._body["steps"][step]["state"] = STARTED
+            self._body["steps"][step] |= {"state": STARTED, "ended": None}
             self._write()
 
     @property

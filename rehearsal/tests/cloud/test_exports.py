@@ -29,5 +29,9 @@ def test_file_systems_of_a_shipped_stack_export(cloud: str, tmp_path: Path, monk
         (file_system,) = exports.exporting(one.resources)
         assert export_all(exports, one.resources, [None] * 3, 60).startswith("exported: ")
         assert file_system
+        # What an export reports is no input, so the next deployment does not replace the file system.
+        for system in one.cloud.store.list("azure-native:storagecache:AmlFilesystem"):
+            assert system.outputs["hsm"]["archiveStatus"], "the export is not reported"
+            assert set(system.inputs["hsm"]) == {"settings"}
     finally:
         one.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import urllib.error
@@ -14,9 +15,14 @@ from typing import Any
 
 import pytest
 
+import gpuinfra
+from gpuinfra.clouds.gcp.adopt import connect
+from gpuinfra.clouds.gcp.pending import PendingProject
+from gpuinfra.clouds.pending import PendingCreate, StackIdentity
 from gpuinfra.node import gcp as gcp_node
 from gpuinfra_rehearsal import endpoints as operator_endpoints
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra_rehearsal.cloud.core import registry
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
@@ -365,3 +371,44 @@ def test_a_node_reads_the_notices_of_its_faults(
     monkeypatch.setattr(ManagedGroups, "notice_s", 0.0)
     cloud.fleet.reconcile()
     assert node["id"] not in [one["id"] for one in cloud.fleet.running()]
+
+
+def test_each_google_service_of_gpuinfra_has_an_address_in_a_rehearsal() -> None:
+    """A service whose address is not replaced would be asked over the internet, with the credentials of the stand-in."""
+    root = Path(gpuinfra.__file__).parent
+    texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
+    used = {
+        name
+        for text in texts
+        for name in re.findall(r"(?:CLOUDSDK_API_ENDPOINT_OVERRIDES_|\{_OVERRIDES\})([A-Z]+)", text)
+    }
+    assert {"BILLINGBUDGETS", "COMPUTE", "SERVICEUSAGE"} <= used
+    credentials = {"gcp": {"credentials_file": "f", "project": "p"}}
+    replaced = operator_endpoints.of_operator("http://127.0.0.1:1", credentials, "gcp", "us-central1")
+    assert {f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}" for name in used} <= set(replaced)
+
+
+def test_resources_with_generated_names_are_listed(
+    cloud: Cloud, gcp: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for what a killed run created finds a budget and an alert policy in the lists of their services, with the IDs that the provider imports."""
+    credentials = {"gcp": next(one for one in registry.installed() if one.name == "gcp").operator_credentials(cloud)}
+    for name, value in operator_endpoints.of_operator(cloud.endpoint, credentials, "gcp", "us-central1").items():
+        monkeypatch.setenv(name, value)
+    token, budget, channel = (
+        "0a1b2c3d",
+        "gcp:billing/budget:Budget",
+        "gcp:monitoring/notificationChannel:NotificationChannel",
+    )
+    email = {"type": "email", "displayName": "team", "labels": {"email_address": "a@example.org"}}
+    inputs: dict[str, dict[str, Any]] = {
+        budget: {"billingAccount": "000000-000000-000000", "displayName": f"train ({token})", "amount": {"lastPeriodAmount": True}},
+        channel: {**email, "userLabels": {"gpuinfra-stack": token}},
+    }  # fmt: skip
+    made = {type_: gcp.create(type_, given) for type_, given in inputs.items()}
+    gcp.create(channel, {**email, "userLabels": {"gpuinfra-stack": "ffffffff"}}, "other")
+    gcp.create(budget, {**inputs[budget], "displayName": "of a person"}, "other")
+    lookup = PendingProject(connect()[0], StackIdentity(tokens=frozenset({token}), ids=frozenset()))
+    for type_, one in made.items():
+        given = {**one.inputs, "project": ids.PROJECT}
+        assert lookup.ids(PendingCreate(urn=one.urn, type=type_, inputs=given, state={})) == (one.id,)

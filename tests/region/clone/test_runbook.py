@@ -127,7 +127,7 @@ def cloud(book: Runbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     engine.chmod(0o755)
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: Engine(path=engine, version="3.259.0", host_dir=tmp_path, source="path"))  # fmt: skip
     monkeypatch.setattr("gpuinfra.cli.ready.readable_stack", lambda *_, **__: nullcontext(one.resources))
-    for module in ("failover", "returning", "names", "ready", "up"):
+    for module in ("active", "failover", "obtaining", "returning", "names", "ready", "up"):
         monkeypatch.setattr(f"gpuinfra.cli.{module}.exported", lambda name, **_: states[name])
     verdict: Any = [SimpleNamespace(verdict=FleetVerdict(nodes=(VERIFIED,)))]
     monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: verdict)

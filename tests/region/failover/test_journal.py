@@ -15,7 +15,7 @@ import pytest
 from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.engine.find import Engine
 from gpuinfra.engine.up import up
-from gpuinfra.region.failover.journal import DONE, FailoverJournal
+from gpuinfra.region.failover.journal import DONE, STARTED, FailoverJournal
 from gpuinfra.region.failover.run import run_steps
 from gpuinfra.region.failover.steps import FailoverStep
 
@@ -59,6 +59,17 @@ def test_minutes_are_those_of_the_finished_steps(stack: Path) -> None:
     ]
     journal.close()
     assert found == [30.0, 60.0, 90.0, None, None, None]
+
+
+def test_a_step_that_runs_again_has_no_end(stack: Path) -> None:
+    """A step that is done and runs again has not ended, as after an interruption."""
+    begun(stack)
+    journal = opened(stack)
+    journal.start("up west")
+    journal.finish("up west", DONE, "2 of 2 nodes")
+    journal.repeat("up west")
+    assert (journal.state("up west"), journal.entry("up west")["ended"]) == (STARTED, None)
+    journal.close()
 
 
 @pytest.mark.parametrize(

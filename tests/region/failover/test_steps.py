@@ -128,14 +128,14 @@ def test_a_replica_that_cannot_be_detached_stops_the_run(tmp_path: Path, monkeyp
         raise DeploymentError("PutBucketPolicy requires us-east-1")
 
     world = World(down={"first"})
-    monkeypatch.setattr(world, "detach_replica", refused)
-    result = run(world, tmp_path)
-    assert result.problem.startswith("replicas: PutBucketPolicy requires us-east-1; or add --ignore replicas")
-    assert "import fs-1" not in world.calls
-    again = run(world, tmp_path, ignore="replicas")
-    assert again.ok
-    assert again.ignored == ("replicas",)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "detach_replica", refused)
+        result = run(world, tmp_path)
+        assert result.problem.startswith("replicas: PutBucketPolicy requires us-east-1; or add --ignore replicas")
+        assert "import fs-1" not in world.calls
+        again = run(world, tmp_path, ignore="replicas")
+        assert again.ok
+        assert again.ignored == ("replicas",)
     assert states(run(world, tmp_path))["replicas"] == DONE
 
 

@@ -20,7 +20,6 @@ from typing import Any
 from gpuinfra.base.errors import reason_of
 from gpuinfra.base.safe_text import MAX_LINE, printable
 from gpuinfra.handover.ports import (
-    EVIDENCE_LIMIT,
     PROOF_LIMIT,
     CloudTerms,
     EvidenceRef,
@@ -287,7 +286,7 @@ class S3Evidence:
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""
-        return self._get(ref.key, EVIDENCE_LIMIT)
+        return self._get(ref.key, ref.limit)
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""

@@ -22,7 +22,6 @@ from gpuinfra.base.safe_text import MAX_LINE, printable
 from gpuinfra.clouds.azure.handover.attested import Trust, check_proof
 from gpuinfra.clouds.azure.rest import THROTTLED_S, AzureRefused, Rest, raise_for
 from gpuinfra.handover.ports import (
-    EVIDENCE_LIMIT,
     PROOF_LIMIT,
     CloudTerms,
     EvidenceRef,
@@ -288,7 +287,7 @@ class BlobEvidence:
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""
-        return raise_for(self._get(ref.key, EVIDENCE_LIMIT)).body
+        return raise_for(self._get(ref.key, ref.limit)).body
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""

@@ -29,7 +29,6 @@ from gpuinfra.base.safe_text import MAX_LINE, printable
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.handover.identity import GoogleIdentity
 from gpuinfra.handover.ports import (
-    EVIDENCE_LIMIT,
     PROOF_LIMIT,
     CloudTerms,
     EvidenceRef,
@@ -365,7 +364,7 @@ class StorageEvidence:
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""
-        data = self._get(ref.key, EVIDENCE_LIMIT)
+        data = self._get(ref.key, ref.limit)
         if data is None:
             raise PortUnavailable(f"the evidence {ref.key} is listed but cannot be read")
         return data

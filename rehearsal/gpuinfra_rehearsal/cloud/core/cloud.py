@@ -22,7 +22,7 @@ from gpuinfra_rehearsal.cloud.core.holds import HeldRequests
 from gpuinfra_rehearsal.cloud.core.interfaces import Call
 from gpuinfra_rehearsal.cloud.core.operator import Operator
 from gpuinfra_rehearsal.cloud.core.rights import Rights
-from gpuinfra_rehearsal.cloud.core.sdk import Function, ResourceType
+from gpuinfra_rehearsal.cloud.core.sdk import Function, ResourceType, settable
 from gpuinfra_rehearsal.cloud.core.store import Resource, Store, Taken
 
 _MAKERS = "makers"
@@ -181,8 +181,10 @@ class Cloud:
         self.wake()
 
     def change(self, resource: Resource, **values: Any) -> None:
-        """Change a resource as a user does, outside of the deployment."""
-        self.store.update(resource.changed(**values))
+        """Change a resource as a user does, outside of the deployment. A refresh reads the inputs without what is an output only."""
+        declared = registry.sdk_of(resource.type).resource(resource.type).inputs
+        inputs = {name: settable(declared[name].type, value) for name, value in values.items() if name in declared}
+        self.store.update(replace(resource.changed(**inputs), outputs={**resource.outputs, **values}))
         self.store.log("update", resource.type, resource.id, "")
         self.wake()
 

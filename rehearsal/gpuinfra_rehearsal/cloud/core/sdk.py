@@ -222,6 +222,20 @@ def has(folder: Path, name: str) -> bool:
     return any(_class(folder / file, name) for file in ("_inputs.py", "outputs.py"))
 
 
+def settable(kind: Type, value: Any) -> Any:
+    """Return a value without the properties of nested objects that are outputs only. `kind` is the type of the input.
+
+    The real providers read inputs without them. Source for Azure: `SdkOutputsToSdkInputs` in pulumi/pulumi-azure-native,
+    provider/pkg/convert, retrieved 2026-11-29.
+    """
+    if kind.kind == "list" and kind.item is not None and isinstance(value, list):
+        return [settable(kind.item, one) for one in value]
+    if kind.kind == "object" and kind.folder is not None and isinstance(value, dict):
+        declared = fields(kind.folder, kind.name)
+        return {name: settable(declared[name].type, one) for name, one in value.items() if name in declared}
+    return value
+
+
 @cache
 def members(folder: Path, name: str) -> tuple[str | float, ...]:
     """Return the values of an enum."""

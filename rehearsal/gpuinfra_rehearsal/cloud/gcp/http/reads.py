@@ -32,6 +32,18 @@ _TYPES = {
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
 """Maps a service to the resource types that it serves."""
+_LISTS = {
+    ("billingbudgets", "v1/billingAccounts/*/budgets"): ("gcp:billing/budget:Budget", "budgets", "billing.budgets.list"),
+    ("monitoring", f"v3/projects/{PROJECT}/alertPolicies"): (
+        "gcp:monitoring/alertPolicy:AlertPolicy", "alertPolicies", "monitoring.alertPolicies.list",
+    ),
+    ("monitoring", f"v3/projects/{PROJECT}/notificationChannels"): (
+        "gcp:monitoring/notificationChannel:NotificationChannel", "notificationChannels", "monitoring.notificationChannels.list",
+    ),
+    ("storagetransfer", "v1/transferJobs"): (JOB, "transferJobs", "storagetransfer.jobs.list"),
+}  # fmt: skip
+"""Lists of resources whose names the service generates: service and path -> resource type, field of the response, and permission."""
+_LISTED = ("displayName", "labels", "userLabels", "replicationSpec", "status", "description")
 _LATENCY = "storagetransfer.googleapis.com/transferjob/replication_latency"
 _IMAGE = re.compile(r"projects/(?P<project>[^/]+)/global/images/(?P<family>family/)?(?P<name>[^/]+)")
 _CONNECTION = "gcp:servicenetworking/connection:Connection"
@@ -39,12 +51,16 @@ _CONNECTION = "gcp:servicenetworking/connection:Connection"
 
 def serves(service: str, rest: str) -> bool:
     """Return whether a request is one of these read calls. Other requests to Compute Engine refer to one zone."""
-    return service in _TYPES and (service != "compute" or "/global/" in rest)
+    return _list_of(service, rest) is not None or (service in _TYPES and (service != "compute" or "/global/" in rest))
 
 
 def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     """Handle `GET VERSION/NAME`."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
+    if request.method == "GET" and (listed := _list_of(service, rest)):
+        if not who.is_operator:
+            raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
+        return _list(cloud, *listed, parent=unquote(rest).partition("/")[2].rpartition("/")[0])
     name = unquote(rest).partition("/")[2]
     place = f"{PROJECT}/{name.rpartition('/')[2]}" if service == "storagetransfer" else name
     resource = next((match for type_ in _TYPES[service] if (match := cloud.store.find(type_, place))), None)
@@ -60,6 +76,26 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     outages.refuse(cloud.store, outages.region(located and located[1]), f"'{name}'")
     cloud.operator.check(operator, operator.required(cloud.store, "read", resource.type, {}, resource.region, resource))
     return json_response({"name": name, **_shown(cloud, resource)})
+
+
+def _list_of(service: str, rest: str) -> tuple[str, str, str] | None:
+    path = re.sub(r"(?<=billingAccounts/)[^/]+", "*", unquote(rest))
+    return _LISTS.get((service, path))
+
+
+def _list(cloud: Cloud, type_: str, field: str, permission: str, *, parent: str) -> Response:
+    """Return all resources of a type in a project or a billing account, in one page."""
+    cloud.operator.check(operator, operator.storage(permission, parent or f"projects/{PROJECT}"))
+    shown = []
+    for resource in cloud.store.list(type_):
+        if type_ == JOB:
+            name = f"transferJobs/{resource.id.rpartition('/')[2]}"
+        elif resource.id.startswith(f"{parent}/"):
+            name = resource.id
+        else:
+            continue
+        shown.append({"name": name, **{key: resource.plain[key] for key in _LISTED if key in resource.plain}})
+    return json_response({field: shown} if shown else {})
 
 
 def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
