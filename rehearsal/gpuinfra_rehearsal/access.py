@@ -7,6 +7,7 @@ cloud, and the stand-in programs `aws`, `az` and `gcloud` on PATH. The commands 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,8 +50,13 @@ def run_command(options: Options, words: Sequence[str]) -> int:
         name, *rest = [session.folder.stack if word == options.stack else word for word in words]
         program = [str(session.pulumi.path)] if name == "pulumi" else [str(session.python), "-m", "gpuinfra", name]
         env = {**os.environ, "XDG_STATE_HOME": str(session.journals)}
+        typed = shlex.join([name, *rest]) if name == "pulumi" else shlex.join(["gpuinfra", name, *rest])
+        session.view.line(
+            f"in the rehearsal of {session.folder.stack}, with stand-ins for the cloud and the nodes: {typed}"
+        )
         process = subprocess.Popen([*program, *rest], env=env, cwd=session.folder.project)
         code = wait_for(process)
+        session.view.line("this was a rehearsal, and nothing was deployed or changed in a cloud")
         if code == 0 and options.faults:
             missed = session.cloud.ask("faults")["without_effect"]
             problems = ineffective_faults(session.folder, options.folder, missed)

@@ -115,7 +115,11 @@ def test_the_runbook_practices_a_failover(tmp_path: Path) -> None:
     assert "cannot start" not in typed(returned).err
     nodes = practiced("nodes aws-recovery").out
     assert nodes.count("verified") >= 2
-    assert practiced("pulumi stack ls").out.count("recovery") >= 2
+    listed = practiced("pulumi stack ls")
+    assert listed.out.count("recovery") >= 2
+    said = [line for line in listed.err.splitlines() if line.startswith("rehearsal: ")]
+    assert said[-2].endswith("with stand-ins for the cloud and the nodes: pulumi stack ls")
+    assert said[-1] == "rehearsal: this was a rehearsal, and nothing was deployed or changed in a cloud"
 
 
 def test_the_runbook_is_short() -> None:

@@ -165,7 +165,7 @@ def test_history_has_all_documents_of_the_boot() -> None:
 
 
 def test_history_has_the_evidence_of_the_node_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports to the fabric test, and evidence of another node that a store lists in the same folder, do not interrupt the series."""
+    """Reports to the fabric test, and evidence of another node that a store lists in the same folder, are not read for it."""
     fleet = Fleet()
     for number in (1, 2):
         fleet.launch(number)
@@ -176,4 +176,7 @@ def test_history_has_the_evidence_of_the_node_only(monkeypatch: pytest.MonkeyPat
     polls = gatherer(fleet, 2)
     node = polls.poll().nodes[0]
     monkeypatch.setattr(fleet, "list", lambda _: [fleet._proven(ref) for ref in reversed(fleet.refs)])
+    read, originally = list[EvidenceRef](), fleet.read
+    monkeypatch.setattr(fleet, "read", lambda ref: read.append(ref) or originally(ref))
     assert [ref.seq for ref, _ in polls.history(node)] == list(range(MOST_KEPT + 5, 0, -1))
+    assert {(ref.instance_id, ref.is_report) for ref in read} == {(node.instance_id, False)}
