@@ -33,9 +33,7 @@ def rehearsed(name: str, folder: Path, *, nodes: bool = True) -> Iterator[Sequen
     """Open a rehearsed stack and return the resources in its state. Its cloud and, with `nodes`, its nodes run until the `with` block ends."""
     with _opened(Options(stack=name, folder=folder, without_nodes=not nodes, reads=not nodes)) as session:
         if nodes and session.cloud.nodes():
-            answer = session.cloud.ask("ssh")
-            if not answer.get("available"):
-                raise EnvironmentMissing(f"the stand-in nodes have no SSH server: {answer.get('reason')}")
+            require_ssh(session)
             _wait_for_resumed(session)
         yield session.pulumi.resources()
 
@@ -90,6 +88,13 @@ def _opened(options: Options) -> Iterator[Session]:
         env["PATH"] = f"{tools}{os.pathsep}{env['PATH']}"
         with applied(env):
             yield session
+
+
+def require_ssh(session: Session) -> None:
+    """Raise `EnvironmentMissing` if the stand-in nodes have no SSH server."""
+    answer = session.cloud.ask("ssh")
+    if not answer.get("available"):
+        raise EnvironmentMissing(f"the stand-in nodes have no SSH server: {answer.get('reason')}")
 
 
 def _wait_for_resumed(session: Session) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gpuinfra.base.errors import EnvironmentMissing
-from gpuinfra_rehearsal.access import _wait_for_resumed
+from gpuinfra_rehearsal.access import require_ssh
 from gpuinfra_rehearsal.nodes import ssh_ports
 
 
@@ -19,5 +19,5 @@ def test_a_missing_sshd_is_a_missing_prerequisite(monkeypatch: pytest.MonkeyPatc
     answer = {"available": False, "reason": problem}
     session = SimpleNamespace(cloud=SimpleNamespace(ask=lambda _: answer, nodes=list))
     with pytest.raises(EnvironmentMissing, match="openssh-server") as caught:
-        _wait_for_resumed(cast(Any, session))
+        require_ssh(cast(Any, session))
     assert caught.value.exit_code == 3
