@@ -60,7 +60,7 @@ apt_refresh() {
 # repair_packages [SPEC...]: completes an interrupted installation. SPECs are the packages that the step installs next. Configuring
 # is not enough if the run was killed between a package and its dependency. Then apt must install the missing package.
 repair_packages() {
-  local name version torn=() repair=(--allow-downgrades --allow-change-held-packages --fix-broken --reinstall)
+  local name version torn=()
   # dpkg's own journal is left: apt refuses to work until dpkg has processed it, even if no package is broken.
   [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
   would "complete half-installed packages" && return 0
@@ -78,11 +78,8 @@ repair_packages() {
         torn+=("$name")
       fi
     done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\t${Version}\n' 2>/dev/null | sed -n 's/^..R\t//p')
-    # dpkg lists the earlier version of a package that was being upgraded. If the rest of its set already has the new version, apt chooses one that fits.
-    (retry 1 "repairing half-installed packages" \
-      apt-get "${APT_OPTIONS[@]}" "${repair[@]}" install "${torn[@]}") ||
-      retry 2 "repairing half-installed packages, in any version" \
-        apt-get "${APT_OPTIONS[@]}" "${repair[@]}" install "${torn[@]%%=*}"
+    retry 2 "repairing half-installed packages" \
+      apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
   fi
   [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
   changed "completed packages that an interrupted run left half installed"

@@ -314,9 +314,8 @@ def test_partly_unpacked_package_returns_at_its_version(bench: Bench) -> None:
     offered = root.run("apt-cache", "madison", torn)[1]
     assert len(offered.splitlines()) > 1, offered
     (lock,) = re.findall(rf"^{torn}\t(\S+)$", before, re.M)
-    # The other ones come from an image and are partly replaced by the lock's version. The last one is in no repository.
-    for version, options in ((lock, ["--again"]), ("1.20.0-1", ["--again"]), ("1.0.0-1", [])):
-        assert version == lock or version in offered or version == "1.0.0-1"
+    # The second one comes from an image and is in no repository; it is partly replaced by the lock's version.
+    for version, options in ((lock, ["--again"]), ("1.0.0-1", [])):
         edit = f"/^Package: {torn}$/,/^$/ {{s/^Status: .*/Status: install reinstreq half-installed/;s/^Version: .*/Version: {version}/}}"
         root.run("sed", "-i", edit, "/var/lib/dpkg/status", check=True)
         assert torn in root.run("dpkg", "--audit")[1]
