@@ -193,6 +193,13 @@ def recorded() -> dict[str, Any]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
+def shown(command: str, second: str) -> str:
+    """A command without what the commands of gpuinfra have in common."""
+    if not command.startswith("gpuinfra "):
+        return command
+    return command.removeprefix("gpuinfra ").replace(" recovery", "", 1).replace(f" --to {second}", "", 1)
+
+
 def table() -> str:
     """The tables of the page, for the clouds that have results."""
     results, lines = recorded(), list[str]()
@@ -205,10 +212,10 @@ def table() -> str:
         for one in rows:
             found = results[one.name]
             done = ": ".join([str(found["code"]), *([one.message.strip(": ")] if one.message else [])])
-            nodes = f"{found['before']} → {found['after']}"
-            following = "<br>".join(f"`{each}`" for each in found["next"]) or "none"
+            nodes = f"{found['before']}→{found['after']}".replace(" ", "")
+            following = "<br>".join(f"`{shown(each, regions[1])}`" for each in found["next"]) or "none"
             lines.append(
-                f"| {one.title}: {one.case} | `{found['ran']}` | {done} | {nodes} | {found['fewest']} | {found['active']}, {found['journal']} "
+                f"| {one.title}: {one.case} | `{shown(found['ran'], regions[1])}` | {done} | {nodes} | {found['fewest']} | {found['active']}, {found['journal']} "
                 f"| {found['left_over']} | {following} |"
             )
         lines.append("")
