@@ -40,6 +40,7 @@ class Rehearsals(Protocol):
         stack: str,
         folder: Path,
         *,
+        words: Sequence[str],
         faults: tuple[str, ...],
         deadline: str | None,
         least_privilege: bool,
@@ -49,22 +50,7 @@ class Rehearsals(Protocol):
         lag_minutes: int | None,
         as_json: bool,
     ) -> int:
-        """Rehearse an action of a stack, print the result, and return the exit code."""
-        ...
-
-    def run_command(
-        self,
-        words: Sequence[str],
-        stack: str,
-        folder: Path,
-        *,
-        faults: tuple[str, ...],
-        deadline: str | None,
-        least_privilege: bool,
-        without_nodes: bool,
-        on: date | None,
-    ) -> int:
-        """Run a command of gpuinfra or of Pulumi in the rehearsal of a stack, and return its exit code."""
+        """Rehearse an action of a stack, or run the command `words` in its rehearsal, print the result, and return the exit code."""
         ...
 
     def opened(

@@ -79,25 +79,20 @@ def command(
 
     if action != "drill" and (to or lag_minutes is not None):
         raise UsageError(f"{'--to' if to else '--replication-lag'} is an option of `gpuinfra rehearse drill`; omit it")
-    command = _checked(words, as_json=as_json) if action == "run" else ()
+    checked = _checked(words, as_json=as_json) if action == "run" else ()
     if action != "run" and words:
         raise UsageError(f"{words[0]!r} follows STACK; omit it, or use `gpuinfra rehearse run {stack} -- COMMAND`")
     size_limit()  # An error in the limit is reported before the rehearsal.
-    day = read_day(on, "--on") if on else None
-    if action == "run":
-        return required().run_command(
-            command, stack, folder,
-            faults=faults, deadline=deadline, least_privilege=least_privilege, without_nodes=without_nodes, on=day,
-        )  # fmt: skip
     return required().run(
         action,
         stack,
         folder,
+        words=checked,
         faults=faults,
         deadline=deadline,
         least_privilege=least_privilege,
         without_nodes=without_nodes,
-        on=day,
+        on=read_day(on, "--on") if on else None,
         to=to,
         lag_minutes=lag_minutes,
         as_json=as_json,

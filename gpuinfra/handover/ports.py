@@ -125,7 +125,7 @@ class EvidenceRef:
 
     @property
     def limit(self) -> int:
-        """Maximum size in bytes. A larger object is not read."""
+        """Maximum number of bytes that are read. A larger object is not valid evidence."""
         return REPORT_LIMIT if self.is_report else EVIDENCE_LIMIT
 
 

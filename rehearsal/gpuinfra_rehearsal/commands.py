@@ -35,6 +35,7 @@ class Commands(Rehearsals):
         stack: str,
         folder: Path,
         *,
+        words: Sequence[str],
         faults: tuple[str, ...],
         deadline: str | None,
         least_privilege: bool,
@@ -46,12 +47,12 @@ class Commands(Rehearsals):
     ) -> int:
         from gpuinfra.doctor.machine import size
         from gpuinfra.engine.keep import cache_folder
+        from gpuinfra_rehearsal.access import run_command
         from gpuinfra_rehearsal.progress import view_for
         from gpuinfra_rehearsal.run import rehearse
         from gpuinfra_rehearsal.session import Options
         from gpuinfra_rehearsal.summary import summary_lines
 
-        view = view_for(sys.stderr if as_json else sys.stdout)
         options = Options(
             stack=stack,
             faults=faults,
@@ -59,8 +60,12 @@ class Commands(Rehearsals):
             folder=folder,
             least_privilege=least_privilege,
             without_nodes=without_nodes,
+            every_stack=bool(words),
             on=on,
         )
+        if words:
+            return run_command(options, words)
+        view = view_for(sys.stderr if as_json else sys.stdout)
         try:
             with view.alive():
                 result = rehearse(action, options, view, to, lag_minutes)
@@ -77,33 +82,6 @@ class Commands(Rehearsals):
         for row in size(cache_folder(), folder, self.size(folder)):
             view.line(f"warning: {row.found}; {row.fix}")
         return 0 if result.ok else 1
-
-    def run_command(
-        self,
-        words: Sequence[str],
-        stack: str,
-        folder: Path,
-        *,
-        faults: tuple[str, ...],
-        deadline: str | None,
-        least_privilege: bool,
-        without_nodes: bool,
-        on: date | None,
-    ) -> int:
-        from gpuinfra_rehearsal.access import run_command
-        from gpuinfra_rehearsal.session import Options
-
-        options = Options(
-            stack=stack,
-            faults=faults,
-            deadline=deadline,
-            folder=folder,
-            least_privilege=least_privilege,
-            without_nodes=without_nodes,
-            every_stack=True,
-            on=on,
-        )
-        return run_command(options, words)
 
     def opened(
         self, stack: str, folder: Path, *, nodes: bool = True
