@@ -33,6 +33,7 @@ from gpuinfra.cli.up import Limit
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.reach import ConnectionFailure
+    from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import FailoverResult
     from gpuinfra.region.failover.steps import Failing, FailoverStep
@@ -133,19 +134,21 @@ def command(
     steps are recorded, and `--resume` repeats them later.
 
     With --abort, the command undoes what the failover has changed: it starts the first region again, copies newer objects back if the second
-    region could write, and stops the nodes of the second region, except in `hot` mode.
+    region could write, and stops the nodes of the second region, except in `hot` mode. If the second region could write, its jobs and nodes are
+    stopped only after the nodes of the first region are verified.
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
     from gpuinfra.region.failover.back import CONFLICTS
+    from gpuinfra.region.failover.back import IGNORABLE as IGNORABLE_BACK
     from gpuinfra.region.failover.journal import FailoverJournal
     from gpuinfra.region.failover.run import first_region, run_steps
     from gpuinfra.region.failover.steps import IGNORABLE, steps
     from gpuinfra.search.patience import duration
 
-    allowed = (CONFLICTS,) if abort else tuple(dict.fromkeys((*TOPICS, *IGNORABLE)))
+    allowed = (CONFLICTS, *IGNORABLE_BACK) if abort else tuple(dict.fromkeys((*TOPICS, *IGNORABLE)))
     if unknown := [one for one in ignore if one not in allowed]:
         raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join(allowed)}")
     if abort and (resume or stop_first or unreachable):
@@ -177,7 +180,15 @@ def command(
         try:
             confirmed = share(paired.loaded, paired.resources, [journal], confirm_active)
             if abort:
-                return _abort(paired, journal, ignore, confirmed, yes=yes, dry_run=dry_run, as_json=as_json)
+                returning = returning_of(
+                    paired,
+                    deploy_with([paired.loaded], paired.project, journal, refresh=True, variables=confirmed),
+                    ignore,
+                    grace=grace,
+                    direct=direct,
+                    deployed=False,
+                )
+                return _abort(paired, returning, journal, yes=yes, dry_run=dry_run, as_json=as_json)
             files = {
                 paired.loaded.name: paired.loaded.checksum,
                 **{one.name: without_placement(one).checksum for one in paired.second.files},
@@ -192,16 +203,21 @@ def command(
             restart = partial(_restart, returned)
             deploy = obtain_with(paired.second.files, paired.project, journal, limit, until, restart)
             failing = _failing(
-                paired, cloud, deploy, ignore, stop_first=stop_first, stop_jobs=jobs_stopper(paired, grace, direct)
+                paired,
+                cloud,
+                deploy,
+                ignore,
+                stop_first=stop_first,
+                stop_jobs=jobs_stopper([(paired.loaded, plan)], lambda _: paired.resources, region, grace, direct),
             )
             plan_steps = steps(failing)
             prices_of_both = overlap(paired, limit)
             if dry_run:
                 if not as_json:
-                    show_overlap(paired, prices_of_both, stop_first=stop_first)
+                    show_overlap(prices_of_both, plan.region, region, stop_first=stop_first)
                 return show(plan_steps, journal, as_json=as_json, stack=paired.loaded.name)
             start(journal, paired.loaded.name, region, files, resume=resume)
-            show_overlap(paired, prices_of_both, stop_first=stop_first)
+            show_overlap(prices_of_both, plan.region, region, stop_first=stop_first)
             for line in paired.checkpoints():
                 click.echo(f"checkpoint  {line.name}: {line.reason}", err=True)
             if not yes:
@@ -216,7 +232,8 @@ def command(
                 _confirmed_unreachable, plan.region, beyond, stated=unreachable is not None, asks=not yes
             )
             first = first_region(failing, confirmed, stated=unreachable is not None)
-            result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), first)
+            say = partial(click.echo, err=as_json)
+            result = run_steps(journal, plan_steps, say, first, failing.ignore)
             code = _report(result, paired.loaded, region, as_json=as_json)
             for line in after_failover(paired, result, limit):
                 click.echo(line, err=as_json)
@@ -230,20 +247,18 @@ def _restart(second: Failback | None, resources: Resources) -> bool:
 
     The sizes in the state are those before the failback, so the engine restores them only if it reads the groups from the cloud.
     """
-    from gpuinfra.clouds.region.failover import SuspendedGroups
-
-    stopped = [group for group in second.groups(resources) if not second.running(group)] if second else []
-    if isinstance(suspended := second, SuspendedGroups):
-        for group in stopped:
-            suspended.start_group(group)
+    if second is None:
+        return False
+    stopped = [group for group in second.groups(resources) if not second.running(group)]
+    for group in stopped:
+        second.start_group(group, 0)
     return bool(stopped)
 
 
 def _abort(
     paired: Paired,
+    returning: Returning,
     journal: FailoverJournal,
-    ignore: tuple[str, ...],
-    variables: Mapping[str, str],
     *,
     yes: bool,
     dry_run: bool,
@@ -251,7 +266,7 @@ def _abort(
 ) -> int:
     """Undo a failover that has not finished."""
     from gpuinfra.region.failover.abort import abort_steps
-    from gpuinfra.region.failover.back import left_to_do
+    from gpuinfra.region.failover.back import left_to_do, repeat_launch
     from gpuinfra.region.failover.run import run_steps
     from gpuinfra.region.failover.steps import FENCE
 
@@ -262,12 +277,6 @@ def _abort(
         raise UsageError(
             f"the failover of {name} ended at {journal.ended}; to return to {region}, run: gpuinfra failback {given}"
         )
-    returning = returning_of(
-        paired,
-        deploy_with([paired.loaded], paired.project, journal, refresh=True, variables=variables),
-        ignore,
-        deployed=False,
-    )
     hot = paired.recovery.mode == "hot"  # The nodes of the second region ran before the failover.
     plan_steps = abort_steps(returning, journal, None if hot else partial(_remove_groups, paired, journal))
     if dry_run:
@@ -277,7 +286,8 @@ def _abort(
     fenced = any(step.name == f"abort {FENCE}" for step in plan_steps)
     left = left_to_do(returning, second_stacks(paired), "hot") if hot and fenced else []
     journal.abort()
-    result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json))
+    repeat_launch(journal, "abort ")
+    result = run_steps(journal, plan_steps, partial(click.echo, err=as_json), ignore=returning.back.ignore)
     if as_json:
         click.echo(json.dumps(result.document(name), indent=2))
     if not result.ok:
@@ -376,7 +386,7 @@ def start(journal: FailoverJournal, stack: str, region: str, files: Mapping[str,
         journal.check(region, files)
     if journal.exists and not resume:
         when = f"ended at {journal.ended}" if journal.ended else "is not finished"
-        undo = f", or run `gpuinfra failback {stack}` to return" if journal.ended and journal.UNDO else journal.UNDO
+        undo = f", or run `gpuinfra {journal.BACK} {stack}` to return" if journal.ended else journal.undo
         raise UsageError(
             f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}{undo}"
         )

@@ -31,8 +31,8 @@ def overlap(paired: Paired, limit: Limit) -> list[tuple[str, PlanReport]]:
     return [(region, limit.report(loaded)) for region, loaded in (own, *second)]
 
 
-def show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, stop_first: bool) -> None:
-    """Print the price of each region, and the sum while both regions run."""
+def show_overlap(reports: Sequence[tuple[str, PlanReport]], left: str, to: str, *, stop_first: bool) -> None:
+    """Print the price of each region, and the sum while both regions run. The stack moves from the region `left` to the region `to`."""
     total, complete = 0.0, True
     for region, report in reports:
         cost = report.cost
@@ -44,13 +44,11 @@ def show_overlap(paired: Paired, reports: Sequence[tuple[str, PlanReport]], *, s
     at_least = "" if complete else "at least "
     if stop_first:
         click.echo(
-            f"price  --stop-first: no node runs from the fence until the nodes in {paired.recovery.region} are verified",
+            f"price  --stop-first: no node runs from the fence until the nodes in {to} are verified",
             err=True,
         )
     else:
-        click.echo(
-            f"price  both regions, until {paired.plan.region} is stopped: {at_least}{total:,.2f} USD an hour", err=True
-        )
+        click.echo(f"price  both regions, until {left} is stopped: {at_least}{total:,.2f} USD an hour", err=True)
 
 
 def without_placement(loaded: LoadedStack) -> LoadedStack:

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuinfra.base.errors import UsageError
+import click
+
+from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli.ready import Declared, Paired, verdicts
 from gpuinfra.cli.stacks import NoStack, Resources, exported
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.readiness import ReadinessLine
+    from gpuinfra.plan.model import Plan
     from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.steps import SecondStack, StackNames
     from gpuinfra.remote.drain import JobStop
+    from gpuinfra.spec.load import LoadedStack
 
 
 def returning_of(
-    paired: Paired, deploy: Callable[[str, bool], None], ignore: tuple[str, ...], *, deployed: bool = True
+    paired: Paired,
+    deploy: Callable[[str, bool], None],
+    ignore: tuple[str, ...],
+    *,
+    grace: int,
+    direct: bool,
+    deployed: bool = True,
+    stop_first: bool = False,
 ) -> Returning:
-    """Return how a stack returns to its first region. Without `deployed`, the stacks of the second region possibly do not exist yet."""
+    """Return how a stack returns to its first region. Without `deployed`, the stacks of the second region possibly do not exist yet.
+
+    The other arguments are the options of `gpuinfra failback`."""
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
     from gpuinfra.doctor.cloud import live_rows
@@ -50,10 +63,11 @@ def returning_of(
         raise UsageError(
             f"gpuinfra cannot fail back {paired.stack} yet, because it does not support failover on {paired.plan.cloud}"
         )
+    stacks = [(one.loaded, one.plan) for one in second_stacks(paired)]
     failing = Failing(
         stack=paired.loaded.name,
-        region=paired.recovery.region,
-        second=paired.plan.region,
+        region=second,
+        second=own,
         resources=[one for file in paired.second.files for one in state(file.name)],
         stacks=(SecondStack(loaded=paired.loaded, plan=paired.plan),),
         cloud=back,
@@ -62,9 +76,23 @@ def returning_of(
         state=state,
         verdicts=verdicts,
         names=names_in(paired),
+        exports=cloud_of(paired.plan.cloud).exports(second, config),
+        stop_jobs=jobs_stopper(stacks, state, own, grace, direct),
+        stop_first=stop_first,
         ignore=frozenset(ignore),
     )
-    return Returning(back=failing, forward=forward, resources=paired.resources)
+    return Returning(back=failing, forward=forward, resources=paired.resources, await_nodes=_await_nodes)
+
+
+def _await_nodes(resources: Resources) -> str:
+    """Wait until the nodes of a state are verified, and print the progress. Raises `DeploymentError`."""
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.store import await_nodes
+
+    try:
+        return await_nodes(resources, lambda line: click.echo(f"    {line}", err=True))
+    except PortUnavailable as problem:
+        raise DeploymentError(f"the nodes cannot be read: {problem}") from None
 
 
 def second_stacks(paired: Paired) -> tuple[SecondStack, ...]:
@@ -89,9 +117,14 @@ def names_in(paired: Declared) -> StackNames | None:
     )
 
 
-def jobs_stopper(paired: Paired, grace: int, direct: bool) -> Callable[[], Mapping[str, JobStop]] | None:
-    """Return the function that stops the jobs of the first region, or None if the stack has no nodes. `grace` is in minutes."""
-    if not paired.plan.pools:
+def jobs_stopper(
+    stacks: Sequence[tuple[LoadedStack, Plan]], state: Callable[[str], Resources], to: str, grace: int, direct: bool
+) -> Callable[[], Mapping[str, JobStop]] | None:
+    """Return the function that stops the jobs of the stacks of a region, or None if they have no nodes.
+
+    `state` returns the resources of a stack, `to` is the region to which the jobs move, and `grace` is in minutes."""
+    with_nodes = [(loaded, plan) for loaded, plan in stacks if plan.pools]
+    if not with_nodes:
         return None
 
     def stop() -> Mapping[str, JobStop]:
@@ -99,11 +132,14 @@ def jobs_stopper(paired: Paired, grace: int, direct: bool) -> Callable[[], Mappi
         from gpuinfra.cli.stack_context import ActiveStack
         from gpuinfra.remote.drain import PlannedStop
 
-        planned = PlannedStop(what=f"{paired.loaded.name} moves to {paired.recovery.region}", grace_s=grace * 60)
-        with tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
-            active = ActiveStack(name=paired.stack, resources=paired.resources, folder=Path(folder))
-            nodes = {node.id: titled(node.name, node.id) for node in active.nodes}
-            results = active.stop_jobs(paired.plan, direct, list(nodes), planned) if nodes else {}
-        return {nodes[name]: one for name, one in results.items()}
+        found = dict[str, JobStop]()
+        for loaded, plan in with_nodes:
+            planned = PlannedStop(what=f"{loaded.name} moves to {to}", grace_s=grace * 60)
+            with tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
+                active = ActiveStack(name=loaded.name, resources=state(loaded.name), folder=Path(folder))
+                nodes = {node.id: titled(node.name, node.id) for node in active.nodes}
+                results = active.stop_jobs(plan, direct, list(nodes), planned) if nodes else {}
+            found |= {nodes[name]: one for name, one in results.items()}
+        return found
 
     return stop

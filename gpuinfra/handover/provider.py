@@ -40,10 +40,6 @@ from gpuinfra.handover.shortages import shortages
 from gpuinfra.handover.watch import NOT_DUE_TEXT, Wait, WaitOutcome, watch
 from gpuinfra.handover.wire import CHECK_VARIABLE
 
-DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
-"""Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
-WAIT_VARIABLE = "GPUINFRA_WAIT"
-"""`none` skips the wait for the nodes in one run."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
 WORKERS = 32
@@ -237,12 +233,11 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         secret: frozenset[str],
         context: Any,
     ) -> Any:
-        shorter = os.environ.get(DEADLINE_VARIABLE)
         try:
-            wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None, os.environ.get(WAIT_VARIABLE))
+            wait = wire.wait_of(inputs, wire.deadline(), os.environ.get(wire.WAIT_VARIABLE))
             outcome = self._watch(urn, inputs, state, wait)
         except ValueError as error:
-            return abort(context, f"{DEADLINE_VARIABLE}: {error}")
+            return abort(context, str(error))
         except PortUnavailable as error:
             unread = {**inputs, **_unreachable_outputs(state)}
             hint = "restore the access to the cloud, then run `pulumi up` again"

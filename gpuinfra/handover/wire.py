@@ -5,6 +5,7 @@ Names are in camelCase, as in every Pulumi provider. Values are plain. During a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
@@ -25,6 +26,10 @@ SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75f
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "ended", "shortages", "trust")
 CHECK_VARIABLE = "GPUINFRA_CHECK_NODES"
 """If set, an update checks the nodes again, even if all nodes were verified and nothing changed."""
+DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
+"""Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
+WAIT_VARIABLE = "GPUINFRA_WAIT"
+"""`none` skips the wait for the nodes in one run."""
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
 """Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
 
@@ -109,6 +114,15 @@ def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str |
         floor=int(str(inputs.get("floor") or 0)),
         deadline_s=deadline,
     )
+
+
+def deadline() -> float | None:
+    """Return the deadline in seconds that the operator sets for one run, or None. Raises ValueError with the allowed formats."""
+    text = os.environ.get(DEADLINE_VARIABLE)
+    try:
+        return seconds(text) if text else None
+    except ValueError as problem:
+        raise ValueError(f"{DEADLINE_VARIABLE}: {problem}") from None
 
 
 def seconds(text: str) -> float:

@@ -1,21 +1,26 @@
 """Reads the evidence of the nodes that are currently in a stack's groups, from the stack's bucket.
 
-This module reads once, through the ports of the handover, and does not wait.
+This module uses the ports of the handover. `poll` reads once, and `await_nodes` waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.words import counted
 from gpuinfra.handover import trust, wire
+from gpuinfra.handover.causes import WaitEnd
 from gpuinfra.handover.connect import connect, terms_of
 from gpuinfra.handover.examine import judge_node
-from gpuinfra.handover.explain import hint
+from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
 from gpuinfra.handover.relay import FabricRelay
+from gpuinfra.handover.watch import watch
 from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, EvidenceDocument, FoundEvidence, parse
 
@@ -36,13 +41,43 @@ class Poll:
 def poll(handover: Mapping[str, Any]) -> Poll:
     """Read the current groups and evidence of a `NodesReady` resource. Raises `PortUnavailable`."""
     outputs: Mapping[str, object] = handover.get("outputs") or {}
+    pools, gatherer, relay = _connected(outputs)
+    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)), relay=relay)
+
+
+def _connected(outputs: Mapping[str, object]) -> tuple[list[PoolExpected], Gatherer, FabricRelay]:
     # After a failed update, the engine keeps the previous inputs. The requested inputs are among the outputs.
     inputs = wire.inputs_of(outputs)
     pools = wire.pools_of(inputs)
     ports = connect(inputs)
     gatherer = Gatherer(ports, pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-    relay = FabricRelay(ports.store, str(inputs.get("cluster")), pools)
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)), relay=relay)
+    return pools, gatherer, FabricRelay(ports.store, str(inputs.get("cluster")), pools)
+
+
+def await_nodes(resources: Sequence[Mapping[str, Any]], log: Callable[[str], None]) -> str:
+    """Wait until the nodes of a stack are verified, as `pulumi up` does, without a deployment. Returns their number in words.
+
+    Raises `DeploymentError` with the reason for each node if they are not, and `PortUnavailable`.
+    """
+    verified = expected = 0
+    for handover in handovers_of(resources):
+        outputs: Mapping[str, object] = handover.get("outputs") or {}
+        inputs = wire.inputs_of(outputs)
+        _, gatherer, relay = _connected(outputs)
+        try:
+            declared = wire.wait_of(inputs, wire.deadline())
+        except ValueError as problem:
+            raise DeploymentError(str(problem)) from None
+        # A declaration without a wait concerns `pulumi up`.
+        wait = replace(declared, mode="all") if declared.mode == "none" else declared
+        names, never = wire.names_of(outputs), threading.Event()
+        outcome = watch(gatherer, wait, log=log, cancelled=never, names=names, relay=relay)
+        if not outcome.ready and outcome.ended is not WaitEnd.NOT_DUE:
+            raise DeploymentError("\n  ".join(reasons(outcome, str(inputs.get("cloud")))))
+        verified, expected = verified + outcome.verdict.verified, expected + outcome.verdict.expected
+    if not verified:
+        raise DeploymentError("no nodes are expected now, so none are verified; set `count` in the stack file")
+    return f"{verified} of {counted(expected, 'node')} verified"
 
 
 def polled(resources: Sequence[Mapping[str, Any]]) -> tuple[Poll, ...]:

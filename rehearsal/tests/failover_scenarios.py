@@ -54,7 +54,7 @@ class Scenario:
     active: int = 0
     """Index of the active region in the record at the end."""
     stops: bool = False
-    """Whether no node runs for a time, as documented: with `--stop-first`, and while a failback or an abort returns data of the second region."""
+    """Whether no node runs for a time, as documented: with `--stop-first`, and until a failover with this option is undone."""
     idle: bool = False
     """Whether no job writes before the command, because the region that is active in the record has no imported data."""
     operator: str = "a"
@@ -128,12 +128,15 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         printed="failback", code=1, active=1, before="write_in_first",
     )  # fmt: skip
     yield one(
-        "failback without capacity", "the first region has no capacity for its nodes; the newer object is kept", "capacity", none,
-        printed="failback", more="--ignore conflicts", code=1, faults=NO_CAPACITY, deadline="60s", stops=True,
+        "failback without capacity", "the first region has no capacity for its nodes; the newer object is kept", "capacity", moved,
+        printed="failback", more="--ignore conflicts", code=1, faults=NO_CAPACITY, deadline="60s", active=1,
     )  # fmt: skip
     yield one(
-        "failback resumed", "on another machine, when the first region has capacity again", f"recovery runs in {first}", ran,
-        printed="failback", more="--ignore conflicts", operator="b", stops=True,
+        "failback undone", "on another machine", f"the failback is undone, and recovery runs in {second}", moved, printed="failback recovery --abort",
+        operator="b", active=1,
+    )  # fmt: skip
+    yield one(
+        "failback", "the first region has capacity again", f"recovery runs in {first}", ran, f"{back} --ignore conflicts", operator="b",
     )  # fmt: skip
     yield one("destroy of the second region", "the stack that the failback does not need", "Resources:", ran, printed="pulumi destroy", more="--skip-preview", before="keep_retained")  # fmt: skip
     yield one(
@@ -149,19 +152,18 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         meanwhile=over, active=1,
     )  # fmt: skip
     yield one(
-        "failback",
-        "nothing is newer in the first region",
-        f"recovery runs in {first}",
-        ran,
-        printed="failback",
-        stops=True,
-    )
+        "failback killed", "while the nodes of the first region start", "", moved, printed="failback", code=-9, kill="nodes", active=1,
+    )  # fmt: skip
+    yield one(
+        "failback resumed", "on another machine; nothing is newer in the first region", f"recovery runs in {first}", ran, f"{back} --resume",
+        operator="b",
+    )  # fmt: skip
     yield one(
         "killed during the import", "a failover after a failback, without a destroy", "", moved, over, code=-9, kill="import", active=1,
     )  # fmt: skip
     yield one(
         "abort after the import", "on another machine; the second region has written objects", f"the failover is undone, and recovery runs in {first}",
-        ran, f"{over} --abort", operator="b", stops=True,
+        ran, f"{over} --abort", operator="b",
     )  # fmt: skip
     yield one(
         "first region unreachable", "its APIs do not respond, and its nodes still run", f"recovery runs in {second}", both,
@@ -177,7 +179,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         "first region returns", "the steps that did not run are repeated", f"recovery runs in {second}", moved,
         printed="--resume", more=replaced, active=1,
     )  # fmt: skip
-    yield one("failback after the outage", "the first region is fenced", f"recovery runs in {first}", ran, printed="failback", stops=True)  # fmt: skip
+    yield one("failback after the outage", "the first region is fenced", f"recovery runs in {first}", ran, printed="failback")  # fmt: skip
     yield one(
         "stop first without capacity", "`--stop-first`, and the second region has no capacity", "to return to", none, f"{over} --stop-first",
         code=1, faults=NO_CAPACITY, deadline="60s", active=1, stops=True,
@@ -200,26 +202,51 @@ def shown(command: str, second: str) -> str:
     return command.removeprefix("gpuinfra ").replace(" recovery", "", 1).replace(f" --to {second}", "", 1)
 
 
+def _neutral(text: str, cloud: str) -> str:
+    """A text without the names of the regions, which differ between the clouds."""
+    for region, word in zip(REGIONS[cloud], ("FIRST", "SECOND"), strict=True):
+        text = text.replace(region, word)
+    return text
+
+
 def table() -> str:
-    """The tables of the page, for the clouds that have results."""
+    """The tables of the page. The first one has what is equal on the clouds, and the second one the nodes."""
     results, lines = recorded(), list[str]()
-    for cloud, regions in REGIONS.items():
-        rows = [one for one in SCENARIOS.values() if one.cloud == cloud and one.name in results]
-        if not rows:
-            continue
-        lines += [f"## {TITLES[cloud]}", "", f"The first region is {regions[0]}, the second one {regions[1]}.", ""]
-        lines += ["| scenario | command | exit code and message | nodes | fewest | active, journal | left over | next command |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-        for one in rows:
-            found = results[one.name]
+    lines += ["## Commands", ""]
+    lines += [
+        "| scenario | command | exit code and message | record | next command |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    every: dict[str, dict[str, tuple[Scenario, dict[str, Any]]]] = {}
+    for one in SCENARIOS.values():
+        if one.name in results:
+            every.setdefault(one.title, {})[one.cloud] = one, results[one.name]
+    for number, rows in enumerate(every.values(), 1):
+        by_row: dict[str, list[str]] = {}
+        for cloud, (one, found) in rows.items():
             done = ": ".join([str(found["code"]), *([one.message.strip(": ")] if one.message else [])])
-            nodes = f"{found['before']}→{found['after']}".replace(" ", "")
-            following = "<br>".join(f"`{shown(each, regions[1])}`" for each in found["next"]) or "none"
-            lines.append(
-                f"| {one.title}: {one.case} | `{shown(found['ran'], regions[1])}` | {done} | {nodes} | {found['fewest']} | {found['active']}, {found['journal']} "
-                f"| {found['left_over']} | {following} |"
-            )
-        lines.append("")
-    return "\n".join(lines).rstrip()
+            following = "<br>".join(f"`{shown(each, REGIONS[cloud][1])}`" for each in found["next"]) or "none"
+            row = f"`{shown(found['ran'], REGIONS[cloud][1])}` | {done} | {found['active']}, {found['journal']} | {following} |"
+            by_row.setdefault(_neutral(row, cloud), []).append(TITLES[cloud])
+        for row, titles in by_row.items():
+            where = "" if len(by_row) == 1 else f" ({', '.join(titles)})"
+            one, _ = next(iter(rows.values()))
+            lines.append(f"| {number}. {one.title}: {one.case}{where} | {row}")
+    lines += [
+        "",
+        "## Nodes",
+        "",
+        f"| scenario | {' | '.join(TITLES[cloud] for cloud in REGIONS)} |",
+        f"| --- |{' --- |' * len(REGIONS)}",
+    ]
+    for number, (title, rows) in enumerate(every.items(), 1):
+        cells = [_nodes(rows[cloud][1]) if cloud in rows else "not recorded" for cloud in REGIONS]
+        lines.append(f"| {number}. {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _nodes(found: dict[str, Any]) -> str:
+    return f"{found['before']}→{found['after']}, {found['fewest']}".replace(" / ", "/")
 
 
 if __name__ == "__main__":

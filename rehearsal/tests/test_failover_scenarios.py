@@ -176,7 +176,11 @@ class Account:
     def _start(self, one: Scenario, text: str, operator: str = "") -> subprocess.Popen[str]:
         program, *words = shlex.split(text)
         gpuinfra = [sys.executable, "-m", "gpuinfra"]
-        jobs = ["--ignore", "jobs"] if words[0] == "failover" and "--abort" not in words else []
+        jobs = (
+            ["--ignore", "jobs"]
+            if words[0] == "failover" or (words[0] == "failback" and "--abort" not in words)
+            else []
+        )
         # The tunnel of the cloud reaches no node in a rehearsal, so that no command stops jobs.
         command = [*(gpuinfra if program == "gpuinfra" else [str(self.session.pulumi.path)]), *words, "--yes", *jobs]
         self._homes.mkdir(exist_ok=True)
@@ -210,8 +214,9 @@ class Account:
         return all(node["state"] == "terminated" for node in held if node["region"] == self.regions[0])
 
     def _reached(self, step: str) -> bool:
-        """Whether the failover in the record has started a step."""
-        return any(name.startswith(step) for name in self._moves().get("failover", {}).get("steps") or {})
+        """Whether an unfinished move in the record has started a step."""
+        moves = [move for move in self._moves().values() if not move.get("ended")]
+        return any(name.startswith(step) for move in moves for name in move.get("steps") or {})
 
     def _counts(self, watch: Watch, at: float) -> tuple[int, int]:
         running = [one["region"] for one in watch.running(at)]

@@ -112,7 +112,10 @@ FAILBACK: dict[str, tuple[str, ...]] = {
         "autoscaling:ResumeProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
-    "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
+    "gpuinfra failback: launch the nodes of the first Region": (
+        "autoscaling:ResumeProcesses",
+        "autoscaling:UpdateAutoScalingGroup",
+    ),
     "gpuinfra failback: make the replicas accept the replication": ("s3:DeleteBucketPolicy", "s3:PutBucketPolicy"),
     Purpose.COPY: (
         "s3:ListBucketVersions",

@@ -98,7 +98,7 @@ FAILOVER: dict[str, tuple[str, ...]] = {
 Sources: the pages of the methods, retrieved 2026-11-26."""
 
 FAILBACK: dict[str, tuple[str, ...]] = {
-    "gpuinfra failback: allow queued groups to launch nodes": (
+    "gpuinfra failback: launch the nodes of the first region": (
         "compute.instanceGroupManagers.get",
         "compute.instanceGroupManagers.update",
     ),

@@ -163,6 +163,12 @@ class Failback(Failover, Protocol):
         """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
         ...
 
+    def start_group(self, group: str, count: int) -> None:
+        """Allow a stopped group in the first region to launch nodes, and launch this number of nodes.
+
+        Queued nodes have the count 0, because the next deployment requests them. A group that does not exist is left to the next deployment."""
+        ...
+
     def start_command(self, group: str) -> str:
         """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
 
@@ -180,13 +186,4 @@ class DisabledReplication(Protocol):
 
     def start_replication(self, pair: BucketPair) -> None:
         """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
-        ...
-
-
-@runtime_checkable
-class SuspendedGroups(Protocol):
-    """Requests to a cloud where a failover suspends launches in the groups."""
-
-    def start_group(self, group: str) -> None:
-        """Allow a group in the first region to launch nodes. Its size does not change."""
         ...

@@ -14,10 +14,18 @@ from gpuinfra.clouds.region.failover import (
     BucketPair,
     DisabledReplication,
     Failback,
-    SuspendedGroups,
     label,
 )
-from gpuinfra.region.failover.back import FIRST, Returning, attach, copy_back, enable_replication, launch
+from gpuinfra.region.failover.back import (
+    FIRST,
+    Returning,
+    attach,
+    copy_back,
+    enable_replication,
+    launched,
+    obtained,
+    stopped,
+)
 from gpuinfra.region.failover.journal import DONE, FailoverJournal
 from gpuinfra.region.failover.steps import (
     DRAIN,
@@ -31,7 +39,6 @@ from gpuinfra.region.failover.steps import (
     activating,
     deployed,
     detach,
-    fence,
     renamed,
     up_step,
 )
@@ -52,26 +59,25 @@ def _steps(
     returning: Returning, journal: FailoverJournal, remove: Callable[[bool], None] | None
 ) -> Iterator[FailoverStep]:
     back, forward, pairs = returning.back, returning.forward, returning.forward.pairs(returning.resources)
-    groups, second = forward.groups(returning.resources), back.cloud.groups(back.resources)
-    stopped, moved = _stopped(journal), _moved(journal, forward)
+    second = back.cloud.groups(back.resources)
+    fenced, moved = _fenced(journal), _moved(journal, forward)
     names = ", ".join(label(pair.source) for pair in pairs)
-    if moved and second:
-        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
-        yield FailoverStep(name=FENCE, what=what, run=lambda _: fence(back, second))
+    if moved:
+        # The second region can have jobs, so it is stopped when the first one has nodes.
+        yield from obtained(returning) if fenced and not back.stop_first else ()
+        yield from stopped(returning)
     replicas = _replicas(returning, journal, pairs)
     if moved:
         yield from replicas
-    if stopped and pairs and isinstance(disabled := forward, DisabledReplication):
+    if fenced and pairs and isinstance(disabled := forward, DisabledReplication):
         what = f"enable the replication of {names}"
         yield FailoverStep(name=REPLICATION, what=what, run=lambda _: enable_replication(disabled, pairs), where=FIRST)
     if moved and pairs:
         what = f"copy the objects that are newer in the replicas to {names}"
         yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     started = list[FailoverStep]()
-    if stopped and groups and isinstance(suspended := forward, SuspendedGroups):
-        what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        started.append(FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST))
-    if stopped:
+    if fenced:
+        started += launched(returning) if not moved or back.stop_first else ()
         steps = deployed(back, "the copied objects", refresh=True, where=FIRST)
         started += [step for step in steps if moved or not step.name.startswith(IMPORT)]
     yield from activating(back.second, started)
@@ -85,7 +91,7 @@ def _steps(
         yield FailoverStep(name="release", what=what, run=lambda again: _release(remove, second, again))
 
 
-def _stopped(journal: FailoverJournal) -> bool:
+def _fenced(journal: FailoverJournal) -> bool:
     """Return whether the failover started to stop the first region."""
     return any(journal.state(step) is not None for step in (FENCE, EXPORT, DRAIN, REPLICATION))
 

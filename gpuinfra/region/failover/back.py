@@ -1,16 +1,19 @@
 """The steps of a failback, which moves a stack that failed over back to its first region.
 
-A failback is a failover from the second region to the first one, except for the data: the bucket in the first region is not a replica, so
-objects are copied one by one, and a newer object in the first region is never replaced. `gpuinfra.region.failover.run` runs the steps.
+A failback is a failover from the second region to the first one: it obtains and verifies the nodes of the first region before it stops the second one.
+It differs in two ways. The nodes are launched with requests to the groups of the first region, because a deployment also starts the replication, which must
+wait until the objects are copied. And the bucket in the first region is not a replica, so objects are copied one by one, and a newer object in the first
+region is never replaced. `gpuinfra.region.failover.run` runs the steps.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.naming import logical
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.failover import (
     BucketPair,
@@ -18,13 +21,12 @@ from gpuinfra.clouds.region.failover import (
     DisabledReplication,
     Failback,
     ObjectConflict,
-    SuspendedGroups,
     label,
 )
-from gpuinfra.region.failover.journal import DONE, IGNORED, UNREACHABLE, FailoverJournal
+from gpuinfra.region.failover.journal import DONE, FAILED, FENCE, IGNORED, UNREACHABLE, FailoverJournal
 from gpuinfra.region.failover.steps import (
     DRAIN,
-    FENCE,
+    EXPORT,
     IMPORT,
     JOBS,
     LIMIT_S,
@@ -38,7 +40,10 @@ from gpuinfra.region.failover.steps import (
     activating,
     check_readiness,
     deployed,
+    export_step,
     fence,
+    fence_step,
+    jobs_step,
     polls,
     renamed,
     up_step,
@@ -47,8 +52,10 @@ from gpuinfra.region.failover.steps import (
 
 SCHEMA = "gpuinfra.failback/1"
 CONFLICTS = "conflicts"
-PRECOPY, COPY = "precopy", "copy"
+PRECOPY, COPY, LAUNCH, NODES = "precopy", "copy", "launch", "nodes"
 FIRST = "the first region"
+IGNORABLE = (JOBS, EXPORT)
+"""Steps that `--ignore` accepts in a failback and an abort."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +68,8 @@ class Returning:
     """Requests with the regions named as in the failover."""
     resources: Resources
     """The state of the stack in the first region."""
+    await_nodes: Callable[[Resources], str]
+    """Waits until the nodes of a state are verified, and runs their fabric tests meanwhile. Raises `DeploymentError` with the reasons of the cloud."""
 
 
 def steps(returning: Returning) -> tuple[FailoverStep, ...]:
@@ -70,18 +79,18 @@ def steps(returning: Returning) -> tuple[FailoverStep, ...]:
 
 def _steps(returning: Returning) -> Iterator[FailoverStep]:
     back, pairs = returning.back, returning.forward.pairs(returning.resources)
-    groups, second = returning.forward.groups(returning.resources), back.cloud.groups(back.resources)
     names = ", ".join(label(pair.source) for pair in pairs)
-    what = f"check whether {back.second} responds and has no nodes, and compare the buckets with their replicas"
+    groups = returning.forward.groups(returning.resources)
+    what = f"check whether both regions respond and {back.second} has no nodes, and compare the buckets with their replicas"
     yield FailoverStep(
         name="check", what=what, run=lambda _: _check(returning, groups, pairs), where=f"{FIRST}, or a replica,"
     )
     if pairs:
         what = f"copy the objects that are newer in the replicas to {names} while the nodes in {back.region} run"
         yield FailoverStep(name=PRECOPY, what=what, run=lambda _: copy_ahead(returning, pairs), where="a region")
-    if second:
-        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
-        yield FailoverStep(name="fence", what=what, run=lambda _: fence(back, second))
+    if not back.stop_first:
+        yield from obtained(returning)
+    yield from stopped(returning)
     if pairs and isinstance(disabled := returning.forward, DisabledReplication):
         what = f"attach {', '.join(label(pair.replica) for pair in pairs)}, so that they accept what {back.second} replicates"
         yield FailoverStep(name=REPLICAS, what=what, run=lambda _: attach(disabled, pairs))
@@ -91,11 +100,82 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
         what = f"copy the remaining objects, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield FailoverStep(name=COPY, what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     started = list(deployed(back, "the copied objects", refresh=True, where=FIRST))
-    if groups and isinstance(suspended := returning.forward, SuspendedGroups):
-        what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        started.insert(0, FailoverStep(name="launch", what=what, run=lambda _: launch(suspended, groups), where=FIRST))
+    if back.stop_first:
+        started = [*launched(returning), *started]
     yield from activating(back.second, started)
     yield from renamed(back, first=False)
+
+
+def obtained(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the steps that obtain and verify the nodes of the first region while the second one runs."""
+    counts = _declared(returning)
+    yield from launched(returning)
+    for stack in returning.back.stacks if any(counts.values()) else ():
+        name = stack.loaded.name
+        yield FailoverStep(
+            name=f"{NODES} {name}",
+            what=f"wait until the nodes of {name} are verified",
+            where=FIRST,
+            run=lambda _, name=name: returning.await_nodes(returning.back.state(name)),
+        )
+
+
+def launched(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the step that launches the nodes of the first region with requests to their groups."""
+    if counts := _declared(returning):
+        nodes = ", ".join(f"{label(group)} {count}" for group, count in counts.items())
+        what = f"launch the nodes in {returning.back.second}: {nodes}"
+        yield FailoverStep(name=LAUNCH, what=what, run=lambda _: launch(returning.forward, counts), where=FIRST)
+
+
+def stopped(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the steps that stop the second region, if it has groups, and export its file systems."""
+    back = returning.back
+    if second := back.cloud.groups(back.resources):
+        yield from (replace(step, first=False) for step in jobs_step(back, second))
+        yield replace(fence_step(back, second), first=False, ignored_as="")
+    yield from (replace(step, first=False) for step in export_step(back))
+
+
+def undo_steps(returning: Returning) -> tuple[FailoverStep, ...]:
+    """Return the steps that undo a failback that has not stopped the second region: they stop the nodes that it launched in the first region."""
+    forward = returning.forward
+    if not (groups := forward.groups(returning.resources)):
+        return ()
+    what = (
+        f"scale to zero in {returning.back.second}, and wait until no nodes are left: {', '.join(map(label, groups))}"
+    )
+    return (
+        FailoverStep(
+            name=f"abort {LAUNCH}", what=what, where=FIRST, run=lambda _: fence(forward, groups, polls(returning.back))
+        ),
+    )
+
+
+def repeat_launch(journal: FailoverJournal, prefix: str = "") -> None:
+    """Mark the steps that obtain the nodes of the first region to run again until the second region is stopped, because nodes can end meanwhile.
+
+    `prefix` is the beginning of the names of the steps."""
+    # A fence fails before its first change if nodes of the first region ended.
+    if journal.state(f"{prefix}{FENCE}") in (None, FAILED):
+        for step in journal.steps:
+            if step in (f"{prefix}{LAUNCH}", f"{prefix}{JOBS}") or step.startswith(f"{prefix}{NODES} "):
+                journal.repeat(step)
+
+
+def _declared(returning: Returning) -> dict[str, int]:
+    """Return the number of nodes that the declaration has for each group of the first region. A stopped group has the size 0, also in a refreshed state."""
+    counts = {
+        logical(stack.plan.name, group.name): group.count
+        for stack in returning.back.stacks
+        for pool in stack.plan.pools
+        for group in pool.groups
+    }
+    return {
+        group: counts.get(str(resource.get("urn")).rpartition("::")[2], 0)
+        for resource in returning.resources
+        for group in returning.forward.groups([resource])
+    }
 
 
 def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPair]) -> str:
@@ -111,6 +191,8 @@ def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPa
         )
     for pair in pairs:
         back.cloud.answers(BucketPair(source=pair.replica, replica=pair.source))
+    for group in back.cloud.groups(back.resources):  # Nodes are launched only if the second region can be stopped.
+        back.cloud.running(group)
     compared = _compared(returning, pairs)
     copies = [copy for each in compared.values() for copy in each.copies]
     gib = sum(copy.size for copy in copies) / 2**30
@@ -204,15 +286,15 @@ def _kept(compared: Mapping[BucketPair, Comparison]) -> Iterator[str]:
         yield f"{counted(deleted, 'object')} deleted in the second region and kept in the first region"
 
 
-def launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
-    """Allow groups in the first region to launch nodes."""
-    for group in groups:
-        cloud.start_group(group)
-    return f"{counted(len(groups), 'group')} can launch nodes"
+def launch(cloud: Failback, counts: Mapping[str, int]) -> str:
+    """Launch the nodes of groups in the first region. `counts` has the number of nodes of each group, which can be 0."""
+    for group, count in counts.items():
+        cloud.start_group(group, count)
+    return f"{counted(sum(counts.values()), 'node')} requested from {counted(len(counts), 'group')}"
 
 
 def expected_stop(failover: FailoverJournal) -> str:
-    """Return how long no node runs during a failback, from the durations of the same steps of the failover, in words."""
+    """Return how long no job runs during a failback, from the durations of the same steps of the failover, in words."""
     minutes = {step: failover.minutes(*names) for step, names in _STOPS.items()}
     measured = {step: found for step, found in minutes.items() if found is not None}
     rest = "and the time to copy what is written after `precopy`"
@@ -222,8 +304,15 @@ def expected_stop(failover: FailoverJournal) -> str:
     return f"about {sum(measured.values()):.0f} minutes, as in the failover ({listed}), {rest}"
 
 
-_STOPS = {FENCE: (FENCE,), "up": (up_step(""),), IMPORT: (f"{IMPORT} ",), "verify": (verify_step(""),)}
-"""Maps a step during which no node runs to the names, or their beginnings, of the same steps of a failover."""
+_STOPS = {
+    JOBS: (JOBS,),
+    FENCE: (FENCE,),
+    EXPORT: (EXPORT,),
+    "up": (up_step(""),),
+    IMPORT: (f"{IMPORT} ",),
+    "verify": (verify_step(""),),
+}
+"""Maps a step during which no job runs to the names, or their beginnings, of the same steps of a failover."""
 
 
 def steps_not_run(failover: FailoverJournal) -> list[str]:
@@ -250,7 +339,7 @@ def left_to_do(returning: Returning, stacks: Sequence[SecondStack], mode: str) -
     what = "the nodes" if mode == "pilot-light" else "the stack"
     why = (
         "the groups cannot launch nodes and the resources are billed"
-        if isinstance(returning.forward, SuspendedGroups)
+        if any(map(returning.forward.start_command, groups))
         else "the resources are billed"
     )
     return [f"remove {what} in {back.region}, because {why}: pulumi destroy --stack {name}" for name in with_nodes]

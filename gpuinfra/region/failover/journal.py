@@ -17,6 +17,8 @@ from gpuinfra.remote.stack_journal import StackJournal, now
 
 SCHEMA = "gpuinfra.failover-journal/1"
 FAILBACK_SCHEMA = "gpuinfra.failback-journal/1"
+FENCE = "fence"
+"""Name of the step that stops the nodes of a region."""
 DONE, STARTED, FAILED, UNREACHABLE, IGNORED = "done", "started", "failed", "unreachable", "ignored"
 """States of a step. A step without an entry has not started. `ignored` is a failed step that `--ignore` skips."""
 
@@ -29,8 +31,8 @@ class FailoverJournal(StackJournal):
     COMMAND = "a failover"
     MOVE = "failover"
     """The move in words, for messages."""
-    UNDO = ", or undo the failover with --abort"
-    """What else to do, for messages about a move that cannot continue."""
+    BACK = "failback"
+    """The command that moves the stack back after the move."""
     ENTRIES = "steps"
     ENTRIES_TYPE = dict
     AGAIN = "remove the file and start again; each step can be repeated"
@@ -101,8 +103,13 @@ class FailoverJournal(StackJournal):
         self._write()
 
     @property
+    def undo(self) -> str:
+        """What else to do, for messages about a move that cannot continue, or an empty string if it cannot be undone."""
+        return f", or undo the {self.MOVE} with --abort"
+
+    @property
     def stop_first(self) -> bool:
-        """Whether the first region is stopped before the second region has nodes."""
+        """Whether a region is stopped before the other one has nodes."""
         return bool(self._body.get("stop_first"))
 
     def begin(self, stack: str, region: str, files: Mapping[str, str], *, stop_first: bool = False) -> None:
@@ -117,12 +124,12 @@ class FailoverJournal(StackJournal):
         """Check that the journal has the same region and the same declarations. Raises `UsageError` otherwise."""
         if self.region != region:
             raise UsageError(
-                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}{self.UNDO}"
+                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}{self.undo}"
             )
         recorded = self._body.get("files") or {}
         if changed := sorted(name for name in {*recorded, *files} if recorded.get(name) != files.get(name)):
             raise UsageError(
-                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change{self.UNDO}"
+                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change{self.undo}"
             )
 
     def state(self, step: str) -> str | None:
@@ -161,16 +168,16 @@ class FailoverJournal(StackJournal):
 
     @property
     def aborting(self) -> bool:
-        """Whether the failover is being undone."""
+        """Whether the move is being undone."""
         return bool(self._body.get("aborting"))
 
     def abort(self) -> None:
-        """Record that the failover is undone."""
+        """Record that the move is undone."""
         self._body["aborting"] = now()
         self._write()
 
     def stop_now(self) -> None:
-        """Record that the first region is stopped next, before the second region has nodes."""
+        """Record that a region is stopped next, before the other one has nodes."""
         self._body["stop_first"] = True
         self._write()
 
@@ -215,4 +222,14 @@ class FailbackJournal(FailoverJournal):
     FOLDER = "failback"
     COMMAND = "a failback"
     MOVE = "failback"
-    UNDO = ""
+    BACK = "failover"
+
+    @property
+    def undo(self) -> str:
+        """As for a failover, until the failback stops the second region."""
+        return "" if self.has_stopped else super().undo
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the failback started to stop the nodes of the second region."""
+        return self.state(FENCE) is not None

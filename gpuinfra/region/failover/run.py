@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.failover import BucketPair, Failover, Unreachable
 from gpuinfra.clouds.region.reach import ConnectionFailure, prove
 from gpuinfra.region.failover.journal import DONE, FAILED, IGNORED, UNREACHABLE, FailoverJournal
-from gpuinfra.region.failover.steps import IGNORABLE, Failing, FailoverStep
+from gpuinfra.region.failover.steps import Failing, FailoverStep
 
 SCHEMA = "gpuinfra.failover/1"
 
@@ -75,8 +75,6 @@ class FirstRegion:
     """Returns whether the user names the region as unreachable, given the evidence."""
     stated: bool = False
     """Whether the user stated before the run that the region is unreachable."""
-    ignore: frozenset[str] = frozenset()
-    """Steps in this region that are skipped if they fail."""
 
 
 def first_region(
@@ -90,7 +88,6 @@ def first_region(
         probe=probe_of(cloud, pairs),
         confirmed=confirmed,
         stated=stated,
-        ignore=failing.ignore,
     )
 
 
@@ -107,11 +104,12 @@ def run_steps(
     steps: Sequence[FailoverStep],
     say: Callable[[str], None],
     first: FirstRegion | None = None,
+    ignore: Collection[str] = (),
 ) -> FailoverResult:
     """Run the steps that the journal does not list as done.
 
-    A step in the first region is skipped if the region is proven unreachable and the user confirms it, or if the user ignores the step.
-    Requests to global services are always attempted. Without `first`, no step is skipped.
+    A step in the first region is skipped if the region is proven unreachable and the user confirms it. A step that fails is skipped if `ignore` contains
+    its name in `--ignore`. Requests to global services are always attempted. Without `first`, no region counts as unreachable.
     """
     away = _Absence(journal, first, say)
     for number, step in enumerate(steps, 1):
@@ -135,13 +133,13 @@ def run_steps(
                 if isinstance(problem, GpuinfraError)
                 else f"{one_line(problem)}; {step.where} did not respond"
             )
-            if first is None or not (step.first or step.name in IGNORABLE):
+            if not step.ignored_as:
                 return _failed(steps, journal, step, text)
-            if step.name not in first.ignore:
+            if step.ignored_as not in ignore:
                 return _failed(
-                    steps, journal, step, f"{text}; or add --ignore {step.name} to continue without this step"
+                    steps, journal, step, f"{text}; or add --ignore {step.ignored_as} to continue without this step"
                 )
-            outcome, result = f"skipped, because of --ignore {step.name}: {text}", IGNORED
+            outcome, result = f"skipped, because of --ignore {step.ignored_as}: {text}", IGNORED
         journal.finish(step.name, result, outcome)
         say(f"    {result} after {time.monotonic() - begun:.0f} s: {outcome}")
     journal.end()

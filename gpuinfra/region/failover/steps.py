@@ -23,6 +23,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.region.clone.storage import with_bucket
 from gpuinfra.region.failover import newest
+from gpuinfra.region.failover.journal import FENCE
 from gpuinfra.remote.drain import JobStop
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra.spec.storage import Lustre
@@ -31,7 +32,7 @@ Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
-JOBS, FENCE, EXPORT, DRAIN = "jobs", "fence", "export", "drain"
+JOBS, EXPORT, DRAIN = "jobs", "export", "drain"
 REPLICATION, REPLICAS = "replication", "replicas"
 IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION, REPLICAS)
 """Steps that `--ignore` accepts."""
@@ -54,6 +55,8 @@ class FailoverStep:
     """The region to which the step sends requests, for the message if it does not respond."""
     first: bool = False
     """Whether the step requires the first region. A failover can continue without this step (`gpuinfra.region.failover.run`)."""
+    ignored_as: str = ""
+    """Name of the step in `--ignore`, with which the move continues if the step fails. Empty if the move cannot continue without the step."""
     outside: bool = False
     """Whether the step sends its requests to a global service, so that it is attempted even if the first region does not respond."""
     activates: str | None = None
@@ -144,20 +147,24 @@ def _stopped(failing: Failing) -> Iterator[FailoverStep]:
     """Yield the steps that stop the first region and make the replicas final."""
     groups, pairs = failing.cloud.groups(failing.resources), failing.cloud.pairs(failing.resources)
     if groups:
-        what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
-        yield FailoverStep(name=FENCE, what=what, run=lambda _: _fence(failing, groups), first=True)
+        yield fence_step(failing, groups)
     yield from export_step(failing)
     if pairs:
         names = ", ".join(label(pair.source) for pair in pairs)
         what = f"wait until the replicas in {failing.second} contain every object of {names}"
-        yield FailoverStep(name=DRAIN, what=what, run=lambda _: _drain(failing), first=True)
+        yield FailoverStep(name=DRAIN, what=what, run=lambda _: _drain(failing), first=True, ignored_as=DRAIN)
         what = f"disable the replication of {names}"
         outside = failing.cloud.global_replication
         yield FailoverStep(
-            name=REPLICATION, what=what, run=lambda _: _stop_replication(failing), first=True, outside=outside
+            name=REPLICATION,
+            what=what,
+            run=lambda _: _stop_replication(failing),
+            first=True,
+            ignored_as=REPLICATION,
+            outside=outside,
         )
         what = f"detach {', '.join(label(pair.replica) for pair in pairs)}, so that nothing that {failing.region} writes from now on reaches them"
-        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: detach(failing.cloud, pairs))
+        yield FailoverStep(name=REPLICAS, what=what, run=lambda _: detach(failing.cloud, pairs), ignored_as=REPLICAS)
 
 
 def jobs_step(failing: Failing, groups: Sequence[str]) -> Iterator[FailoverStep]:
@@ -165,7 +172,9 @@ def jobs_step(failing: Failing, groups: Sequence[str]) -> Iterator[FailoverStep]
     stop = failing.stop_jobs
     if groups and stop is not None:
         what = f"stop the jobs in {failing.region}, with time to save a checkpoint"
-        yield FailoverStep(name=JOBS, what=what, run=lambda _: _stop_jobs(failing, groups, stop), first=True)
+        yield FailoverStep(
+            name=JOBS, what=what, run=lambda _: _stop_jobs(failing, groups, stop), first=True, ignored_as=JOBS
+        )
 
 
 def _stop_jobs(failing: Failing, groups: Sequence[str], stop: Callable[[], Mapping[str, JobStop]]) -> str:
@@ -185,13 +194,20 @@ def export_step(failing: Failing) -> Iterator[FailoverStep]:
             what=what,
             run=lambda _: newest.export_all(exports, failing.resources, polls(failing), LIMIT_S),
             first=True,
+            ignored_as=EXPORT,
         )
+
+
+def fence_step(failing: Failing, groups: Sequence[str]) -> FailoverStep:
+    """Return the step that stops the first region."""
+    what = f"scale to zero in {failing.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
+    return FailoverStep(name=FENCE, what=what, run=lambda _: _fence(failing, groups), first=True, ignored_as=FENCE)
 
 
 def _fence(failing: Failing, groups: Sequence[str]) -> str:
     """Stop the first region, if the nodes of the second one are still verified."""
     _still_verified(failing)
-    return fence(failing, groups)
+    return fence(failing.cloud, groups, polls(failing))
 
 
 def _still_verified(failing: Failing) -> None:
@@ -295,13 +311,13 @@ def check_readiness(failing: Failing) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def fence(failing: Failing, groups: Sequence[str]) -> str:
-    """Scale the groups to zero, and wait until they have no nodes."""
+def fence(cloud: Failover, groups: Sequence[str], polls: Iterable[None]) -> str:
+    """Scale the groups to zero, and wait until they have no nodes. Raises `DeploymentError` after the last poll."""
     for group in groups:
-        failing.cloud.stop_group(group)
+        cloud.stop_group(group)
     left: dict[str, int] = {}
-    for _ in polls(failing):
-        left = {group: count for group in groups if (count := failing.cloud.running(group))}
+    for _ in polls:
+        left = {group: count for group in groups if (count := cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"
     running = ", ".join(f"{label(group)} {count}" for group, count in left.items())

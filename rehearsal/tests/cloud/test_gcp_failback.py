@@ -111,12 +111,12 @@ def test_deleted_requests_of_a_queued_group_can_be_created_again(cloud: Cloud, g
     inputs = {"name": "wait", "zone": google.ZONE, "instanceGroupManager": "gpu", "resizeBy": 2, "requestedRunDuration": {"seconds": "3600"}}  # fmt: skip
     made = gcp.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "wait")
     one = GcpFailback(api)
-    one.start_group(google.path())
+    one.start_group(google.path(), 0)
     assert gcp.read(made.token, made.id).id
     with pytest.raises(DeploymentError, match="ACCEPTED and cannot be deleted"):
         api.sent("DELETE", "compute", f"{google.path()}/resizeRequests/wait")
     one.stop_group(google.path())
-    one.start_group(google.path())
+    one.start_group(google.path(), 0)
     assert not gcp.read(made.token, made.id).id
     gcp.create(made.token, inputs, "wait")
 
@@ -157,7 +157,7 @@ def test_both_moves_require_exactly_their_permissions(
         one.attach_replica(moved)
         one.start_replication(moved)
         one.copy(moved, one.compare(moved).copies)
-        one.start_group(google.path())
+        one.start_group(google.path(), 0)
 
     if not missing:
         move()

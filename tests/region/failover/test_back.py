@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from gpuinfra.clouds.region.exports import Export
 from gpuinfra.clouds.region.failover import BucketPair, Copy
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region.clone.model import Mode
-from gpuinfra.region.failover.back import CONFLICTS, SCHEMA, expected_stop, left_to_do, steps
+from gpuinfra.region.failover.back import (
+    CONFLICTS,
+    SCHEMA,
+    expected_stop,
+    left_to_do,
+    repeat_launch,
+    steps,
+    undo_steps,
+)
 from gpuinfra.region.failover.journal import DONE, FailbackJournal, FailoverJournal
 from gpuinfra.region.failover.run import FailoverResult, run_steps
+from gpuinfra.remote.drain import JobStop
 from tests.region.failover.returning import AHEAD, BOTH, NEWER, Returned
 from tests.region.failover.world import GOOD
 
 CALLS = [
-    "running gpu-0", "first: answers", "compare scratch-first",
+    "running gpu-0", "first: answers", "second: running gpu-0", "compare scratch-first",
     "compare scratch-first", "copy model", "compare scratch-first",
-    "second: stop gpu-0", "second: running gpu-0", "second: running gpu-0", "second: running gpu-0",
+    "start gpu-0 2", "wait",
+    "second: stop gpu-0", "second: running gpu-0", "second: running gpu-0",
     "attach scratch-second", "replicate scratch-first", "compare scratch-first",
-    "start gpu-0", "up aws-recovery", "first: import fs-1",
+    "up aws-recovery", "first: import fs-1",
 ]  # fmt: skip
 
 
-def run(world: Returned, folder: Path, ignore: str = "") -> FailoverResult:
-    """Run all steps that are not done, with the journal in this folder."""
-    one = world.returning(ignore=ignore)
+def run(world: Returned, folder: Path, ignore: str = "", **more: Any) -> FailoverResult:
+    """Run all steps that are not done, with the journal in this folder, as the command does."""
+    one = world.returning(ignore=ignore, **more)
     journal = FailbackJournal(folder / "Pulumi.aws-recovery.yaml", folder)
     try:
         if not journal.exists:
             journal.begin(one.back.stack, one.back.second, {})
-        return run_steps(journal, steps(one), lambda line: None)
+        repeat_launch(journal)
+        return run_steps(journal, steps(one), lambda line: None, ignore=one.back.ignore)
     finally:
         journal.close()
 
 
-def test_second_region_stops_after_the_copy_and_the_copy_ends_before_the_first_region_starts(tmp_path: Path) -> None:
-    """The second region works while its objects are copied, no two regions write, and the nodes start when the bucket contains every object."""
+def test_second_region_stops_when_the_first_one_has_nodes_and_the_copy_ends_before_the_deployment(tmp_path: Path) -> None:  # fmt: skip
+    """The second region works until the first one has nodes, and the deployment starts the replication when the bucket contains every object."""
     world = Returned()
     result = run(world, tmp_path)
     assert result.ok, result.problem
     assert world.calls == CALLS
     assert [one.name for one in result.steps] == [
-        "check", "precopy", "fence", "replicas", "replication", "copy", "launch", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
+        "check", "precopy", "launch", "nodes aws-recovery", "fence", "replicas", "replication", "copy", "up aws-recovery", "import aws-recovery",
+        "verify aws-recovery",
     ]  # fmt: skip
-    assert "--refresh" in result.steps[7].what
+    assert "--refresh" in result.steps[8].what
     assert result.journal.entry("precopy")["found"] == "1 object (1.0 GiB) copied while the nodes ran"
     found = str(result.journal.entry("copy")["found"])
     assert found == "0 objects copied; 1 object deleted in the second region and kept in the first region"
@@ -109,19 +122,19 @@ def test_the_second_region_works_until_the_rest_is_small(tmp_path: Path) -> None
 class Simple(Returned):
     """A cloud where a failover neither suspends launches nor keeps a disabled replication."""
 
-    start_replication = attach_replica = start_group = None  # pyright: ignore[reportAssignmentType]
+    start_replication = attach_replica = None  # pyright: ignore[reportAssignmentType]
 
     def start_command(self, group: str) -> str:
         return ""
 
 
-def test_a_cloud_without_suspended_groups_has_no_steps_for_them(tmp_path: Path) -> None:
-    """Without a disabled replication and suspended groups, the deployment restores both, and the commands that are left contain only the deployment."""
+def test_a_cloud_whose_replication_is_deployed_again_has_no_steps_for_it(tmp_path: Path) -> None:
+    """Without a disabled replication, the deployment restores it, and the commands that are left contain only the deployment."""
     world = Simple()
     result = run(world, tmp_path)
     assert result.ok, result.problem
     assert [one.name for one in result.steps] == [
-        "check", "precopy", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
+        "check", "precopy", "launch", "nodes aws-recovery", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery",
     ]  # fmt: skip
     (line,) = left_to_do(world.returning("hot"), world.second("hot"), "hot")
     assert line.endswith("as hot mode requires: pulumi up --refresh --stack aws-recovery-us-west-2")
@@ -163,7 +176,85 @@ def test_kill_at_every_request_resumes(tmp_path: Path, moment: int) -> None:
     assert {result.journal.state(one.name) for one in result.steps} == {DONE}
     assert world.copies == []
     assert world.calls[killed:][-1].removesuffix(" again") == CALLS[-1]
-    assert sum(call == "start gpu-0" for call in world.calls) <= 2
+    assert sum(call == "start gpu-0 2" for call in world.calls) <= 2
+    assert "start gpu-0 2" not in world.calls[world.calls.index("second: stop gpu-0") + 1 :]
+
+
+def test_a_failback_without_capacity_leaves_the_second_region_alone(tmp_path: Path) -> None:
+    """The second region keeps its jobs and nodes, the resumed run launches again, and the undone one stops what it launched."""
+    world = Returned(shortage="no capacity in use1-az1")
+    result = run(world, tmp_path)
+    assert result.problem == "nodes aws-recovery: no capacity in use1-az1"
+    assert (result.journal.has_stopped, result.journal.undo) == (False, ", or undo the failback with --abort")
+    assert world.calls == [*CALLS[:7], "start gpu-0 2", "wait"]
+    assert not run(world, tmp_path).ok
+    assert world.calls[9:] == ["start gpu-0 2", "wait"]
+    world.nodes = 1
+    (step,) = undo_steps(world.returning())
+    step.run(False)
+    assert world.calls[11:] == ["stop gpu-0", "running gpu-0", "running gpu-0"]
+    world.shortage = ""
+    assert run(world, tmp_path).ok
+
+
+def test_nodes_that_end_after_their_verification_are_launched_again(tmp_path: Path) -> None:
+    """A fence of the second region requires nodes in the first one, and a repeated run obtains them again before it."""
+    world = Returned(reads=[("verified", "lost")])
+    result = run(world, tmp_path)
+    assert result.problem.startswith("fence: not all nodes of aws-recovery are verified: gpu-2: lost")
+    assert "second: stop gpu-0" not in world.calls
+    before = len(world.calls)
+    assert run(world, tmp_path).ok
+    assert world.calls[before : before + 3] == ["start gpu-0 2", "wait", "second: stop gpu-0"]
+
+
+def test_the_second_region_can_be_stopped_first(tmp_path: Path) -> None:
+    """With `--stop-first`, nothing is launched in the first region before the copy ends."""
+    world = Returned()
+    result = run(world, tmp_path, stop_first=True)
+    assert result.ok, result.problem
+    first = [call for call in world.calls if call.startswith(("start", "wait", "second: stop", "up"))]
+    assert first == ["second: stop gpu-0", "start gpu-0 2", "up aws-recovery"]
+
+
+class Exporting:
+    """A cloud where an export of each file system is requested."""
+
+    def __init__(self, world: Returned) -> None:
+        self._world = world
+
+    def exporting(self, resources: object) -> tuple[str, ...]:
+        return ("fs-2",)
+
+    def start(self, file_system: str) -> Export:
+        self._world._ask("second", f"export {file_system}")
+        return Export(file_system=file_system, mark="")
+
+    def ended(self, export: Export) -> bool:
+        return True
+
+
+def test_the_newest_data_of_the_second_region_is_kept(tmp_path: Path) -> None:
+    """Jobs get time for a checkpoint before their nodes stop, and the file systems export before the last copy. Both steps can be ignored."""
+    world = Returned()
+    stops: list[str] = []
+
+    def stop() -> Mapping[str, JobStop]:
+        world._ask("second", "stop jobs")
+        return {"gpu-1": JobStop(done=not stops, text="; ".join(stops))}
+
+    more = {"stop_jobs": stop, "exports": Exporting(world)}
+    stops.append("no login")
+    result = run(world, tmp_path, **more)
+    assert result.problem.startswith("jobs: the jobs on 1 node were not stopped")
+    assert "or add --ignore jobs to continue without this step" in result.problem
+    assert run(world, tmp_path, ignore="jobs", **more).ignored == ("jobs",)
+    order = [
+        call
+        for call in world.calls
+        if call in ("stop jobs", "second: stop gpu-0", "export fs-2", "attach scratch-second")
+    ]
+    assert order == ["stop jobs", "stop jobs", "second: stop gpu-0", "export fs-2", "attach scratch-second"]
 
 
 @pytest.mark.parametrize("conflict", [BOTH, AHEAD])
@@ -174,7 +265,7 @@ def test_newer_objects_in_the_first_region_stop_the_run_before_the_first_change(
     assert not result.ok
     assert f"scratch-first/{world.conflicts[0].key} {world.conflicts[0].reason}" in result.problem
     assert "--ignore conflicts" in result.problem
-    assert world.calls == CALLS[:3]
+    assert world.calls == CALLS[:4]
 
 
 def test_conflicts_that_appear_after_the_check_stop_the_copy(tmp_path: Path) -> None:
@@ -187,7 +278,7 @@ def test_conflicts_that_appear_after_the_check_stop_the_copy(tmp_path: Path) -> 
     world = Late()
     result = run(world, tmp_path)
     assert result.problem.startswith("copy: 1 object in us-east-1")
-    assert not any(call.startswith(("copy log", "start", "up")) for call in world.calls)
+    assert not any(call.startswith(("copy log", "up")) for call in world.calls)
 
 
 def test_ignored_conflicts_keep_both_versions(tmp_path: Path) -> None:

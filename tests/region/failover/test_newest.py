@@ -62,7 +62,7 @@ def run(site: Site, folder: Path, *, ignore: str = "", stop_first: bool = False)
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {}, stop_first=stop_first)
         first = first_region(failing, lambda evidence: True, stated=False)
-        return run_steps(journal, steps(failing), lambda line: None, first)
+        return run_steps(journal, steps(failing), lambda line: None, first, failing.ignore)
     finally:
         journal.close()
 

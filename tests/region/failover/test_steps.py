@@ -34,7 +34,7 @@ def run(
         if not journal.exists:
             journal.begin(failing.stack, failing.second, {})
         first = first_region(failing, lambda evidence: named, stated=unreachable)
-        return run_steps(journal, steps(failing), lambda line: None, first)
+        return run_steps(journal, steps(failing), lambda line: None, first, failing.ignore)
     finally:
         journal.close()
 

@@ -48,9 +48,11 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailba
 class AwsFailback(AwsFailover):
     """The requests for one failback. `gpuinfra.clouds.region.failover.Failback` describes the methods."""
 
-    def start_group(self, group: str) -> None:
-        if self._described(group) is not None:
-            client = self._client("autoscaling", self._first)
+    def start_group(self, group: str, count: int) -> None:
+        """The next deployment restores the maximum size, which can be larger than the number of nodes."""
+        if (described := self._described(group)) is not None:
+            client, largest = self._client("autoscaling", self._first), max(count, int(described["MaxSize"]))
+            ask(client.update_auto_scaling_group, AutoScalingGroupName=group, MaxSize=largest, DesiredCapacity=count)
             ask(client.resume_processes, AutoScalingGroupName=group, ScalingProcesses=["Launch"])
 
     def start_command(self, group: str) -> str:

@@ -58,8 +58,11 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> AzureFail
 class AzureFailback(AzureFailover):
     """The requests for one failback. `gpuinfra.clouds.region.failover.Failback` describes the methods.
 
-    `pulumi up --refresh` creates the replication policies again, and it restores the size of the scale sets, so there are no requests for them.
+    `pulumi up --refresh` creates the replication policies again, so there are no requests for them.
     """
+
+    def start_group(self, group: str, count: int) -> None:
+        self._resize(group, count)
 
     def start_command(self, group: str) -> str:
         return ""

@@ -103,9 +103,12 @@ class AzureFailover:
         return services_of
 
     def stop_group(self, group: str) -> None:
+        self._resize(group, 0)
+
+    def _resize(self, group: str, count: int) -> None:
         scale_set = self._read(group, COMPUTE)
-        if scale_set is not None:
-            sku = {**scale_set["sku"], "capacity": 0}
+        if scale_set is not None and scale_set["sku"].get("capacity") != count:
+            sku = {**scale_set["sku"], "capacity": count}
             asked(lambda: self._rest.arm_change("PATCH", group, COMPUTE, {"sku": sku}))
 
     def running(self, group: str) -> int:

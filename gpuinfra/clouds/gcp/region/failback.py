@@ -53,8 +53,10 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> GcpFailba
 class GcpFailback(GcpFailover):
     """The requests for one failback. `gpuinfra.clouds.region.failover.Failback` describes the methods."""
 
-    def start_group(self, group: str) -> None:
-        """A stopped group can launch nodes when its size is raised. A queued group requires new requests, which `up` creates after the old ones are deleted."""
+    def start_group(self, group: str, count: int) -> None:
+        """A queued group requires new requests, which `up` creates after the old ones are deleted."""
+        if count:
+            self._api.ask("POST", COMPUTE_ENGINE, f"{group}/resize", {"size": str(count)})
         for request in self._requests(group):
             if request.get("state") not in QUEUED:
                 self._api.ask("DELETE", COMPUTE_ENGINE, f"{group}/resizeRequests/{request['name']}")

@@ -189,14 +189,18 @@ def test_replication_and_launches_are_enabled() -> None:
     clients.answer("us-east-1", "put_bucket_replication", {}, {**asked, "ReplicationConfiguration": enabled})
     group = {"AutoScalingGroupName": "g", "MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0, "DefaultCooldown": 0,
              "AvailabilityZones": ["a"], "HealthCheckType": "EC2", "CreatedTime": START}  # fmt: skip
-    for answer in ("describe_auto_scaling_groups", {"AutoScalingGroups": [group]}), ("resume_processes", {}):
-        expected = {"AutoScalingGroupName": "g", "ScalingProcesses": ["Launch"]} if answer[0] == "resume_processes" else None  # fmt: skip
-        clients.answer("us-east-1", *answer, expected, service="autoscaling")
+    own = {"AutoScalingGroupName": "g"}
+    for call, answer, expected in (
+        ("describe_auto_scaling_groups", {"AutoScalingGroups": [group]}, None),
+        ("update_auto_scaling_group", {}, {**own, "MaxSize": 3, "DesiredCapacity": 3}),
+        ("resume_processes", {}, {**own, "ScalingProcesses": ["Launch"]}),
+    ):
+        clients.answer("us-east-1", call, answer, expected, service="autoscaling")
     clients.answer("us-east-1", "describe_auto_scaling_groups", {"AutoScalingGroups": []}, service="autoscaling")
     failback = clients.done()
     failback.start_replication(PAIR)
-    failback.start_group("g")
-    failback.start_group("g")
+    failback.start_group("g", 3)
+    failback.start_group("g", 3)
     clients.check()
     assert "--auto-scaling-group-name g --scaling-processes Launch --region us-west-2" in failback.start_command("g")
 

@@ -16,7 +16,7 @@ from gpuinfra.clouds.azure.region.failback import AzureFailback
 from gpuinfra.clouds.azure.region.failover import STOPPED
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region import reach
-from gpuinfra.clouds.region.failover import Copy, DisabledReplication, SuspendedGroups
+from gpuinfra.clouds.region.failover import Copy, DisabledReplication
 from tests.clouds.azure.failing import ACCOUNTS, MARK, Regions, account, blob
 from tests.clouds.azure.region.test_failover import DONE, PAIR, REPLICA, SOURCE
 from tests.clouds.azure.region.test_readiness import NOW, POLICIES, REPLICAS, RULE_ID
@@ -180,9 +180,21 @@ def test_a_refused_copy_fails(
         failback(rest).copy(PAIR, [Copy(key="a", version="0xthere", size=1 if part else 2, replaces="0xhere")])
 
 
-def test_policies_and_groups_are_restored_by_the_deployment() -> None:
-    """`pulumi up --refresh` creates the policies and restores the sizes, so a failback on Azure has no steps for them."""
+def test_policies_are_restored_by_the_deployment() -> None:
+    """`pulumi up --refresh` creates the policies, so a failback on Azure has no steps for them."""
     found = cloud_of("azure").failback("southcentralus", "eastus2", {})
     assert isinstance(found, AzureFailback)
     assert not isinstance(found, DisabledReplication)
-    assert not isinstance(found, SuspendedGroups)
+
+
+def test_a_stopped_scale_set_launches_the_declared_nodes() -> None:
+    """Only the capacity changes, and a repeated request is not sent."""
+    group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu-0"
+    sku = {"name": "Standard_ND96amsr_A100_v4", "tier": "Standard", "capacity": 0}
+    rest = Regions({group: {"sku": sku}})
+    failback(rest).start_group(group, 3)
+    ((method, path, body),) = rest.changes
+    assert (method, path, body) == ("PATCH", group, {"sku": {**sku, "capacity": 3}})
+    rest.arm_answers[group] = {"sku": {**sku, "capacity": 3}}
+    failback(rest).start_group(group, 3)
+    assert len(rest.changes) == 1

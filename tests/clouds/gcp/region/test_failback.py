@@ -151,7 +151,7 @@ def test_requests_of_a_queued_group_are_deleted(google: Google) -> None:
     google.expect(COMPUTE, "instanceGroupManagerResizeRequests.list", {**PLACE, "maxResults": "500"}, listed)
     google.expect(COMPUTE, "instanceGroupManagerResizeRequests.delete", {**PLACE, "resizeRequest": "old"}, {"status": "DONE"})  # fmt: skip
     one = GcpFailback(google.api())
-    one.start_group(GROUP)
+    one.start_group(GROUP, 0)
     google.done()
     other = GROUP.replace("gpu-0", "gpu-1")
     state = [
@@ -164,6 +164,14 @@ def test_requests_of_a_queued_group_are_deleted(google: Google) -> None:
         "gcloud compute instance-groups managed resize-requests delete train-gpu-0 --resize-requests=old --zone=us-central1-a --project=my-project --quiet"
     )
     assert one.start_command(other) == ""
+
+
+def test_a_stopped_group_launches_the_declared_nodes(google: Google) -> None:
+    """A group of nodes that are not queued is resized."""
+    google.expect(COMPUTE, "instanceGroupManagers.resize", {**PLACE, "size": "3"}, {"status": "RUNNING"})
+    google.expect(COMPUTE, "instanceGroupManagerResizeRequests.list", {**PLACE, "maxResults": "500"}, {})
+    GcpFailback(google.api()).start_group(GROUP, 3)
+    google.done()
 
 
 def test_google_cloud_has_a_failback() -> None:
