@@ -216,11 +216,14 @@ def _report(result: FailoverResult, paired: Paired, left: list[str], *, as_json:
             del document[key]
         click.echo(json.dumps(document, indent=2))
     if not result.ok:
-        kept = f"\n  to undo the failback, run: {command} --abort" if result.journal.undo else ""
-        if result.journal.state(LAUNCH) and kept:
+        kept = ""
+        if result.journal.state(LAUNCH) and result.journal.undo:
             jobs = "can have ended" if result.journal.state(JOBS) else "continue to run"
-            kept = f"\n  the nodes in {second} continue to run, its jobs {jobs}, and the nodes obtained in {first} are billed{kept}"
-        raise GpuinfraError(f"{result.problem}\n  to continue, run: {command} --resume{kept}")
+            kept = (
+                f"\n  the nodes in {second} continue to run, its jobs {jobs}, and the nodes obtained in {first} are billed"
+                f"\n  to stop them, run: {command} --abort"
+            )
+        raise GpuinfraError(f"{result.problem}{kept}\n  to continue, run: {command} --resume")
     click.echo(f"{stack} runs in {first}", err=as_json)
     if result.ignored:
         click.echo(f"ignored: {', '.join(result.ignored)}; the step did not run", err=as_json)

@@ -180,7 +180,8 @@ def command(
         try:
             confirmed = share(paired.loaded, paired.resources, [journal], confirm_active)
             if abort:
-                returning = returning_of(
+                returning = partial(
+                    returning_of,
                     paired,
                     deploy_with([paired.loaded], paired.project, journal, refresh=True, variables=confirmed),
                     ignore,
@@ -257,7 +258,7 @@ def _restart(second: Failback | None, resources: Resources) -> bool:
 
 def _abort(
     paired: Paired,
-    returning: Returning,
+    connect: Callable[[], Returning],
     journal: FailoverJournal,
     *,
     yes: bool,
@@ -277,6 +278,7 @@ def _abort(
         raise UsageError(
             f"the failover of {name} ended at {journal.ended}; to return to {region}, run: gpuinfra failback {given}"
         )
+    returning = connect()
     hot = paired.recovery.mode == "hot"  # The nodes of the second region ran before the failover.
     plan_steps = abort_steps(returning, journal, None if hot else partial(_remove_groups, paired, journal))
     if dry_run:

@@ -132,14 +132,14 @@ def jobs_stopper(
         from gpuinfra.cli.stack_context import ActiveStack
         from gpuinfra.remote.drain import PlannedStop
 
-        found = dict[str, JobStop]()
+        stopped: dict[str, JobStop] = {}
         for loaded, plan in with_nodes:
             planned = PlannedStop(what=f"{loaded.name} moves to {to}", grace_s=grace * 60)
             with tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
                 active = ActiveStack(name=loaded.name, resources=state(loaded.name), folder=Path(folder))
                 nodes = {node.id: titled(node.name, node.id) for node in active.nodes}
                 results = active.stop_jobs(plan, direct, list(nodes), planned) if nodes else {}
-            found |= {nodes[name]: one for name, one in results.items()}
-        return found
+            stopped |= {nodes[name]: one for name, one in results.items()}
+        return stopped
 
     return stop

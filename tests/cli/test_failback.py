@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from gpuinfra.clouds.aws.cloud import AwsCloud
 from gpuinfra.clouds.region.active import SharedRecord
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region import readiness
-from gpuinfra.region.failover.journal import SCHEMA, FailoverJournal
+from gpuinfra.region.failover.journal import SCHEMA, FailbackJournal, FailoverJournal
 from tests.cli.test_failover import world as world
 from tests.cli.test_failover import written as written
 from tests.region.failover.returning import AHEAD, Returned
@@ -63,8 +64,9 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     done = run("--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    assert lines[0].startswith("stop   no node runs from `fence` to the end of `verify`: ")
-    assert lines[1].startswith("1/10 check: check whether us-east-2 responds")
+    assert lines[2] == "price  both regions, until us-west-2 is stopped: 127.53 USD an hour"
+    assert lines[3].startswith("stop   no job runs from `jobs` to the end of `verify`: ")
+    assert lines[4].startswith("1/11 check: check whether both regions respond")
     assert lines[-2] == "aws-recovery runs in us-east-2"
     assert lines[-1].endswith("pulumi destroy --stack aws-recovery-us-west-2")
     assert not path.exists()
@@ -75,6 +77,43 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     assert "a failback of aws-recovery to us-east-2 ended at" in str(again.exception)
     assert run("--yes", "--resume").return_value == 0
     assert returned.calls == calls
+
+
+def started(*steps: str) -> None:
+    """Write the journal of a failback with these steps."""
+    with closing(FailbackJournal(Path("Pulumi.aws-recovery.yaml"))) as journal:
+        journal.begin("aws-recovery", "us-east-2", {})
+        for step in steps:
+            journal.start(step)
+
+
+def test_a_failback_is_undone_until_it_stops_the_second_region(returned: Returned) -> None:
+    """`--abort` stops the nodes in the first region, and is refused without a failback and after the fence has started."""
+    failed_over()
+    assert "was not started, so there is nothing to undo" in str(run("--abort", "--yes").exception)
+    assert "omit them" in str(run("--abort", "--resume").exception)
+    started("check", "launch", "nodes aws-recovery")
+    returned.nodes = 1
+    assert run("--abort", "--dry-run").output.startswith("1/1 abort launch: scale to zero in us-east-2")
+    assert returned.calls == []
+    done = run("--abort", "--yes")
+    assert done.return_value == 0, done.exception
+    assert done.output.splitlines()[-1] == "the failback is undone, and aws-recovery runs in us-west-2"
+    assert returned.calls == ["stop gpu-0", "running gpu-0", "running gpu-0"]
+    started("check", "fence")
+    refused = run("--abort", "--yes").exception
+    assert isinstance(refused, UsageError)
+    assert str(refused).endswith("to continue, run: gpuinfra failback aws-recovery --resume")
+
+
+def test_a_killed_abort_of_a_failback_is_repeated(returned: Returned) -> None:
+    """A failback that is being undone is not resumed."""
+    failed_over()
+    with closing(FailbackJournal(Path("Pulumi.aws-recovery.yaml"))) as journal:
+        journal.begin("aws-recovery", "us-east-2", {})
+        journal.abort()
+    assert "add --abort to continue, and omit --resume" in str(run("--yes", "--resume").exception)
+    assert run("--abort", "--yes").return_value == 0
 
 
 def test_roles_of_the_second_region_do_not_stop_a_failback(returned: Returned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +137,8 @@ def test_dry_run_and_json(returned: Returned) -> None:
     """A dry run requests nothing. The JSON form contains what is left to do."""
     document = json.loads(run("--dry-run", "--json").stdout)
     assert document["schema"] == "gpuinfra.failback/1"
-    assert [one["state"] for one in document["steps"]] == [None] * 10
-    assert "10/10 verify aws-recovery" in run("--dry-run").stdout
+    assert [one["state"] for one in document["steps"]] == [None] * 11
+    assert "11/11 verify aws-recovery" in run("--dry-run").stdout
     assert returned.calls == []
     failed_over()
     document = json.loads(run("--yes", "--json").stdout)

@@ -432,7 +432,7 @@ def test_groups_that_a_failback_stopped_launch_nodes_again(
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
     assert refreshed == [not nodes]
-    assert ("start gpu-0" in stopped.calls) is (not nodes)
+    assert ("start gpu-0 0" in stopped.calls) is (not nodes)
 
 
 def test_a_failover_that_is_undone_does_not_continue(world: World, returned: Returned) -> None:

@@ -230,6 +230,7 @@ def renamed(failing: Failing, *, first: bool) -> Iterator[FailoverStep]:
         what=f"point {', '.join(names.plan.hosts)} to {failing.second}",
         where=f"{names.dns.control_plane}, which changes DNS records,",
         first=first,
+        ignored_as=NAMES if first else "",
         run=lambda _: _rename(failing, names),
     )
 
