@@ -88,7 +88,7 @@ def started(*steps: str) -> None:
 
 
 def test_a_failback_is_undone_until_it_stops_the_second_region(returned: Returned) -> None:
-    """`--abort` stops the nodes in the first region, and is refused without a failback and after the fence has started."""
+    """`--abort` stops the nodes in the first region, and is refused without a failback."""
     failed_over()
     assert "was not started, so there is nothing to undo" in str(run("--abort", "--yes").exception)
     assert "omit them" in str(run("--abort", "--resume").exception)
@@ -100,6 +100,11 @@ def test_a_failback_is_undone_until_it_stops_the_second_region(returned: Returne
     assert done.return_value == 0, done.exception
     assert done.output.splitlines()[-1] == "the failback is undone, and aws-recovery runs in us-west-2"
     assert returned.calls == ["stop gpu-0", "running gpu-0", "running gpu-0"]
+
+
+def test_a_failback_that_stopped_the_second_region_is_not_undone(returned: Returned) -> None:
+    """After the fence has started, only `--resume` continues."""
+    failed_over()
     started("check", "fence")
     refused = run("--abort", "--yes").exception
     assert isinstance(refused, UsageError)
