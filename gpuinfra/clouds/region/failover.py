@@ -187,3 +187,9 @@ class DisabledReplication(Protocol):
     def start_replication(self, pair: BucketPair) -> None:
         """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
         ...
+
+    def replicate_again(self, pair: BucketPair) -> int:
+        """Write the objects in the first region again that the replica lacks, because an enabled replication only covers new versions.
+
+        Returns their number. An object that is written meanwhile is left alone."""
+        ...

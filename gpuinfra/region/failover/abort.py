@@ -24,6 +24,7 @@ from gpuinfra.region.failover.back import (
     enable_replication,
     launched,
     obtained,
+    replicated_again,
     stopped,
 )
 from gpuinfra.region.failover.journal import DONE, FailoverJournal
@@ -75,6 +76,8 @@ def _steps(
     if moved and pairs:
         what = f"copy the objects that are newer in the replicas to {names}"
         yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
+    if moved:
+        yield from replicated_again(returning, pairs)
     started = list[FailoverStep]()
     if fenced:
         started += launched(returning) if not moved or back.stop_first else ()
@@ -84,6 +87,7 @@ def _steps(
     if not moved:
         # A second region that does not respond must not keep the first one stopped.
         yield from replicas
+        yield from replicated_again(returning, pairs) if fenced else ()
     if journal.state(NAMES) is not None:
         yield from renamed(back, first=False)
     if second and remove is not None:

@@ -52,7 +52,7 @@ from gpuinfra.region.failover.steps import (
 
 SCHEMA = "gpuinfra.failback/1"
 CONFLICTS = "conflicts"
-PRECOPY, COPY, LAUNCH, NODES = "precopy", "copy", "launch", "nodes"
+PRECOPY, COPY, REPLICATE, LAUNCH, NODES = "precopy", "copy", "replicate", "launch", "nodes"
 FIRST = "the first region"
 IGNORABLE = (JOBS, EXPORT)
 """Steps that `--ignore` accepts in a failback and an abort."""
@@ -99,6 +99,7 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
     if pairs:
         what = f"copy the remaining objects, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield FailoverStep(name=COPY, what=what, run=lambda _: copy_back(returning, pairs), where="a region")
+    yield from replicated_again(returning, pairs)
     started = list(deployed(back, "the copied objects", refresh=True, where=FIRST))
     if back.stop_first:
         started = [*launched(returning), *started]
@@ -230,6 +231,19 @@ def enable_replication(cloud: DisabledReplication, pairs: Sequence[BucketPair]) 
     for pair in pairs:
         cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
+
+
+def replicated_again(returning: Returning, pairs: Sequence[BucketPair]) -> Iterator[FailoverStep]:
+    """Yield the step after which the replicas receive what the first region wrote while its replication was disabled."""
+    if pairs and isinstance(cloud := returning.forward, DisabledReplication):
+        names = ", ".join(label(pair.source) for pair in pairs)
+        what = f"write the objects of {names} again that the replicas lack, because the replication only covers new versions"
+        yield FailoverStep(name=REPLICATE, what=what, run=lambda _: replicate_again(cloud, pairs), where="a region")
+
+
+def replicate_again(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> str:
+    """Write the objects again that the replicas lack."""
+    return f"{counted(sum(cloud.replicate_again(pair) for pair in pairs), 'object')} written again"
 
 
 def copy_ahead(returning: Returning, pairs: Sequence[BucketPair]) -> str:

@@ -62,6 +62,19 @@ def test_newer_objects_are_copied_back(cloud: Cloud, api: Api, moved: BucketPair
     assert contents(cloud, moved.replica)["model"] == b"second"
 
 
+def test_objects_of_a_disabled_replication_are_replicated_again(cloud: Cloud, api: Api, moved: BucketPair) -> None:
+    """An enabled job covers only new generations, so what was written before is written again, once, with the same content."""
+    one = GcpFailback(api)
+    put(api, moved.source, "only here", b"first")
+    ask(cloud, "clock", at=2_000_000_200)
+    one.start_replication(moved)
+    assert one.not_replicated(moved) == ["only here"]
+    assert one.replicate_again(moved) == 1
+    assert one.not_replicated(moved) == []
+    assert contents(cloud, moved.replica)["only here"] == b"first"
+    assert one.replicate_again(moved) == 0
+
+
 def test_an_object_that_changes_after_the_comparison_is_not_replaced(cloud: Cloud, api: Api, moved: BucketPair) -> None:
     """The condition of the copy does not hold, so the object stays."""
     one = GcpFailback(api)

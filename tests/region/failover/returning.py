@@ -61,6 +61,10 @@ class Returned(World):
     def start_replication(self, pair: BucketPair) -> None:
         self._ask("first", f"replicate {pair.source}")
 
+    def replicate_again(self, pair: BucketPair) -> int:
+        self._ask("second", f"replicate {pair.source} again")
+        return 1
+
     def start_group(self, group: str, count: int) -> None:
         self._ask("first", f"start {group} {count}")
 

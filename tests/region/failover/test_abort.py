@@ -78,6 +78,7 @@ def test_a_failover_is_undone_after_each_step(number: int, stop_first: bool, aft
         wanted = ["start gpu-0 2", "wait", "second: stop gpu-0", "replicate scratch-first", "up aws-recovery"]
     assert [call for call in calls if call in wanted] == (wanted if fenced else [])
     assert ("copy model" in calls) is written
+    assert ("replicate scratch-first again" in calls) is fenced
     attached = ("attach scratch-second",) if "replicas" in started else ()
     assert tuple(call for call in calls if call.startswith("attach")) == attached
     assert calls[-1] == "remove"
@@ -87,14 +88,14 @@ def test_a_failover_is_undone_after_each_step(number: int, stop_first: bool, aft
     assert not journal.ended or journal.aborting
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_a_killed_abort_continues(number: int, tmp_path: Path) -> None:
     """A repeated abort ends with the same steps, and repeats only the step that was interrupted."""
     world = Returned(nodes=0)
     interrupted(world, tmp_path, len(STEPS) - 1, after=True)
     with closing(FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
         count = len(abort_steps(world.returning(), journal, lambda again: None))
-    assert count == 10
+    assert count == 11
     with pytest.raises(Killed):
         abort(world, tmp_path, kill=number)
     before = len(world.calls)
@@ -115,7 +116,7 @@ def test_a_second_region_that_does_not_respond_is_released_last(tmp_path: Path) 
     world = Returned(nodes=0)
     interrupted(world, tmp_path, STEPS.index("replication"), after=True)
     world.down.add("second")
-    with pytest.raises(AssertionError, match="abort release: second timed out"):
+    with pytest.raises(AssertionError, match="abort replicate: second timed out"):
         abort(world, tmp_path)
     assert "up aws-recovery" in world.calls
     world.down.clear()
@@ -147,4 +148,4 @@ def test_a_detached_second_region_that_does_not_respond_is_attached_last(tmp_pat
     assert "up aws-recovery" in world.calls
     world.down.clear()
     abort(world, tmp_path)
-    assert world.calls[-2:] == ["attach scratch-second", "remove"]
+    assert world.calls[-3:] == ["attach scratch-second", "replicate scratch-first again", "remove"]

@@ -34,7 +34,7 @@ CALLS = [
     "compare scratch-first", "copy model", "compare scratch-first",
     "start gpu-0 2", "wait",
     "second: stop gpu-0", "second: running gpu-0", "second: running gpu-0",
-    "attach scratch-second", "replicate scratch-first", "compare scratch-first",
+    "attach scratch-second", "replicate scratch-first", "compare scratch-first", "replicate scratch-first again",
     "up aws-recovery", "first: import fs-1",
 ]  # fmt: skip
 
@@ -59,10 +59,10 @@ def test_second_region_stops_when_the_first_one_has_nodes_and_the_copy_ends_befo
     assert result.ok, result.problem
     assert world.calls == CALLS
     assert [one.name for one in result.steps] == [
-        "check", "precopy", "launch", "nodes aws-recovery", "fence", "replicas", "replication", "copy", "up aws-recovery", "import aws-recovery",
-        "verify aws-recovery",
+        "check", "precopy", "launch", "nodes aws-recovery", "fence", "replicas", "replication", "copy", "replicate", "up aws-recovery",
+        "import aws-recovery", "verify aws-recovery",
     ]  # fmt: skip
-    assert "--refresh" in result.steps[8].what
+    assert "--refresh" in result.steps[9].what
     assert result.journal.entry("precopy")["found"] == "1 object (1.0 GiB) copied while the nodes ran"
     found = str(result.journal.entry("copy")["found"])
     assert found == "0 objects copied; 1 object deleted in the second region and kept in the first region"

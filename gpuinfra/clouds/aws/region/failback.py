@@ -144,16 +144,39 @@ class AwsFailback(AwsFailover):
         return str(head.get("Metadata", {}).get(MARK, version))
 
     def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
-        rows = list(copies)
         # Creating a client is not thread-safe.
         client, there = self._client("s3", self._first), self._client("s3", self._second)
-        _together(lambda one: _copy(client, there, pair, one), [one for one in rows if one.size <= PART])
-        for row in rows:
-            if row.size > PART:
-                _copy(client, there, pair, row)
+
+        def copy(one: Copy) -> None:
+            if not _copy(client, there, pair, one):
+                raise DeploymentError(
+                    f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
+                )
+
+        _each(copy, copies)
+
+    def replicate_again(self, pair: BucketPair) -> int:
+        """Copy each object to itself. S3 accepts this only with other metadata (CopyObject in the API reference of S3), which is the mark."""
+        missing, client = set(self.not_replicated(pair)), self._client("s3", self._first)
+        newest = (
+            (key, _newest(versions)) for key, versions in self._by_key(self._first, pair.source) if key in missing
+        )
+        copies = [_copy_of(key, one, str(one["ETag"])) for key, one in newest if one is not None and _is_object(one)]
+        _each(lambda one: _copy(client, client, BucketPair(source=pair.source, replica=pair.source), one), copies)
+        return len(copies)
 
 
-def _copy(client: Any, there: Any, pair: BucketPair, copy: Copy) -> None:
+def _each(copy: Callable[[Copy], object], copies: Iterable[Copy]) -> None:
+    """Copy small objects in parallel. The parts of a large one are copied in parallel."""
+    rows = list(copies)
+    _together(copy, [one for one in rows if one.size <= PART])
+    for row in rows:
+        if row.size > PART:
+            copy(row)
+
+
+def _copy(client: Any, there: Any, pair: BucketPair, copy: Copy) -> bool:
+    """Copy an object. Returns whether the object in the first Region was still the compared one."""
     source: dict[str, Any] = {"Bucket": pair.replica, "Key": copy.key, "VersionId": copy.version}
     target: dict[str, Any] = {"Bucket": pair.source, "Key": copy.key}
     # FSx stores owners and modes in the metadata.
@@ -179,10 +202,7 @@ def _copy(client: Any, there: Any, pair: BucketPair, copy: Copy) -> None:
 
         parts = _together(part, range(1, -(-copy.size // size) + 1))
         made = ask(client.complete_multipart_upload, CHANGED, **upload, MultipartUpload={"Parts": parts}, **guard)
-    if not made:
-        raise DeploymentError(
-            f"{copy.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
-        )
+    return bool(made)
 
 
 def _copy_of(key: str, version: Version, replaces: str | None) -> Copy:

@@ -151,10 +151,33 @@ class GcpFailback(GcpFailover):
         return content
 
     def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
+        rows = list(copies)
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(lambda one: self._copy(pair, one), list(copies)))
+            for one, unchanged in zip(rows, pool.map(lambda one: self._copy(pair, one), rows), strict=True):
+                if not unchanged:
+                    raise DeploymentError(
+                        f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
+                    )
 
-    def _copy(self, pair: BucketPair, copy: Copy) -> None:
+    def replicate_again(self, pair: BucketPair) -> int:
+        """Rewrite each object in place, which creates a generation, as a new object does."""
+        missing, own = set(self.not_replicated(pair)), BucketPair(source=pair.source, replica=pair.source)
+        blobs = [blob for blob in self.listed(pair.source) if blob["name"] in missing]
+        copies = [
+            Copy(
+                key=str(one["name"]),
+                version=str(one["generation"]),
+                size=int(one["size"]),
+                replaces=str(one["generation"]),
+            )
+            for one in blobs
+        ]
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda one: self._copy(own, one), copies))
+        return len(copies)
+
+    def _copy(self, pair: BucketPair, copy: Copy) -> bool:
+        """Copy an object. Returns whether the object in the first region was still the compared one."""
         name = quote(copy.key, safe="")
         path = f"{objects_of(pair.replica)}/{name}/rewriteTo/b/{quote(pair.source, safe='')}/o/{name}"
         asked = {
@@ -165,11 +188,9 @@ class GcpFailback(GcpFailover):
         while True:
             answer = self._api.ask("POST", STORAGE, path, asked, missing=CHANGED)
             if answer is None:
-                raise DeploymentError(
-                    f"{copy.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
-                )
+                return False
             if answer.get("done"):
-                return
+                return True
             asked["rewriteToken"] = str(answer["rewriteToken"])
 
 

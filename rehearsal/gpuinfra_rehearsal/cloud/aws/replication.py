@@ -2,12 +2,13 @@
 
 S3 writes a replica as the role of the rule, so the policies of the role, of the replica and of its key must allow it. A replication that is denied fails,
 and is not repeated (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-failure-codes.html and
-https://repost.aws/knowledge-center/s3-troubleshoot-replication, retrieved 2026-11-29).
+https://repost.aws/knowledge-center/s3-troubleshoot-replication, retrieved 2026-11-29). A rule that is enabled again does not replicate what was written
+while it was disabled (https://docs.aws.amazon.com/AmazonS3/latest/userguide/disable-replication.html, retrieved 2026-11-29).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -19,9 +20,10 @@ from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
-    from gpuinfra_rehearsal.cloud.core.store import Store
+    from gpuinfra_rehearsal.cloud.core.store import Resource, Store
 
 CONFIGURATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
+_ENABLED = "aws-replicates-since"
 
 
 def run(store: Store) -> None:
@@ -64,7 +66,7 @@ class Rule:
     source: str
     replica: str
     since: float
-    """Time of creation."""
+    """Time at which the rule was created or enabled again."""
     role: str
     """ARN of the role."""
     key: str
@@ -80,10 +82,18 @@ def enabled(store: Store) -> Iterator[Rule]:
                 yield Rule(
                     source=str(resource.plain.get("bucket")),
                     replica=_replica(rule),
-                    since=resource.created,
+                    since=max(resource.created, float(store.get(_ENABLED, f"{resource.id} {rule.get('id')}") or 0)),
                     role=str(resource.plain.get("role")),
                     key=str(encryption.get("replicaKmsKeyId") or ""),
                 )
+
+
+def change_rules(store: Store, configuration: Resource, rules: Sequence[Mapping[str, Any]]) -> None:
+    """Record which rules are enabled again. `rules` are the new ones."""
+    before = {rule.get("id"): rule.get("status") for rule in configuration.plain.get("rules") or []}
+    for rule in rules:
+        if rule.get("status") == "Enabled" != before.get(rule.get("id"), "Enabled"):
+            store.put(_ENABLED, f"{configuration.id} {rule.get('id')}", store.now())
 
 
 def _replica(rule: dict[str, Any]) -> str:

@@ -179,6 +179,23 @@ def test_object_that_changes_during_the_copy_is_not_replaced() -> None:
         clients.done().copy(PAIR, [Copy(key="k", version="2", size=7, replaces='"1"')])
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_objects_of_a_disabled_replication_are_copied_to_themselves(changed: bool) -> None:
+    """S3 replicates new versions only, so an object that the replica lacks gets one with the same content. One that changed meanwhile has a new version."""
+    clients, own = Clients(), {"Bucket": PAIR.source, "Key": "k"}
+    clients.answer("us-west-2", "list_object_versions", listing([]), {"Bucket": PAIR.replica})
+    clients.answer("us-west-2", "get_bucket_policy", "NoSuchBucketPolicy")
+    clients.answer("us-east-1", "list_object_versions", listing([ONE]), {"Bucket": PAIR.source})
+    clients.answer("us-east-1", "list_object_versions", listing([ONE]), {"Bucket": PAIR.source})
+    source = {**own, "VersionId": ONE["VersionId"]}
+    clients.answer("us-east-1", "head_object", {"Metadata": {"file-owner": "1000"}}, source)
+    asked = {**own, "CopySource": source, "MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE", "IfMatch": ONE["ETag"]}  # fmt: skip
+    asked["Metadata"] = {"file-owner": "1000", aws.MARK: ONE["VersionId"]}
+    clients.answer("us-east-1", "copy_object", "PreconditionFailed" if changed else {"CopyObjectResult": {"ETag": "e"}}, asked)  # fmt: skip
+    assert clients.done().replicate_again(PAIR) == 1
+    clients.check()
+
+
 def test_replication_and_launches_are_enabled() -> None:
     """Only the status of the rules changes, and only the suspended process is resumed. A group that does not exist is left alone."""
     rules = [{"ID": "all", "Priority": 0, "Status": "Disabled", "Destination": {"Bucket": f"arn:aws:s3:::{PAIR.replica}"}}]  # fmt: skip

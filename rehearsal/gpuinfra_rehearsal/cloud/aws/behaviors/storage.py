@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra_rehearsal.cloud.aws import access
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, SECURITY, SUBNET
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, arn_of, hexa
+from gpuinfra_rehearsal.cloud.aws.replication import change_rules
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra_rehearsal.cloud.core.check import RejectedInput
@@ -96,6 +97,10 @@ class BucketPart(Behavior):
             if bucket_record and not _versioned(cloud, name) and not bucket_record.plain.get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
                 raise ApiRejected("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        if "Replication" in call.token and call.old is not None:
+            change_rules(cloud.store, call.old, call.plain.get("rules") or [])
 
 
 def _versioned(cloud: Cloud, name: str) -> bool:

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from gpuinfra_rehearsal.cloud.aws import access, operator
 from gpuinfra_rehearsal.cloud.aws import versions as version_records
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP
-from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
+from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION, change_rules
 from gpuinfra_rehearsal.cloud.core import wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
@@ -85,7 +85,9 @@ def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
     rules = wire.plain(configuration.inputs).get("rules") or []
     if {rule.get("id") for rule in rules} != set(status):
         raise ApiRejected("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
-    cloud.change(configuration, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
+    changed = [{**rule, "status": status[rule["id"]]} for rule in rules]
+    change_rules(cloud.store, configuration, changed)
+    cloud.change(configuration, rules=changed)
 
 
 def bucket_policy(cloud: Cloud, bucket: str) -> str:
