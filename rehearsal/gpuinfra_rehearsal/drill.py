@@ -35,7 +35,7 @@ from gpuinfra.region.failover.steps import IGNORABLE
 from gpuinfra.region.readiness import DeclaredSecond, data, second_of
 from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
-from gpuinfra_rehearsal import processes, workload
+from gpuinfra_rehearsal import faults, processes, workload
 from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
 from gpuinfra_rehearsal.applied_environment import applied
 from gpuinfra_rehearsal.folder import edit_stack, write_atomically
@@ -70,15 +70,23 @@ def check_options(options: Options, region: str | None) -> None:
             f"a drill of {stack} is not possible yet, because gpuinfra does not support failover on {plan.cloud}; "
             f"to check the second region, run `gpuinfra ready {stack} --rehearsal`"
         )
-    refused = {"--fault": options.faults, "--under-least-permissions": options.least_privilege, "--without-nodes": options.without_nodes}  # fmt: skip
+    ordered = faults.parse(options.faults, {pool.name: pool.count for pool in plan.pools})
+    if others := [one.text for one in ordered if one.scope != "cloud"]:
+        raise UsageError(f"--fault is {others[0]}; allowed in a drill: faults of the cloud, which begin with cloud:")
+    faults.check_against_plan(ordered, plan)
+    refused = {"--under-least-permissions": options.least_privilege, "--without-nodes": options.without_nodes}  # fmt: skip
     for name, given in refused.items():
         if given:
             raise UsageError(f"{name} is not supported in a drill; omit {name}")
 
 
-def run_drill(session: Session, lag_minutes: int | None = None) -> RehearsalResult:
-    """Run the steps and write the report. `lag_minutes` replaces the replication time of the plan in the stand-in cloud."""
-    drill = _Drill(session, lag_minutes)
+def run_drill(session: Session, lag_minutes: int | None = None, during: Sequence[str] = ()) -> RehearsalResult:
+    """Run the steps and write the report. `lag_minutes` replaces the replication time of the plan in the stand-in cloud.
+
+    `during` are the faults of the cloud while the failover runs. The result of a drill with faults is not recorded, because `gpuinfra ready` reports
+    whether the second region works.
+    """
+    drill = _Drill(session, lag_minutes, during)
     problems: list[str] = []
     own = session.pulumi
     try:
@@ -93,7 +101,8 @@ def run_drill(session: Session, lag_minutes: int | None = None) -> RehearsalResu
         drill.reset()
     problems += drill.missed
     assert session.loaded is not None
-    drills.record(session.loaded, problems=tuple(problems), rpo=drill.rpo, rto=drill.rto)
+    if not during:
+        drills.record(session.loaded, problems=tuple(problems), rpo=drill.rpo, rto=drill.rto)
     if drill.moved:
         session.pulumi = replace(own, folder=replace(own.folder, stack=drill.moved))
     return finish(session, "drill", ok=not problems, problems=tuple(problems), extra={"drill": drill.document()})
@@ -102,7 +111,7 @@ def run_drill(session: Session, lag_minutes: int | None = None) -> RehearsalResu
 class _Drill:
     """The steps of one drill."""
 
-    def __init__(self, session: Session, lag_minutes: int | None) -> None:
+    def __init__(self, session: Session, lag_minutes: int | None, during: Sequence[str] = ()) -> None:
         plan, recovery = session.plan(), session.loaded and session.loaded.spec.recovery
         assert plan is not None
         assert plan.recovery is not None
@@ -110,7 +119,7 @@ class _Drill:
         assert recovery is not None
         cloud = cloud_of(plan.cloud).failover(plan.region, plan.recovery.region, session.loaded.config)
         assert cloud is not None
-        self.session, self.plan, self.cloud = session, plan, cloud
+        self.session, self.plan, self.cloud, self.during = session, plan, cloud, during
         self.recovery: RecoveryPlan = plan.recovery
         work, *copies, replication = plan.recovery.rpo.parts
         self.interval = work.minutes
@@ -163,6 +172,8 @@ class _Drill:
         self.session.cloud.ask("outage", {"region": None})
         self.session.cloud.ask("clock", {"at": None})
         self.session.cloud.ask("replication", {"lag_s": 0})
+        if self.during:
+            self.session.cloud.ask("faults", {"faults": []})
 
     @property
     def rto(self) -> float | None:
@@ -320,7 +331,10 @@ class _Drill:
 
     def _failover(self) -> None:
         self.current, self.begun = "failover", time.monotonic()
+        if self.during:
+            self.session.cloud.ask("faults", {"faults": list(self.during)})
         code, text, log = self._run_failover()
+        missed = self.session.cloud.ask("faults")["without_effect"] if self.during else []
         measured_s = time.monotonic() - self.begun
         try:
             document = json.loads(text)
@@ -335,6 +349,10 @@ class _Drill:
             errors = dict.fromkeys(_ERROR.findall(log))
             problem = str(document["problem"]).removesuffix("; its output is above")
             raise _Failed("\n".join([problem, *list(errors)[:MOST_ERRORS]]))
+        if missed:
+            raise _Failed(
+                f"the failover ended without an effect of {', '.join(map(str, missed))}, so the drill proves nothing about it"
+            )
         self.measured_s = measured_s
         self.moved = self._second().files[-1].name
 
@@ -402,6 +420,7 @@ class _Drill:
         measured = None if self.measured_s is None else self.measured_s / 60
         return {
             "to": self.recovery.region,
+            "faults": list(self.during),
             "mode": self.recovery.mode,
             "steps": self.rows,
             "simulated": [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
 from gpuinfra_rehearsal.drill import check_options, run_drill
@@ -14,13 +16,15 @@ def rehearse(
     action: str, options: Options, view: View, to: str | None = None, lag_minutes: int | None = None
 ) -> RehearsalResult:
     """Run `action` and write its report. `to` and `lag_minutes` are the second region and the replication lag of a drill."""
+    during = options.faults if action == "drill" else ()
     if action == "drill":
         check_options(options, to)
+        options = replace(options, faults=())  # They begin with the failover.
     with open_session(options, view) as session:
         if action in ("up", "life", "drill"):
             _require_nodes(session)
         if action == "drill":
-            return run_drill(session, lag_minutes)
+            return run_drill(session, lag_minutes, during)
         if action == "life":
             return run_life(session)
         operation = perform(session, action)

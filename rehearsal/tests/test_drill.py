@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,26 @@ def test_broken_protections_fail_the_drill(tmp_path: Path) -> None:
     assert [name for name in names if f"\n{name}" not in problem] == []
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+@pytest.mark.parametrize(
+    ("fault", "deadline", "problem"),
+    [("cloud:no-capacity:gpu", "60s", "capacity"), ("cloud:throttled:4", "1200s", "")],
+)
+def test_a_fault_of_the_cloud_begins_with_the_failover(
+    fault: str, deadline: str, problem: str, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """The first region gets its nodes, the fault decides whether the failover meets its targets, and the drill is not recorded as a proof."""
+    path = stack(tmp_path, first="us-west-2", mode="cold")
+    done = rehearse("drill", str(path), "--to", "us-east-1", "--fault", fault, "--deadline", deadline, "--json")
+    assert done.report["drill"]["faults"] == [fault]
+    assert done.code == (1 if problem else 0), done.report["problems"]
+    steps = {one["step"]: one for one in done.report["drill"]["steps"]}
+    assert steps["up"]["found"].startswith("1 of 1 nodes")
+    assert problem in "".join(done.report["problems"])
+    assert not list(Path(os.environ["XDG_STATE_HOME"]).glob("**/drill/*"))
+
+
 @pytest.mark.parametrize(
     ("name", "words", "text"),
     [
@@ -150,6 +171,12 @@ def test_broken_protections_fail_the_drill(tmp_path: Path) -> None:
         ("aws-recovery", ["--to", "us-west-1"], "--to is us-west-1; allowed: us-west-2"),
         ("azure-recovery", ["--to", "westus"], "--to is westus; allowed: eastus2"),
         ("gcp-recovery", ["--to", "us-east1"], "--to is us-east1; allowed: us-east4"),
+        (
+            "aws-recovery",
+            ["--to", "us-west-2", "--fault", "node:gpu-1:gpu-missing"],
+            "allowed in a drill: faults of the cloud",
+        ),
+        ("aws-recovery", ["--to", "us-west-2", "--fault", "cloud:no-capacity:cpu"], "cpu"),
         ("aws-recovery", ["--to", "us-west-2", "--without-nodes"], "--without-nodes is not supported in a drill"),
     ],
 )
