@@ -333,6 +333,7 @@ class _Drill:
         self.current, self.begun = "failover", time.monotonic()
         if self.during:
             self.session.cloud.ask("faults", {"faults": list(self.during)})
+            self.rows.append(_row("faults begin", ok=True, found=", ".join(self.during), seconds=None))
         code, text, log = self._run_failover()
         missed = self.session.cloud.ask("faults")["without_effect"] if self.during else []
         measured_s = time.monotonic() - self.begun
