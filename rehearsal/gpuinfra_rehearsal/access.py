@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.base.errors import EnvironmentMissing
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra_rehearsal import programs
 from gpuinfra_rehearsal.applied_environment import applied
+from gpuinfra_rehearsal.object_stores import admit
 from gpuinfra_rehearsal.retry_hints import ineffective_faults
 from gpuinfra_rehearsal.session import Options, Session, open_session
 
@@ -45,6 +47,7 @@ def run_command(options: Options, words: Sequence[str]) -> int:
     """
     with _opened(options) as session:
         _wait_for_resumed(session)
+        _admit(session)
         name, *rest = [session.folder.stack if word == options.stack else word for word in words]
         program = [str(session.pulumi.path)] if name == "pulumi" else [str(session.python), "-m", "gpuinfra", name]
         env = {**os.environ, "XDG_STATE_HOME": str(session.journals)}
@@ -62,6 +65,19 @@ def run_command(options: Options, words: Sequence[str]) -> int:
                 session.view.line(line)
             return 1 if problems else 0
         return code
+
+
+def _admit(session: Session) -> None:
+    """Let the operator reach the replicated containers of a stack with a second region on Azure, as in a drill. A deployed stack requires this of its operator."""
+    plan = session.plan()
+    if plan is None or plan.recovery is None:
+        return
+    cloud = cloud_of(plan.cloud).failover(plan.region, plan.recovery.region, {})
+    pairs = cloud.pairs(session.pulumi.resources()) if cloud else ()
+    if pairs and admit(plan.cloud, session.cloud.ask, [name for pair in pairs for name in (pair.source, pair.replica)]):
+        session.view.line(
+            "a private endpoint and a role let this machine read the replicated containers; a deployed stack requires both (docs/guides/failover.md)"
+        )
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:

@@ -84,13 +84,24 @@ def test_an_interrupt_lets_the_command_end_in_order(number: signal.Signals, tmp_
     assert process.wait(60) == 7
 
 
+REGIONS = {
+    "aws": ("us-east-2", "us-west-2"),
+    "azure": ("southcentralus", "eastus2"),
+    "gcp": ("us-central1", "us-east4"),
+}
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
-def test_the_runbook_practices_a_failover(tmp_path: Path) -> None:
-    """In an empty folder, with the commands of the page only: a failover without capacity changes nothing in the first region, the abort returns to it,
-    the second failover moves the stack, and the failback moves it back."""
+@pytest.mark.parametrize("cloud", REGIONS)
+def test_the_runbook_practices_a_failover(cloud: str, tmp_path: Path) -> None:
+    """In an empty folder, with the commands of the page only, and the names of the cloud: a failover without capacity changes nothing in the first region,
+    the abort returns to it, the second failover moves the stack, and the failback moves it back."""
+    stack, (first, second) = f"{cloud}-recovery", REGIONS[cloud]
 
     def typed(line: str, code: int = 0) -> Finished:
+        for aws, own in (("aws-recovery", stack), *zip(REGIONS["aws"], REGIONS[cloud], strict=True)):
+            line = line.replace(aws, own)
         words = shlex.split(line, comments=True)
         assert words[0] == "gpuinfra"
         done = run(command(*words[1:]), tmp_path, cwd=tmp_path)
@@ -98,22 +109,22 @@ def test_the_runbook_practices_a_failover(tmp_path: Path) -> None:
         return done
 
     def practiced(line: str, code: int = 0) -> Finished:
-        return typed(f"gpuinfra rehearse run aws-recovery -- {line}", code)
+        return typed(f"gpuinfra rehearse run {stack} -- {line}", code)
 
     (up, ready), (clone, _) = lines(), lines("Before the night")
     typed(up)
     typed(ready, 1)
     practiced(clone)
-    fix = re.search(r"^ +(gpuinfra clone aws-recovery .* --force --set .*)$", typed(ready, 1).out, re.M)
+    fix = re.search(rf"^ +(gpuinfra clone {stack} .* --force --set .*)$", typed(ready, 1).out, re.M)
     assert fix
     practiced(fix[1])
     typed(ready)
     refused, aborted, moved, returned = lines("Practice with faults")
-    assert "nothing in us-east-2 was changed, and its nodes continue to run" in typed(refused, 1).err
-    assert "the failover is undone, and aws-recovery runs in us-east-2" in typed(aborted).out
-    assert "aws-recovery runs in us-west-2" in typed(moved).out
+    assert f"nothing in {first} was changed, and its nodes continue to run" in typed(refused, 1).err
+    assert f"the failover is undone, and {stack} runs in {first}" in typed(aborted).out
+    assert f"{stack} runs in {second}" in typed(moved).out
     assert "cannot start" not in typed(returned).err
-    nodes = practiced("nodes aws-recovery").out
+    nodes = practiced(f"nodes {stack}").out
     assert nodes.count("verified") >= 2
     listed = practiced("pulumi stack ls")
     assert listed.out.count("recovery") >= 2

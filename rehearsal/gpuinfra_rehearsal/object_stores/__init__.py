@@ -42,8 +42,9 @@ def pattern_of(cloud: str, bucket: str) -> str:
     return pattern
 
 
-def admit(cloud: str, ask: Ask, buckets: Iterable[str]) -> None:
-    """Allow the operator to read and write these buckets, on a cloud where a stack does not allow it."""
+def admit(cloud: str, ask: Ask, buckets: Iterable[str]) -> bool:
+    """Allow the operator to read and write these buckets, on a cloud where a stack does not allow it. Returns whether the cloud is such a one."""
     allow = getattr(importlib.import_module(f"{__name__}.{cloud}"), "admit", None)
     if allow is not None:
         allow(ask, buckets)
+    return allow is not None
