@@ -68,7 +68,7 @@ def run_command(options: Options, words: Sequence[str]) -> int:
 
 
 def _admit(session: Session) -> None:
-    """Let the operator reach the replicated containers of a stack with a second region on Azure, as in a drill. A deployed stack requires this of its operator."""
+    """Let the operator reach the replicated containers of a stack on Azure, as in a drill. Operators of a deployed stack must allow this."""
     plan = session.plan()
     if plan is None or plan.recovery is None:
         return
