@@ -131,7 +131,8 @@ def launched(returning: Returning) -> Iterator[FailoverStep]:
 
 def stopped(returning: Returning) -> Iterator[FailoverStep]:
     """Yield the steps that stop the second region, if it has groups, and export its file systems."""
-    back = returning.back
+    # Queued nodes are requested by the deployment, so there can be nothing to verify before.
+    back = returning.back if any(_declared(returning).values()) else replace(returning.back, stop_first=True)
     if second := back.cloud.groups(back.resources):
         yield from (replace(step, first=False) for step in jobs_step(back, second))
         yield replace(fence_step(back, second), first=False, ignored_as="")

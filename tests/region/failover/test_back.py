@@ -208,6 +208,19 @@ def test_nodes_that_end_after_their_verification_are_launched_again(tmp_path: Pa
     assert world.calls[before : before + 3] == ["start gpu-0 2", "wait", "second: stop gpu-0"]
 
 
+def test_queued_nodes_are_requested_by_the_deployment(tmp_path: Path) -> None:
+    """Without nodes that can be launched first, the second region is stopped without a verification, and the deployment obtains the nodes."""
+    world = Returned(outcomes=())
+    returning = replace(world.returning(), resources=[{"urn": "urn:pulumi:s::p::t::train-other-0"}])
+    with closing(FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
+        journal.begin("aws-recovery", "us-east-1", {})
+        result = run_steps(journal, steps(returning), lambda line: None)
+    assert result.problem.startswith("verify aws-recovery: no nodes of aws-recovery are expected")
+    assert [call for call in world.calls if call.startswith(("start", "wait", "second: stop", "up"))] == [
+        "start gpu-0 0", "second: stop gpu-0", "up aws-recovery",
+    ]  # fmt: skip
+
+
 def test_the_second_region_can_be_stopped_first(tmp_path: Path) -> None:
     """With `--stop-first`, nothing is launched in the first region before the copy ends."""
     world = Returned()
