@@ -267,7 +267,11 @@ def copy_ahead(returning: Returning, pairs: Sequence[BucketPair]) -> str:
     text = f"{counted(copied, 'object')} ({done_bytes / 2**30:.1f} GiB) copied while the nodes ran"
     if not left:
         return text
-    rest = f" and take about {left * spent / done_bytes / 60:.0f} minutes" if done_bytes and spent >= 1 else ""
+    rest = (
+        f" and take about {counted(round(left * spent / done_bytes / 60), 'minute')}"
+        if done_bytes and spent >= 1
+        else ""
+    )
     return f"{text}; {left / 2**30:.1f} GiB are left{rest}"
 
 
@@ -316,7 +320,7 @@ def expected_stop(failover: FailoverJournal) -> str:
     if not measured:
         return f"unknown, because the failover has no durations of these steps, {rest}"
     listed = ", ".join(f"{step} {found:.0f}" for step, found in measured.items())
-    return f"about {sum(measured.values()):.0f} minutes, as in the failover ({listed}), {rest}"
+    return f"about {counted(round(sum(measured.values())), 'minute')}, as in the failover ({listed}), {rest}"
 
 
 _STOPS = {
