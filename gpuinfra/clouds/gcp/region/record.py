@@ -10,10 +10,13 @@ import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.json_text import parsed
 from gpuinfra.clouds.gcp.api import CHANGED, STORAGE, Api
 from gpuinfra.clouds.gcp.region.failover import objects_of
 from gpuinfra.clouds.region.active import KEY, RecordChanged, StoredRecord
+
+READS = 5
 
 
 def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> GcsRecord:
@@ -29,12 +32,18 @@ class GcsRecord:
 
     def read(self) -> StoredRecord | None:
         path = f"{objects_of(self._bucket)}/{quote(self._key, safe='')}"
-        answer = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
-        if answer is None:
-            return None
-        generation = str(answer["generation"])
-        document = self._api.sent("GET", STORAGE, path, {"alt": "media", "generation": generation})
-        return StoredRecord(text=json.dumps(document).encode(), tag=generation)
+        for _ in range(READS):
+            answer = self._api.ask("GET", STORAGE, path, {"fields": "generation"})
+            if answer is None:
+                return None
+            generation = str(answer["generation"])
+            # Another operator can replace the object between the two requests.
+            document = self._api.ask("GET", STORAGE, path, {"alt": "media", "generation": generation})
+            if document is not None:
+                return StoredRecord(text=json.dumps(document).encode(), tag=generation)
+        raise DeploymentError(
+            f"{self._key} in {self._bucket} changed during each of {READS} reads; run the command again"
+        )
 
     def write(self, text: bytes, tag: str | None) -> str:
         parameters = {"uploadType": "media", "name": self._key, "ifGenerationMatch": tag or "0"}
