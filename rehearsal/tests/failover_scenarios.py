@@ -152,7 +152,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
         meanwhile=over, active=1,
     )  # fmt: skip
     yield one(
-        "failback killed", "while the nodes of the first region start", "", moved, printed="failback", code=-9, kill="nodes", active=1,
+        "failback killed", "while the nodes of the first region start", "", both, printed="failback", code=-9, kill="nodes", active=1,
     )  # fmt: skip
     yield one(
         "failback resumed", "on another machine; nothing is newer in the first region", f"recovery runs in {first}", ran, f"{back} --resume",
