@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuinfra.node.cause import Action
 from gpuinfra.node.xids import XIDS
 
 GPU_LABELS = "instance, pool, gpu, UUID"
@@ -57,6 +58,8 @@ class AlertRule:
     cause: str
     action: str
     needs: Needs = Needs.GPUS
+    repair: Action | None = None
+    """What the control node does with the node if the stack declares `repair`. None if the alert is no reason to take the node out of use."""
     value: str = ""
     """Template of Prometheus for what the value of the expression says, for the notification."""
 
@@ -101,6 +104,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="the last Xid of a GPU requires that the node is drained; err_code is the Xid",
         action="run `gpuinfra explain xid-NUMBER`; the alert ends when the driver is loaded again or the GPU reports another Xid",
+        repair=Action.RESET,
     ),
     AlertRule(
         name="GpuRowRemapFailed",
@@ -109,6 +113,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="a GPU cannot replace a defective row of its memory",
         action="drain and replace the node: `gpuinfra replace STACK NODE`",
+        repair=Action.REPLACE,
     ),
     AlertRule(
         name="GpuEccUncorrectable",
@@ -117,6 +122,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="the memory of a GPU had an uncorrectable error since the driver was loaded",
         action="stop the jobs on the node, reset the GPU or reboot the node, and run `gpuinfra check`; the alert ends with the reset",
+        repair=Action.RESET,
     ),
     AlertRule(
         name="GpuRowRemapPending",
@@ -159,6 +165,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="a node serves metrics of fewer GPUs than its machine type has",
         action="run `gpuinfra check STACK`, then reboot or replace the node",
+        repair=Action.REBOOT,
     ),
     AlertRule(
         name="GpuMetricsMissing",
@@ -290,6 +297,7 @@ ALERTS = (
         cause="an InfiniBand port of a node is not active, or node exporter cannot read the ports",
         action="run `gpuinfra check STACK`; if a check of InfiniBand fails, replace the node: `gpuinfra replace STACK NODE`",
         needs=Needs.INFINIBAND,
+        repair=Action.REPLACE,
     ),
     AlertRule(
         name="RdmaTimeouts",

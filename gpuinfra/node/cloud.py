@@ -25,6 +25,14 @@ class Exists(CloudError):
     """The object already exists and must not be replaced."""
 
 
+class Refused(CloudError):
+    """The cloud refused a request that changes something."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
 class NodeCloud(Protocol):
     """The node's cloud, which is accessed with the node's own identity. Credentials never appear in a repr.
 
@@ -123,6 +131,19 @@ def read_secret(request: urllib.request.Request, what: str, explain: Callable[[s
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         problem = str(error) or type(error).__name__
     raise CloudError("%s could not be read: %s" % (what, problem))
+
+
+def change(request: urllib.request.Request, what: str, explain: Callable[[str], str]) -> str:
+    """Send one request that changes something, without retries, and return the body of the answer. `what` names the object.
+    Raises `Refused` with the status and the code of the answer, or `CloudError`."""
+    try:
+        with OPENER.open(request, timeout=30) as reply:
+            return reply.read(1 << 20).decode("utf-8", "replace")
+    except urllib.error.HTTPError as error:
+        code = explain(error.read(1 << 16).decode("utf-8", "replace"))
+        raise Refused("%s: %d %s" % (what, error.code, code), error.code, code) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise CloudError("%s: no answer: %s" % (what, str(error) or type(error).__name__)) from error
 
 
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:

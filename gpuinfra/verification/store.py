@@ -15,8 +15,10 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
+from gpuinfra.handover.ports import EvidenceStore
 from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.inventory import handovers_of
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, EvidenceDocument, FoundEvidence, parse
 
 ABOUT = "Read from the stack's evidence bucket for the nodes that are currently in its groups; the cloud verified each signer."
@@ -29,8 +31,15 @@ class Poll:
     pools: Sequence[PoolExpected]
     gatherer: Gatherer
     verdict: FleetVerdict
+    store: EvidenceStore
+    cluster: str
     relay: FabricRelay | None = None
     """Runs the fabric tests, if a command waits for the nodes. A command that reads once does not use it, and writes nothing."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether one of the pools is that of the control node."""
+        return any(pool.name == CONTROL_POOL for pool in self.pools)
 
 
 def poll(handover: Mapping[str, Any]) -> Poll:
@@ -41,8 +50,10 @@ def poll(handover: Mapping[str, Any]) -> Poll:
     pools = wire.pools_of(inputs)
     ports = connect(inputs)
     gatherer = Gatherer(ports, pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-    relay = FabricRelay(ports.store, str(inputs.get("cluster")), pools)
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)), relay=relay)
+    cluster = str(inputs.get("cluster"))
+    relay = FabricRelay(ports.store, cluster, pools)
+    verdict = gatherer.poll(wire.names_of(outputs))
+    return Poll(pools=pools, gatherer=gatherer, verdict=verdict, store=ports.store, cluster=cluster, relay=relay)
 
 
 def polled(resources: Sequence[Mapping[str, Any]]) -> tuple[Poll, ...]:

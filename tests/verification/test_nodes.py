@@ -53,7 +53,7 @@ def polled(fleet: Fleet, count: int) -> Poll:
     """One poll of a fleet with this number of requested nodes."""
     pools = [pool(count)]
     gatherer = Gatherer(fleet.ports, pools, judge_node=judge, workers=INSIDE)
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll())
+    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(), store=fleet, cluster="train")
 
 
 def row_of(fleet: Fleet) -> NodeRow:
@@ -233,6 +233,6 @@ def test_earlier_evidence_that_cannot_be_evaluated_ends_the_series() -> None:
             return super().call(function, *arguments)
 
     gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=Late())
-    seen = Poll(pools=[pool(1)], gatherer=gatherer, verdict=gatherer.poll())
+    seen = Poll(pools=[pool(1)], gatherer=gatherer, verdict=gatherer.poll(), store=fleet, cluster="train")
     (row,) = rows([seen], (), PRICES)
     assert (row.state, row.verified_since, row.since_exact) == ("verified", refs[1].modified, True)

@@ -291,14 +291,18 @@ class BlobEvidence:
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""
-        answer = self._get(proof.key, PROOF_LIMIT)
-        return None if answer.status == 404 else raise_for(answer).body
+        return self.published(proof.key, PROOF_LIMIT)
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         """Write or replace a blob in the container."""
         headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
         body = json.dumps(document, separators=(",", ":")).encode("ascii")
         raise_for(self._rest.blob("PUT", self._url(key), headers, body))
+
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        """Return the first bytes of a blob in the container, or None if it does not exist."""
+        answer = self._get(key, limit)
+        return None if answer.status == 404 else raise_for(answer).body
 
     def _get(self, key: str, limit: int) -> Any:
         return self._rest.blob("GET", self._url(key), {"Range": f"bytes=0-{limit - 1}"})
