@@ -22,6 +22,7 @@ from typing import Any, Callable, Mapping
 
 from .cloud import (
     CloudError,
+    FaultyNode,
     Refused,
     change,
     error_code,
@@ -274,12 +275,16 @@ class AwsNode:
         except (ValueError, KeyError, TypeError):
             raise CloudError("Parameter Store returned no value for the parameter %s" % name) from None
 
-    def replace_node(self, name: str, instance_id: str) -> bool:
+    def replace_node(self, node: FaultyNode) -> bool:
         """Request the replacement of a node. Returns False if it is no longer in a group. Makes one attempt.
 
         The request names the instance, so it can be repeated: an instance that is already terminating is not replaced twice.
         """
-        asked = {"Action": "TerminateInstanceInAutoScalingGroup", "Version": "2011-01-01", **replacement(instance_id)}
+        asked = {
+            "Action": "TerminateInstanceInAutoScalingGroup",
+            "Version": "2011-01-01",
+            **replacement(node.instance_id),
+        }
         body = urllib.parse.urlencode(
             {key: str(value).lower() if value is False else value for key, value in asked.items()}
         ).encode()
@@ -290,7 +295,7 @@ class AwsNode:
         signed = self._sign("POST", url, headers, body, "autoscaling", _utc_now())
         request = urllib.request.Request(url, data=body, method="POST", headers=signed)
         try:
-            change(request, "instance %s" % name, error_code)
+            change(request, "instance %s" % node.name, error_code)
         except Refused as error:
             # The only error of a request for an instance that is not in a group (botocore has no other shape; the text is in the stand-in's tests).
             if error.code == "ValidationError":

@@ -370,7 +370,10 @@ class Repair:
             elif self._now >= current.deadline:
                 self._act(current)
         elif current.step is RepairStep.REQUEST:
-            if self._now >= current.deadline:
+            if node is not None and node.boot and not same:
+                # The service was killed after the request. The node was moved and keeps its name.
+                requested(self._state)
+            elif self._now >= current.deadline:
                 self._fail(current, "the cloud did not accept the request: %s" % current.problem)
         else:
             self._await(current, node)

@@ -78,7 +78,7 @@ class NotRead(Exception):
 class NodeReplacer(Protocol):
     """A cloud on which a control node can replace nodes."""
 
-    def replace_node(self, name: str, instance_id: str) -> bool:
+    def replace_node(self, node: cloud.FaultyNode) -> bool:
         """Request the replacement of a node of this cluster. Returns False if the node does not exist any more.
 
         Raises `CloudError` if the request fails. It can be repeated: the same node is never replaced twice.
@@ -159,24 +159,25 @@ class RepairService:
             self._write(state)
         current = state.current
         if current is not None and current.step is RepairStep.REQUEST:
-            self._request(state, current.order.node, current.order.instance_id)
+            zones = tuple(self._declared["zones"].get(current.pool) or ())
+            name, instance_id = current.order.node, current.order.instance_id
+            self._request(state, cloud.FaultyNode(name, instance_id, str(self._declared["cluster"]), zones))
             self._write(state)
         self._publish(state)
         return state
 
-    def _request(self, state: RepairState, name: str, instance_id: str) -> None:
+    def _request(self, state: RepairState, node: cloud.FaultyNode) -> None:
         """Ask the cloud for a replacement. A failed request, for example after too many requests, is repeated in the next round."""
         if not isinstance(self._cloud, NodeReplacer):
             refused(state, "a control node on this cloud cannot replace nodes")
             return
         try:
-            if not self._cloud.replace_node(name, instance_id):
-                print_message("%s does not exist any more" % name)
+            exists = self._cloud.replace_node(node)
             requested(state)
-            print_message("%s: replacement requested" % name)
+            print_message("%s: %s" % (node.name, "replacement requested" if exists else "it does not exist any more"))
         except cloud.CloudError as error:
             refused(state, str(error))
-            print_message("%s cannot be replaced: %s" % (name, error))
+            print_message("%s cannot be replaced: %s" % (node.name, error))
 
     def _state(self) -> RepairState:
         data = self._cloud.get(self._bucket, self._declared["orders"], MOST_BYTES)

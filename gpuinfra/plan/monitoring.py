@@ -164,7 +164,7 @@ def control_files(
     return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))
 
 
-def _repair(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> dict[str, Json]:
+def _repair(spec: ClusterSpec, pools: Sequence[PoolPlan]) -> dict[str, Json]:
     """Return the settings of `node.pyz repair`, which also creates the silences for planned work if the mode is off."""
     return {
         "cluster": spec.name,
@@ -172,6 +172,7 @@ def _repair(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> dict[str, Json]:
         "at_most": spec.repair.at_most,
         "deadline_s": spec.handover.deadline_minutes * 60,
         "pools": [pool.name for pool in pools],
+        "zones": {pool.name: sorted({group.zone for group in pool.groups}) for pool in pools},
         "alerts": {one.name: one.repair.value for one in ALERTS if one.repair is not None},
         "orders": naming.repair_orders(spec.name),
         "maintenance": naming.planned_work(spec.name),
