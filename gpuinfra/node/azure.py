@@ -309,8 +309,8 @@ class AzureNode:
             return change(request, "machine %s" % node.name, _vault_error)
 
         try:
-            found = json.loads(ask("GET", machine))
-            tags, properties = found.get("tags") or {}, found["properties"]
+            described = json.loads(ask("GET", machine))
+            tags, properties = described.get("tags") or {}, described["properties"]
             if str(properties["vmId"]).lower() != node.instance_id:
                 return False
             if tags.get("gpuinfra:cluster") != node.cluster:

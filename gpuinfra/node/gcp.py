@@ -215,9 +215,9 @@ class GcpNode:
             text = change(self._reads(url)(), "the instances", _message)
             try:
                 answer = json.loads(text)
-                for one in answer.get("items") or []:
-                    if str(one["id"]) == number:
-                        return str(one["name"])
+                for instance in answer.get("items") or []:
+                    if str(instance["id"]) == number:
+                        return str(instance["name"])
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CloudError("Compute Engine returned no list of instances") from None
             page = answer.get("nextPageToken")

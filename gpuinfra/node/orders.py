@@ -44,7 +44,7 @@ class OrderKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Order:
+class NodeOrder:
     """What the control node orders one node."""
 
     id: str
@@ -63,7 +63,7 @@ class Order:
     """Whether the node is kept for diagnosis."""
 
 
-def orders_in(data: bytes) -> tuple[Order, ...]:
+def orders_in(data: bytes) -> tuple[NodeOrder, ...]:
     """Return the orders in the state of the repair. Raises `Unreadable` if it has a different form."""
     try:
         document = json.loads(data)
@@ -74,14 +74,14 @@ def orders_in(data: bytes) -> tuple[Order, ...]:
         raise Unreadable("the orders cannot be read: %s" % shortened(repr(error), 80)) from None
 
 
-def order_of(record: dict[str, Any]) -> Order:
+def order_of(record: dict[str, Any]) -> NodeOrder:
     """Return one order. Raises `KeyError`, `TypeError` or `ValueError` if it has a different form."""
     times = float(record["since"]), float(record["deadline"])
     texts = {
         name: shortened(str(record[name]), 200 if name == "what" else 128)
         for name in ("id", "instance_id", "what", "node", "boot")
     }
-    return Order(
+    return NodeOrder(
         kind=OrderKind(record["kind"]), since=times[0], deadline=times[1], hold=record["hold"] is True, **texts
     )
 
@@ -102,7 +102,7 @@ class OrderReader:
     ) -> None:
         self._cloud, self._bucket, self._key, self._boot = cloud, bucket, key, boot
         self._rebooted, self._reboot, self._clock = rebooted, reboot or _reboot, clock
-        self._orders: tuple[Order, ...] = ()
+        self._orders: tuple[NodeOrder, ...] = ()
         self._problem = ""
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class OrderReader:
             if order.kind is OrderKind.REBOOT and order.boot == self._boot and self._clock() >= order.deadline:
                 self._reboot_once(order)
 
-    def _reboot_once(self, order: Order) -> None:
+    def _reboot_once(self, order: NodeOrder) -> None:
         """Reboot for an order, unless this node already rebooted for it: the order stays until the checks of the new boot passed."""
         try:
             if self._rebooted.read_text(encoding="utf-8") == order.id:
@@ -149,7 +149,7 @@ class OrderReader:
             time.sleep(READ_S * random.uniform(0.5, 1.5))
 
 
-def dumped(orders: Iterable[Order]) -> list[dict[str, Any]]:
+def dumped(orders: Iterable[NodeOrder]) -> list[dict[str, Any]]:
     """Return the orders as JSON."""
     return [{**one.__dict__, "kind": one.kind.value} for one in orders]
 

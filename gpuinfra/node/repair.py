@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from .advice import advise
 from .cause import Action, Cause
 from .notices import iso
-from .orders import SCHEMA, Order, OrderKind, dumped, order_of
+from .orders import SCHEMA, NodeOrder, OrderKind, dumped, order_of
 from .outcome import CheckResult, Unreadable, shortened
 
 WINDOW_S = 86_400.0
@@ -165,8 +165,8 @@ class Reading:
 
 def failure_of(check: str, cause: str, outcome: str) -> Failure:
     """Return a failed check with the action that `gpuinfra nodes` and `gpuinfra replace` also derive from its cause."""
-    known = Cause(cause) if cause in [one.value for one in Cause] else None
-    result: Any = {"id": check, "outcome": outcome, "cause": known, "reason": None, "hint": ""}
+    typed = Cause(cause) if cause in [one.value for one in Cause] else None
+    result: Any = {"id": check, "outcome": outcome, "cause": typed, "reason": None, "hint": ""}
     checks: List[CheckResult] = [result]
     return Failure(check, cause, advise(checks).action)
 
@@ -184,7 +184,7 @@ class Maintenance:
         """Whether a node has planned work now."""
         return any(node in (name, instance_id) and now < until for node, until in self.silenced)
 
-    def ended(self, order: Order) -> bool:
+    def ended(self, order: NodeOrder) -> bool:
         """Whether the operator released a node after an order."""
         return any(node in (order.node, order.instance_id) and at >= order.since for node, at in self.released)
 
@@ -193,7 +193,7 @@ class Maintenance:
 class CurrentRepair:
     """The repair of one node that has not ended."""
 
-    order: Order
+    order: NodeOrder
     pool: str
     action: Action
     step: RepairStep
@@ -210,7 +210,7 @@ class CurrentRepair:
 class RepairState:
     """The state of the repair of a cluster."""
 
-    orders: List[Order] = field(default_factory=list)
+    orders: List[NodeOrder] = field(default_factory=list)
     current: Optional[CurrentRepair] = None
     taken: List[float] = field(default_factory=list)
     """The times at which nodes were taken out of use."""
@@ -232,13 +232,8 @@ class RepairState:
         """Return the state as JSON."""
         current = None
         if self.current:
-            one = self.current
-            current = {
-                **asdict(one),
-                "order": dumped([one.order])[0],
-                "action": one.action.value,
-                "step": one.step.value,
-            }
+            changed = {"action": self.current.action.value, "step": self.current.step.value}
+            current = {**asdict(self.current), "order": dumped([self.current.order])[0], **changed}
         document = {**self.__dict__, "schema": SCHEMA, "orders": dumped(self.orders), "current": current}
         return (json.dumps(document, sort_keys=True) + "\n").encode()
 
@@ -263,7 +258,7 @@ def state_in(data: bytes) -> RepairState:
         raise Unreadable("the state of the repair cannot be read: %s" % shortened(repr(error), 80)) from None
 
 
-class Repair:
+class RepairRound:
     """One round of decisions, which changes the state."""
 
     def __init__(
@@ -345,12 +340,12 @@ class Repair:
                     RepairEvent.DRAINING, node, "its jobs are signaled, and have until %s" % iso(order.deadline)
                 )
 
-    def _order(self, node: NodeReading, *, hold: bool) -> Order:
+    def _order(self, node: NodeReading, *, hold: bool) -> NodeOrder:
         state, now = self._state, self._now
         what = "the control node %s this node: %s" % ("holds" if hold else "drains", node.why)
         id_ = "repair %s %s" % (node.instance_id, iso(now))
         deadline = now + self._settings.grace_s
-        order = Order(id_, OrderKind.DRAIN, node.instance_id, what, now, deadline, node.name, node.boot, hold)
+        order = NodeOrder(id_, OrderKind.DRAIN, node.instance_id, what, now, deadline, node.name, node.boot, hold)
         state.orders.append(order)
         state.taken.append(now)
         state.suspects.pop(node.name, None)

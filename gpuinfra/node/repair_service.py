@@ -34,8 +34,8 @@ from .repair import (
     Maintenance,
     NodeReading,
     Reading,
-    Repair,
     RepairMode,
+    RepairRound,
     RepairSettings,
     RepairState,
     RepairStep,
@@ -154,7 +154,7 @@ class RepairService:
         reading = read(self._declared["prometheus"], self._settings, now)
         self._read_at = now
         before = state.dumped()
-        Repair(state, self._settings, reading, maintenance, now).decide()
+        RepairRound(state, self._settings, reading, maintenance, now).decide()
         if state.dumped() != before or state.writer != self._me or now - state.written >= RENEW_S:
             self._write(state)
         current = state.current
@@ -210,13 +210,13 @@ class RepairService:
             one.get("instance_id"): one.get("instance")
             for one, _ in series_of(self._declared["prometheus"], "gpuinfra_node_info")
         }
-        for one in wanted:
-            name = labels.get(one.node) or one.node
-            if (name, float(int(one.until))) in have:
+        for work in wanted:
+            name = labels.get(work.node) or work.node
+            if (name, float(int(work.until))) in have:
                 continue
             body = {
                 "matchers": [{"name": "instance", "value": name, "isRegex": False, "isEqual": True}],
-                "startsAt": iso(now), "endsAt": iso(one.until), "createdBy": COMMENT, "comment": one.why or "planned work",
+                "startsAt": iso(now), "endsAt": iso(work.until), "createdBy": COMMENT, "comment": work.why or "planned work",
             }  # fmt: skip
             headers = {"Content-Type": "application/json"}
             _json(urllib.request.Request(url, data=json.dumps(body).encode(), method="POST", headers=headers))

@@ -132,8 +132,8 @@ def repair_of(polls: Iterable[Poll]) -> RepairStatus | None:
                 else None
             )
             try:
-                if data and (found := seen.gatherer.evaluate(repair_of_document, data)):
-                    return found
+                if data and (status := seen.gatherer.evaluate(repair_of_document, data)):
+                    return status
             except NotEvaluated:
                 continue
     return None

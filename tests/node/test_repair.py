@@ -22,8 +22,8 @@ from gpuinfra.node.repair import (
     Maintenance,
     NodeReading,
     Reading,
-    Repair,
     RepairMode,
+    RepairRound,
     RepairSettings,
     RepairState,
     RepairStep,
@@ -34,6 +34,7 @@ from gpuinfra.node.repair import (
     ticket,
 )
 from gpuinfra.node.repair_service import NotRead, reading_of
+
 
 def at_of(event: dict[str, Any]) -> float:
     """The time of an event."""
@@ -70,7 +71,7 @@ class Fleet:
         state = RepairState() if self.stored is None else state_in(self.stored)
         usable = {name: one for name, one in self.nodes.items() if name not in self.down}
         reading = Reading(nodes=usable, known=frozenset(self.nodes))
-        Repair(state, self.settings, reading, self.maintenance, self.now).decide()
+        RepairRound(state, self.settings, reading, self.maintenance, self.now).decide()
         steps = 0
         if killed_after > steps:
             self.stored = state.dumped()
