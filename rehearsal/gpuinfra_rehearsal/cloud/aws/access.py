@@ -115,9 +115,17 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
     return AccessRequest(request.principal, use, key, via)
 
 
-def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*", region: str = "") -> bool:
-    """Return whether a node's own policies allow an action in a Region, and record it."""
+def role_allows(
+    cloud: Cloud,
+    role: str,
+    action: str,
+    resource: str = "*",
+    region: str = "",
+    tags: Mapping[str, str] | None = None,
+) -> bool:
+    """Return whether a node's own policies allow an action in a Region, on a resource with these tags, and record it."""
     context = {"aws:RequestedRegion": region} if region else {}
+    context |= {f"aws:ResourceTag/{key}": value for key, value in (tags or {}).items()}
     decision = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
     if decision[0]:
         cloud.rights.used(_right(role, decision[1], action))
