@@ -43,6 +43,7 @@ class Needs(StrEnum):
     INFINIBAND = "InfiniBand"
     CHECKPOINTS = "a pattern of checkpoints"
     CONTROL = "Prometheus"
+    REPAIR = "repair"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,8 @@ class AlertPool:
     """Maximum age of the newest checkpoint, or 0 if the nodes do not report it."""
     control: bool = False
     """Whether this is the pool of the control node."""
+    repair: bool = False
+    """Whether the control node repairs nodes."""
 
     def has(self, needs: Needs) -> bool:
         """Return whether the nodes have what a rule needs."""
@@ -89,6 +92,7 @@ class AlertPool:
             Needs.INFINIBAND: self.node and self.infiniband,
             Needs.CHECKPOINTS: self.node and self.checkpoint_s > 0,
             Needs.CONTROL: self.control,
+            Needs.REPAIR: self.repair,
         }[needs]
 
 
@@ -317,6 +321,33 @@ ALERTS = (
         cause="Prometheus cannot ask the cloud for the nodes, so it does not find new nodes",
         action="run `journalctl -u gpuinfra-prometheus` on the control node",
         needs=Needs.CONTROL,
+    ),
+    AlertRule(
+        name="RepairUntouched",
+        expression="max by (instance, pool, node) (gpuinfra_repair_untouched{@S}) > 0",
+        for_s=0,
+        severity=AlertSeverity.WARN,
+        cause="a node is faulty, and the repair does not touch it, because of its mode or its limits",
+        action="run `gpuinfra nodes STACK`, which states why; then replace the node: `gpuinfra replace STACK NODE`",
+        needs=Needs.REPAIR,
+    ),
+    AlertRule(
+        name="RepairFailed",
+        expression='max by (instance, pool, node) (gpuinfra_repair_current{@S, step="failed"}) > 0',
+        for_s=0,
+        severity=AlertSeverity.PAGE,
+        cause="a replaced or rebooted node was not verified in time, so no other node is repaired",
+        action="run `gpuinfra nodes STACK`, fix the cause, then run `gpuinfra maintenance STACK NODE --release`",
+        needs=Needs.REPAIR,
+    ),
+    AlertRule(
+        name="RepairStale",
+        expression="time() - max by (instance, pool) (gpuinfra_repair_read_timestamp_seconds{@S}) > 900",
+        for_s=300,
+        severity=AlertSeverity.WARN,
+        cause="the control node could not read the metrics or its state for 15 minutes, so it repairs no node",
+        action="run `journalctl -u gpuinfra-repair` on the control node",
+        needs=Needs.REPAIR,
     ),
 )
 """All rules. Names are unique."""

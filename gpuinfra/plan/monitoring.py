@@ -127,7 +127,7 @@ def alert_pools(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> list[AlertPool]
     ]
     if spec.monitoring is None or not declared:
         return declared
-    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True)]
+    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True, repair=repairs(spec))]
 
 
 def control_files(

@@ -23,7 +23,7 @@ from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import explain
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True)
+POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True, repair=True)
 GPU = 'instance="a:9400",pool="gpu",gpu="0",UUID="GPU-0",modelName="H100"'
 OTHER = 'instance="a:9400",pool="gpu",gpu="1",UUID="GPU-1",modelName="H100"'
 HOUR = 60
@@ -210,6 +210,24 @@ CASES = [
         "DiscoveryFails",
         (series("prometheus_sd_refresh_failures_total", "0+1x300", 'mechanism="ec2"'),),
         (series("prometheus_sd_refresh_failures_total", "5x300", 'mechanism="ec2"'),),
+        200,
+    ),
+    Case(
+        "RepairUntouched",
+        (series("gpuinfra_repair_untouched", "1x300", f'{NODE},node="i-1"'),),
+        (series("gpuinfra_repair_taken", "1x300", NODE),),
+        200,
+    ),
+    Case(
+        "RepairFailed",
+        (series("gpuinfra_repair_current", "1x300", f'{NODE},node="i-1",step="failed"'),),
+        (series("gpuinfra_repair_current", "1x300", f'{NODE},node="i-1",step="wait"'),),
+        200,
+    ),
+    Case(
+        "RepairStale",
+        (series("gpuinfra_repair_read_timestamp_seconds", "6000x300", NODE),),
+        (series("gpuinfra_repair_read_timestamp_seconds", "0+60x300", NODE),),
         200,
     ),
 ]
