@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import re
 import signal
 import sys
@@ -26,10 +27,12 @@ from .cause import Action
 from .console import NODE, OK, load, print_message
 from .journal import write_whole
 from .notices import iso, moment
-from .orders import MOST_BYTES
+from .orders import MOST_BYTES, pace
 from .outcome import Unreadable, shortened
 from .probes import REPAIR
 from .repair import (
+    CONFIRM_S,
+    GRACE_S,
     Failure,
     Maintenance,
     NodeReading,
@@ -62,6 +65,8 @@ LEASE_S, RENEW_S = 900.0, 300.0
 """Time after which another control node continues, because two exist while a control node is replaced, and the time after which an unchanged state is
 written again."""
 MAINTENANCE = "gpuinfra.maintenance/1"
+ADDRESS_VARIABLE = "GPUINFRA_MONITORING_ADDRESS"
+"""A different local address of Prometheus and Alertmanager, for machines that share one network."""
 COMMENT = "gpuinfra maintenance"
 """Author of the silences in Alertmanager."""
 SERIES = (
@@ -103,7 +108,7 @@ def repair_service(args: argparse.Namespace, settings: Path = SETTINGS) -> int:
     service = RepairService(node, declared, cloud.of(node))
     while True:
         service.once()
-        time.sleep(float(declared.get("round_s") or ROUND_S))
+        time.sleep(ROUND_S * pace())
 
 
 class RepairService:
@@ -119,7 +124,8 @@ class RepairService:
         clock: Callable[[], float] = time.time,
         report: Callable[[], None] | None = None,
     ) -> None:
-        self._node, self._declared, self._cloud = node, declared, connected
+        self._node, self._cloud = node, connected
+        self._declared = {**declared, **{name: _local(str(declared[name])) for name in ("prometheus", "alertmanager")}}
         self._settings = settings_of(declared)
         self._files, self._clock = files or RepairFiles(), clock
         self._report = report or _recheck
@@ -133,14 +139,19 @@ class RepairService:
     def once(self) -> None:
         """Do one round. A problem ends the round, and is logged once."""
         state: RepairState | None = None
+        problems = cloud.CloudError, Unreadable, NotRead, OSError
         try:
             maintenance = self._maintenance()
-            self._silence()
             if self._settings.mode is not RepairMode.OFF:
                 state = self._round(maintenance)
             self._problem("round", "")
-        except (cloud.CloudError, Unreadable, NotRead, OSError) as error:
+        except problems as error:
             self._problem("round", str(error) or type(error).__name__)
+        try:
+            self._silence()
+            self._problem("silences", "")
+        except problems as error:
+            self._problem("silences", str(error) or type(error).__name__)
         try:
             write_whole(self._files.metrics, self._text(state))
             self._files.metrics.chmod(0o644)
@@ -149,13 +160,13 @@ class RepairService:
 
     def _round(self, maintenance: Maintenance) -> RepairState:
         state, now = self._state(), self._clock()
-        if state.writer not in ("", self._me) and now - state.written < LEASE_S:
+        if state.writer not in ("", self._me) and now - state.written < LEASE_S * pace():
             raise NotRead("the control node %s wrote the state %d s ago" % (state.writer, now - state.written))
         reading = read(self._declared["prometheus"], self._settings, now)
         self._read_at = now
         before = state.dumped()
         RepairRound(state, self._settings, reading, maintenance, now).decide()
-        if state.dumped() != before or state.writer != self._me or now - state.written >= RENEW_S:
+        if state.dumped() != before or state.writer != self._me or now - state.written >= RENEW_S * pace():
             self._write(state)
         current = state.current
         if current is not None and current.step is RepairStep.REQUEST:
@@ -283,12 +294,18 @@ class RepairService:
     def _problem(self, name: str, text: str) -> None:
         if self._problems.get(name, "") != text:
             self._problems[name] = text
-            print_message("repair: %s" % (text or "reads and decides again"))
+            print_message("repair: %s: %s" % (name, text or "works again"))
+
+
+def _local(url: str) -> str:
+    """Return the URL of a program on this machine."""
+    return url.replace("127.0.0.1", os.environ.get(ADDRESS_VARIABLE) or "127.0.0.1")
 
 
 def settings_of(declared: Mapping[str, Any]) -> RepairSettings:
     """Return the settings in the file of the plan."""
-    times = {name: float(declared[name]) for name in ("grace_s", "confirm_s", "window_s") if name in declared}
+    times = {"grace_s": GRACE_S * pace(), "confirm_s": CONFIRM_S * pace()}
+    times.update({name: float(declared[name]) for name in times if name in declared})
     return RepairSettings(
         mode=RepairMode(declared["mode"]),
         at_most=int(declared["at_most"]),

@@ -34,6 +34,7 @@ from gpuinfra_rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra_rehearsal.nodes.stage import stage_of
 from gpuinfra_rehearsal.nodes.state import Instance, first_state, image_cloud
 from gpuinfra_rehearsal.nodes.support import ISOLATED
+from gpuinfra_rehearsal.tools.local import monitoring_address
 
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
@@ -89,6 +90,11 @@ class NodeHost:
     def terminate(self, instance_id: str) -> None:
         """Terminate a node. Its folder moves to `nodes/.gone/`."""
         self._call(lambda: self._terminate(instance_id))
+
+    def break_hardware(self, instance_id: str, faults: Sequence[str]) -> None:
+        """Give a running node other faults, and start its hourly checks."""
+        self._call(lambda: self._set_faults(self._nodes[instance_id], faults))
+        self.run(instance_id, ("systemctl", "start", "--no-block", "gpuinfra-recheck.service"))
 
     def suspend_all(self) -> None:
         """Terminate the processes of all nodes. Nodes whose units have started keep their boot ID. Other nodes boot again later."""
@@ -287,6 +293,8 @@ class NodeHost:
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
             "GPUINFRA_FABRIC_WAIT_S": "1",
+            "GPUINFRA_REPAIR_ROUND_S": "1",
+            "GPUINFRA_MONITORING_ADDRESS": monitoring_address(self.endpoint, node.instance.id),
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
@@ -364,6 +372,14 @@ class NodeHost:
         partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         partial.replace(path)
         self._request_start(node, resume=False)
+
+    @staticmethod
+    def _set_faults(node: StandInNode, faults: Sequence[str]) -> None:
+        path = node.folder / "standin" / "standin.json"
+        state = {**json.loads(path.read_text(encoding="utf-8")), "faults": list(faults)}
+        partial = path.with_name(".standin.json")
+        partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
 
     def _suspend(self, node: StandInNode) -> None:
         self._waiting = [item for item in self._waiting if item[0] is not node]

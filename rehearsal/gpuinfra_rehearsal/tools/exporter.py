@@ -61,15 +61,14 @@ def answer(url: str) -> int:
 
 
 def node_exporter(argv: list[str]) -> int:
-    """node exporter. It listens on a random loopback address, because the private address of a stand-in node does not exist."""
+    """node exporter. It listens on the loopback address of this node, because the private address of a stand-in node does not exist."""
     import os
 
     from .vendor import stay
 
     wanted = next((word.removeprefix(LISTEN) for word in argv if word.startswith(LISTEN)), ":9100")
     folder = next((word.removeprefix(TEXTFILES) for word in argv if word.startswith(TEXTFILES)), "")
-    first, second, third = os.urandom(3)
-    there = f"127.{128 + first % 64}.{second}.{1 + third % 254}:9100" if real(NODE_EXPORTER) else folder
+    there = f"{os.environ['GPUINFRA_MONITORING_ADDRESS']}:9100" if real(NODE_EXPORTER) else folder
     with open(PLACE, "w", encoding="utf-8") as file:
         file.write(f"{wanted} {there}")
     if there == folder:
