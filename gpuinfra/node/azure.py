@@ -293,7 +293,7 @@ class AzureNode:
         """
         match = MACHINE.fullmatch(node.name)
         if match is None:
-            raise CloudError("%r is not the name of a machine of a scale set" % node.name)
+            raise CloudError("%r has not the form NAME_NUMBER" % node.name)
         account, token = self.account(), self._metadata.token(MANAGEMENT)
         base = (self._environ.get("GPUINFRA_AZURE_RESOURCE_MANAGER") or MANAGEMENT).rstrip("/")
         machine = "/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%s" % (

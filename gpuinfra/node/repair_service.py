@@ -67,7 +67,7 @@ written again."""
 MAINTENANCE = "gpuinfra.maintenance/1"
 ADDRESS_VARIABLE = "GPUINFRA_MONITORING_ADDRESS"
 """A different local address of Prometheus and Alertmanager, for machines that share one network."""
-COMMENT = "gpuinfra maintenance"
+COMMENT = "gpuinfra-maintenance"
 """Author of the silences in Alertmanager."""
 SERIES = (
     "up", "ALERTS", "node_textfile_mtime_seconds", "gpuinfra_node_info", "gpuinfra_node_verified", "gpuinfra_node_first_verified_timestamp_seconds",

@@ -233,7 +233,7 @@ CASES = [
 ]
 COUNTED = (
     "NodeMetricsMissing", "NodeFactsStale", "NodeOutOfMemory", "CheckpointOld", "RdmaTimeouts", "DiscoveryFails",
-    "GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors",
+    "RepairStale", "GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors",
 )  # fmt: skip
 """Alerts about what happens in a period, which do not depend on the metrics before a gap."""
 RESTARTED = [case for case in CASES if case.alert not in COUNTED]
@@ -313,12 +313,16 @@ def test_the_exporter_serves_each_metric_of_the_rules() -> None:
 @pytest.mark.parametrize(
     ("pool", "left_out"),
     [
-        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL}),
+        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL, Needs.REPAIR}),
         (AlertPool(name="gpu", gpus=8, mig=True), set(Needs) - {Needs.GPUS}),
         (AlertPool(name="login", gpus=0, node=True), set(Needs) - {Needs.NODE}),
         (AlertPool(name="monitoring", gpus=0, node=True, control=True), set(Needs) - {Needs.NODE, Needs.CONTROL}),
+        (
+            AlertPool(name="monitoring", gpus=0, node=True, control=True, repair=True),
+            set(Needs) - {Needs.NODE, Needs.CONTROL, Needs.REPAIR},
+        ),
     ],
-    ids=["own Prometheus", "MIG", "no GPUs", "control node"],
+    ids=["own Prometheus", "MIG", "no GPUs", "control node", "repair"],
 )
 def test_a_pool_has_only_the_alerts_whose_metrics_it_serves(pool: AlertPool, left_out: set[Needs]) -> None:
     """An alert about missing metrics would fire forever in a pool that does not serve them."""

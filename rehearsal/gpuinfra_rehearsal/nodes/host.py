@@ -34,7 +34,6 @@ from gpuinfra_rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra_rehearsal.nodes.stage import stage_of
 from gpuinfra_rehearsal.nodes.state import Instance, first_state, image_cloud
 from gpuinfra_rehearsal.nodes.support import ISOLATED
-from gpuinfra_rehearsal.tools.local import monitoring_address
 
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
@@ -294,7 +293,7 @@ class NodeHost:
             "GPUINFRA_REHEARSAL": str(self.folder),
             "GPUINFRA_FABRIC_WAIT_S": "1",
             "GPUINFRA_REPAIR_ROUND_S": "1",
-            "GPUINFRA_MONITORING_ADDRESS": monitoring_address(self.endpoint, node.instance.id),
+            "GPUINFRA_MONITORING_ADDRESS": endpoints.monitoring_address(self.endpoint, node.instance.id),
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }

@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any
 
-from .local import monitoring_address
+from .exporter import address_of
 from .passthrough import real
 from .searches import SEARCHES, FoundNode
 from .state import dumps, fail, loads, read_text, unit_active, write_atomically, write_file
@@ -25,8 +25,6 @@ WORK = "/run/standin-monitoring"
 """Folder for the configuration and the data of the real programs."""
 ALERTMANAGER = "prometheus-alertmanager"
 """Name of Debian's program."""
-ENDPOINTS = ("AWS_ENDPOINT_URL", "GPUINFRA_AZURE_RESOURCE_MANAGER", "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE")
-"""Variables that begin with the address of the stand-in cloud."""
 
 
 def daemon(argv: list[str]) -> int:
@@ -41,10 +39,10 @@ def daemon(argv: list[str]) -> int:
     if "scrape_configs" not in content:
         return _alertmanager(files[0]) if real(ALERTMANAGER) else stay()
     jobs = [one for one in content["scrape_configs"] if any(key in SEARCHES for key in one)]
-    found = {str(job["job_name"]): _discover(job) for job in jobs}
+    nodes = {str(job["job_name"]): _discover(job) for job in jobs}
     if real("prometheus") is None:
         return stay()
-    return _prometheus(content, jobs, found)
+    return _prometheus(content, jobs, nodes)
 
 
 def _discover(job: dict[str, Any]) -> list[FoundNode] | None:
@@ -65,7 +63,7 @@ def _discover(job: dict[str, Any]) -> list[FoundNode] | None:
     return nodes
 
 
-def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], found: dict[str, list[FoundNode] | None]) -> int:
+def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], first: dict[str, list[FoundNode] | None]) -> int:
     """Run the real Prometheus, and refresh its targets."""
     import time
 
@@ -83,7 +81,7 @@ def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], found: dict
     settings["global"] = {**settings["global"], "scrape_interval": "1s", "evaluation_interval": "1s"}
     write_file(f"{WORK}/prometheus.yml", dumps(settings).replace("127.0.0.1", here))
     for job in scraped:
-        _write_targets(str(job["job_name"]), found[str(job["job_name"])] or [])
+        _write_targets(str(job["job_name"]), first[str(job["job_name"])] or [])
     options = [
         f"--config.file={WORK}/prometheus.yml",
         f"--storage.tsdb.path={WORK}/data",
@@ -98,13 +96,10 @@ def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], found: dict
 
 
 def _write_targets(job: str, nodes: list[FoundNode]) -> None:
-    endpoint = next(
-        iter(re.findall(r"^https?://[^/]+", value)[0] for name, value in os.environ.items() if name in ENDPOINTS)
-    )
     targets = [
-        {"targets": [f"{monitoring_address(endpoint, node.instance_id)}:9100"], "labels": {"instance": node.label, "pool": node.pool}}
+        {"targets": [f"{address_of(node.instance_id)}"], "labels": {"instance": node.label, "pool": node.pool}}
         for node in nodes
-    ]  # fmt: skip
+    ]
     write_atomically(f"{WORK}/{job}.json", dumps(targets))
 
 

@@ -44,9 +44,9 @@ def gce(settings: Mapping[str, Any], environ: Environ) -> Iterator[FoundNode]:
     query, page = {"filter": settings["filter"]}, ""
     while page is not None:
         answer = _get(f"{where}?{urlencode({**query, **({'pageToken': page} if page else {})})}", _bearer(token))
-        for one in answer.get("items", []):
-            if one["networkInterfaces"]:
-                yield FoundNode(str(one["id"]), str(one["id"]), one["labels"]["gpuinfra-pool"])
+        for instance in answer.get("items", []):
+            if instance["networkInterfaces"]:
+                yield FoundNode(str(instance["id"]), str(instance["id"]), instance["labels"]["gpuinfra-pool"])
         page = answer.get("nextPageToken")
 
 

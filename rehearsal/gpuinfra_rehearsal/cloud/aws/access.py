@@ -63,10 +63,17 @@ def bucket_region(store: Store, name: str) -> str:
 
 
 def allowed(
-    cloud: Cloud, who: Principal, action: str, resource: str, bucket_name: str, context: Mapping[str, str]
+    cloud: Cloud,
+    who: Principal,
+    action: str,
+    resource: str,
+    bucket_name: str,
+    context: Mapping[str, str],
+    *,
+    needed: bool = True,
 ) -> tuple[bool, str]:
     """Return (allowed, reason) from the policies of the caller and the bucket. Raises CloudError if the operator's own
-    policies deny the call."""
+    policies deny the call. Without `needed`, a denial only changes the answer, so it is not recorded for a node."""
     store = cloud.store
     context_of_request = {
         "aws:userid": who.user_id,
@@ -87,7 +94,7 @@ def allowed(
     request = AccessRequest(who.arn, action, resource, context_of_request)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
     decision = policy.decide(request, identity, bucket_policies(store, bucket_name))
-    if not who.role:
+    if not who.role or not (needed or decision[0]):
         return decision
     if decision[0] and (key := _key_request(store, request, bucket_name)):
         with_key = _recorded(cloud.rights, who, key, policy.decide(key, identity))
