@@ -162,6 +162,19 @@ def test_a_faulty_node_is_drained_replaced_and_verified_before_the_budget_is_use
     assert "gpuinfra replace STACK i-2 --report-only" in ticket("train", "aws", limited)
 
 
+def test_a_node_that_was_added_is_not_the_replacement() -> None:
+    """While the faulty node still exists, a verified new node of the pool does not end the repair."""
+    world = fleet()
+    world.fail("i-1")
+    world._replace = lambda name: world.replaced.append(name)  # type: ignore[method-assign]
+    world.until("replacing")
+    world.nodes["added"] = replace(world.nodes["i-2"], name="added", instance_id="added", boot="added")
+    world.rounds(600)
+    assert ("verified", "i-1") not in world.events()
+    del world.nodes["i-1"]
+    world.until("verified", "i-1")
+
+
 def test_the_budget_is_available_again_after_a_day() -> None:
     """A node that was only reported is repaired when the first repair is older than the window."""
     world = fleet()
@@ -236,7 +249,7 @@ def test_a_weaker_mode_sends_no_request(mode: str) -> None:
 @pytest.mark.parametrize("end", ["gone", "verified", "released"])
 def test_a_hold_ends(end: str) -> None:
     """A node is held until it is gone, verified in a later boot, or released. A released node is not held again for the same failure."""
-    world = fleet("hold")
+    world = fleet("hold", at_most=3)
     world.fail("i-1")
     world.until("held")
     if end == "gone":
