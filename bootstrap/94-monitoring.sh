@@ -24,6 +24,7 @@ main() {
   install_release alertmanager "$ALERTMANAGER_VERSION" "$ALERTMANAGER_URL" "$ALERTMANAGER_SHA256"
   service_on gpuinfra-prometheus.service
   service_on gpuinfra-alertmanager.service
+  service_on gpuinfra-repair.service
 
   end_dry_run
   checked promtool "$PROGRAMS/prometheus/promtool" check config "$SETTINGS/prometheus.yml"

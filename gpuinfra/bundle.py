@@ -36,6 +36,7 @@ _UNITS_OF_STEP = {
     "gpuinfra-metrics.service": "78-node-exporter",
     "gpuinfra-alertmanager.service": "94-monitoring",
     "gpuinfra-prometheus.service": "94-monitoring",
+    "gpuinfra-repair.service": "94-monitoring",
 }
 """Maps each unit to the step that enables it. The unit is installed only on nodes that run the step."""
 _UNITS_OF_VERSION = {

@@ -64,6 +64,21 @@ def fabric_sheet(cluster: str, pool: str, bundle_sha256: str) -> str:
     return f"bootstrap/{cluster}/{pool}/{bundle_sha256}.fabric.json"
 
 
+def repair_orders(cluster: str) -> str:
+    """Return the key of the object with the orders of the control node, which is next to the bundles. Only the control node can write in its folder."""
+    return f"{repair_folder(cluster)}/orders.json"
+
+
+def repair_folder(cluster: str) -> str:
+    """Return the folder in which the control node writes its orders. A declared pool cannot have the name `monitoring`."""
+    return f"bootstrap/{cluster}/monitoring/repair"
+
+
+def planned_work(cluster: str) -> str:
+    """Return the key of the object with the planned work of the operator, which nodes cannot write."""
+    return f"bootstrap/{cluster}/monitoring/maintenance.json"
+
+
 def text_token(text: str, length: int = TOKEN_LENGTH) -> str:
     """Return a hash of a text, for a logical name that must change when the text changes."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]

@@ -43,6 +43,7 @@ GROUPS = {
         "alerts": "Print the alert rules for GPU metrics as a file for Prometheus",
         "drift": "Compare cloud resources and nodes with what was deployed",
         "replace": "Replace faulty nodes, with evidence for the provider",
+        "maintenance": "Silence alerts and repair of a node for planned work",
         "ready": "Check whether the second region is ready",
         "failover": "Move a stack to its second region",
         "failback": "Move a stack back to its first region",

@@ -31,7 +31,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     from gpuinfra.report import nodes_text
     from gpuinfra.verification.drift import of_nodes
     from gpuinfra.verification.judged import judge_all
-    from gpuinfra.verification.nodes import rows
+    from gpuinfra.verification.nodes import repair_of, rows
     from gpuinfra.verification.store import found_in, polled
 
     with active_stack(stack, stacks, logs_in=False) as active:
@@ -40,16 +40,19 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
             evidence, expected = found_in(polls, active.resources)
             judged = judge_all(evidence, lambda one: expected[one.instance_id])
             drift = of_nodes(judged, (), commands_of(stack, stacks))
+            repair = repair_of(polls)
             shown = rows(polls, drift, node_prices(plan_of(stack)))
         except PortUnavailable as problem:
             raise DeploymentError(f"the nodes of {stack} cannot be read: {problem}") from None
     if as_json:
         click.echo(
-            json.dumps({**nodes_text.document(short_name(stack), shown), **stacks.marks}, indent=2, ensure_ascii=True)
+            json.dumps(
+                {**nodes_text.document(short_name(stack), shown, repair), **stacks.marks}, indent=2, ensure_ascii=True
+            )
         )
         return 0
     if stacks.notice:
         click.echo(stacks.notice)
-    for line in nodes_text.text(shown, datetime.now(UTC)):
+    for line in nodes_text.text(shown, datetime.now(UTC), repair):
         click.echo(line)
     return 0

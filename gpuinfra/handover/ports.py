@@ -270,6 +270,10 @@ class EvidenceStore(Protocol):
         """Write or replace an object in the same bucket, at a place where nodes can read and not write."""
         ...
 
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        """Return the first bytes of an object in the same bucket, or None if it does not exist."""
+        ...
+
 
 class IdentityService(Protocol):
     """Identity service: the instance that signed a piece of evidence."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuinfra.node.cause import Action
 from gpuinfra.node.xids import XIDS
 
 GPU_LABELS = "instance, pool, gpu, UUID"
@@ -42,6 +43,7 @@ class Needs(StrEnum):
     INFINIBAND = "InfiniBand"
     CHECKPOINTS = "a pattern of checkpoints"
     CONTROL = "Prometheus"
+    REPAIR = "repair"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,8 @@ class AlertRule:
     cause: str
     action: str
     needs: Needs = Needs.GPUS
+    repair: Action | None = None
+    """What the control node does with the node if the stack declares `repair`. None if the alert is no reason to take the node out of use."""
     value: str = ""
     """Template of Prometheus for what the value of the expression says, for the notification."""
 
@@ -76,6 +80,8 @@ class AlertPool:
     """Maximum age of the newest checkpoint, or 0 if the nodes do not report it."""
     control: bool = False
     """Whether this is the pool of the control node."""
+    repair: bool = False
+    """Whether the control node repairs nodes."""
 
     def has(self, needs: Needs) -> bool:
         """Return whether the nodes have what a rule needs."""
@@ -86,6 +92,7 @@ class AlertPool:
             Needs.INFINIBAND: self.node and self.infiniband,
             Needs.CHECKPOINTS: self.node and self.checkpoint_s > 0,
             Needs.CONTROL: self.control,
+            Needs.REPAIR: self.repair,
         }[needs]
 
 
@@ -101,6 +108,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="the last Xid of a GPU requires that the node is drained; err_code is the Xid",
         action="run `gpuinfra explain xid-NUMBER`; the alert ends when the driver is loaded again or the GPU reports another Xid",
+        repair=Action.RESET,
     ),
     AlertRule(
         name="GpuRowRemapFailed",
@@ -109,6 +117,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="a GPU cannot replace a defective row of its memory",
         action="drain and replace the node: `gpuinfra replace STACK NODE`",
+        repair=Action.REPLACE,
     ),
     AlertRule(
         name="GpuEccUncorrectable",
@@ -117,6 +126,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="the memory of a GPU had an uncorrectable error since the driver was loaded",
         action="stop the jobs on the node, reset the GPU or reboot the node, and run `gpuinfra check`; the alert ends with the reset",
+        repair=Action.RESET,
     ),
     AlertRule(
         name="GpuRowRemapPending",
@@ -159,6 +169,7 @@ ALERTS = (
         severity=AlertSeverity.PAGE,
         cause="a node serves metrics of fewer GPUs than its machine type has",
         action="run `gpuinfra check STACK`, then reboot or replace the node",
+        repair=Action.REBOOT,
     ),
     AlertRule(
         name="GpuMetricsMissing",
@@ -290,6 +301,7 @@ ALERTS = (
         cause="an InfiniBand port of a node is not active, or node exporter cannot read the ports",
         action="run `gpuinfra check STACK`; if a check of InfiniBand fails, replace the node: `gpuinfra replace STACK NODE`",
         needs=Needs.INFINIBAND,
+        repair=Action.REPLACE,
     ),
     AlertRule(
         name="RdmaTimeouts",
@@ -309,6 +321,33 @@ ALERTS = (
         cause="Prometheus cannot ask the cloud for the nodes, so it does not find new nodes",
         action="run `journalctl -u gpuinfra-prometheus` on the control node",
         needs=Needs.CONTROL,
+    ),
+    AlertRule(
+        name="RepairUntouched",
+        expression="max by (instance, pool, node) (gpuinfra_repair_untouched{@S}) > 0",
+        for_s=0,
+        severity=AlertSeverity.WARN,
+        cause="a node is faulty, and the repair does not touch it, because of its mode or its limits",
+        action="run `gpuinfra nodes STACK`, which states why; then replace the node: `gpuinfra replace STACK NODE`",
+        needs=Needs.REPAIR,
+    ),
+    AlertRule(
+        name="RepairFailed",
+        expression='max by (instance, pool, node) (gpuinfra_repair_current{@S, step="failed"}) > 0',
+        for_s=0,
+        severity=AlertSeverity.PAGE,
+        cause="a replaced or rebooted node was not verified in time, so no other node is repaired",
+        action="run `gpuinfra nodes STACK`, fix the cause, then run `gpuinfra maintenance STACK NODE --release`",
+        needs=Needs.REPAIR,
+    ),
+    AlertRule(
+        name="RepairStale",
+        expression="time() - max by (instance, pool) (gpuinfra_repair_read_timestamp_seconds{@S}) > 900",
+        for_s=300,
+        severity=AlertSeverity.WARN,
+        cause="the control node could not read the metrics or its state for 15 minutes, so it repairs no node",
+        action="run `journalctl -u gpuinfra-repair` on the control node",
+        needs=Needs.REPAIR,
     ),
 )
 """All rules. Names are unique."""

@@ -149,6 +149,11 @@ def _parser() -> argparse.ArgumentParser:
         "write the configuration of Prometheus with the names of this account, for gpuinfra-prometheus on the control node",
     )
     add(
+        "repair",
+        _later("repair_service", "repair_service"),
+        "repair the nodes of the cluster until terminated (the gpuinfra-repair unit on the control node)",
+    )
+    add(
         "secrets",
         _later("secrets", "secrets"),
         "read the secrets of the receivers of alerts, for gpuinfra-alertmanager on the control node",

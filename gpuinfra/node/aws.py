@@ -22,6 +22,9 @@ from typing import Any, Callable, Mapping
 
 from .cloud import (
     CloudError,
+    FaultyNode,
+    Refused,
+    change,
     error_code,
     field,
     get_optional,
@@ -169,6 +172,18 @@ def ssm_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
     return (endpoint.rstrip("/") if endpoint else "https://ssm.%s.%s" % (region, _suffix(region))) + "/"
 
 
+def autoscaling_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the regional endpoint of Auto Scaling."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_AUTO_SCALING") or environ.get("AWS_ENDPOINT_URL")
+    return (endpoint.rstrip("/") if endpoint else "https://autoscaling.%s.%s" % (region, _suffix(region))) + "/"
+
+
+def replacement(instance_id: str) -> dict[str, Any]:
+    """Return the arguments of `TerminateInstanceInAutoScalingGroup` that replace an instance: the desired capacity does not change, so the group
+    launches another one (https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html, retrieved 2026-11-26)."""
+    return {"InstanceId": instance_id, "ShouldDecrementDesiredCapacity": False}
+
+
 def _error_type(text: str) -> str:
     kind = re.search(r'"__type"\s*:\s*"(?:[^"#]*#)?(\w+)"', text)
     return kind[1] if kind else "without an error type"
@@ -259,6 +274,34 @@ class AwsNode:
             return str(json.loads(text)["Parameter"]["Value"])
         except (ValueError, KeyError, TypeError):
             raise CloudError("Parameter Store returned no value for the parameter %s" % name) from None
+
+    def replace_node(self, node: FaultyNode) -> bool:
+        """Request the replacement of a node. Returns False if it is no longer in a group. Makes one attempt.
+
+        The request names the instance, so it can be repeated: an instance that is already terminating is not replaced twice.
+        """
+        asked = {
+            "Action": "TerminateInstanceInAutoScalingGroup",
+            "Version": "2011-01-01",
+            **replacement(node.instance_id),
+        }
+        body = urllib.parse.urlencode(
+            {key: str(value).lower() if value is False else value for key, value in asked.items()}
+        ).encode()
+        url, headers = (
+            autoscaling_url(self._region, self._environ),
+            {"Content-Type": "application/x-www-form-urlencoded"},
+        )
+        signed = self._sign("POST", url, headers, body, "autoscaling", _utc_now())
+        request = urllib.request.Request(url, data=body, method="POST", headers=signed)
+        try:
+            change(request, "instance %s" % node.name, error_code)
+        except Refused as error:
+            # The only error of a request for an instance that is not in a group (botocore has no other shape; the text is in the stand-in's tests).
+            if error.code == "ValidationError":
+                return False
+            raise
+        return True
 
     def _sign(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str, now: datetime.datetime

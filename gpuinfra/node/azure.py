@@ -3,7 +3,7 @@
 Custom endpoints come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
 metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; the account's name is the first
 part of the path there, as with Azurite). Azure's tools have no such variable for Key Vault, so gpuinfra defines AZURE_KEYVAULT_SERVICE_ENDPOINT, with
-the name of the vault as the first part of the path.
+the name of the vault as the first part of the path. GPUINFRA_AZURE_RESOURCE_MANAGER is that of the handover.
 
 Formats: instance metadata, identity tokens and attested documents from
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, Put Blob from
@@ -28,6 +28,9 @@ from typing import Any, Callable, Mapping
 from .cloud import (
     OPENER,
     CloudError,
+    FaultyNode,
+    Refused,
+    change,
     error_code,
     get_optional,
     make_proof,
@@ -45,6 +48,9 @@ DELETIONS = ("Preempt", "Terminate")
 STORAGE = "https://storage.azure.com/"
 VAULT = "https://vault.azure.net"
 API_SECRET = "7.4"
+MANAGEMENT, API_COMPUTE = "https://management.azure.com", "2024-11-01"
+MACHINE = re.compile(r"([\w.()-]+)_([0-9]+)")
+"""Name of a machine of a scale set: the name of the scale set, and the number of the machine."""
 DOCUMENTS = 4
 """Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
@@ -160,6 +166,15 @@ def secret_url(id_: str, environ: Mapping[str, str] = os.environ) -> str:
     return "%s/secrets/%s?api-version=%s" % (base, name, API_SECRET)
 
 
+def redeploy_path(machine_id: str) -> str:
+    """Return the path of the request that moves a machine of a scale set to a different host. It keeps its ID and its OS disk.
+
+    A deletion would decrease the capacity of the scale set, and a reimage keeps the host.
+    https://learn.microsoft.com/rest/api/compute/virtual-machine-scale-set-vms/redeploy (retrieved 2026-11-26).
+    """
+    return "%s/redeploy" % machine_id
+
+
 def _vault_error(text: str) -> str:
     """Return the codes of a Key Vault error."""
     codes = re.findall(r'"code"\s*:\s*"(\w+)"', text)
@@ -270,6 +285,45 @@ class AzureNode:
             return str(json.loads(text)["value"])
         except (ValueError, KeyError, TypeError):
             raise CloudError("Key Vault returned no value for %s" % name) from None
+
+    def replace_node(self, node: FaultyNode) -> bool:
+        """Redeploy a machine of a scale set in the resource group of this machine. Returns False if it does not exist.
+
+        A machine that Azure already changes is not redeployed again, because an earlier request can be the reason.
+        """
+        match = MACHINE.fullmatch(node.name)
+        if match is None:
+            raise CloudError("%r has not the form NAME_NUMBER" % node.name)
+        account, token = self.account(), self._metadata.token(MANAGEMENT)
+        base = (self._environ.get("GPUINFRA_AZURE_RESOURCE_MANAGER") or MANAGEMENT).rstrip("/")
+        machine = "/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%s" % (
+            account["subscription"], account["resource_group"], *match.groups(),
+        )  # fmt: skip
+
+        def ask(method: str, path: str) -> str:
+            url = "%s%s?api-version=%s" % (base, urllib.parse.quote(path), API_COMPUTE)
+            data = b"" if method == "POST" else None
+            request = urllib.request.Request(
+                url, data=data, method=method, headers={"Authorization": "Bearer " + token}
+            )
+            return change(request, "machine %s" % node.name, _vault_error)
+
+        try:
+            described = json.loads(ask("GET", machine))
+            tags, properties = described.get("tags") or {}, described["properties"]
+            if str(properties["vmId"]).lower() != node.instance_id:
+                return False
+            if tags.get("gpuinfra:cluster") != node.cluster:
+                raise CloudError("machine %s does not belong to the cluster" % node.name)
+            if properties.get("provisioningState") != "Updating":
+                ask("POST", redeploy_path(machine))
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise CloudError("Azure Resource Manager returned no description of machine %s" % node.name) from None
+        return True
 
     def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
         """Return the scheduled events that affect this machine. An event of `DELETIONS` deletes it."""

@@ -12,6 +12,7 @@ import os
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from typing import Any, Callable, Collection, Mapping, Protocol
 
 from .notices import Notice
@@ -23,6 +24,26 @@ class CloudError(Exception):
 
 class Exists(CloudError):
     """The object already exists and must not be replaced."""
+
+
+class Refused(CloudError):
+    """The cloud refused a request of a repair."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True)
+class FaultyNode:
+    """A node that the control node replaces."""
+
+    name: str
+    """The label `instance` of its metrics: the instance ID, or on Azure the name of the machine."""
+    instance_id: str
+    cluster: str
+    zones: tuple[str, ...]
+    """Zones of its pool."""
 
 
 class NodeCloud(Protocol):
@@ -123,6 +144,19 @@ def read_secret(request: urllib.request.Request, what: str, explain: Callable[[s
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         problem = str(error) or type(error).__name__
     raise CloudError("%s could not be read: %s" % (what, problem))
+
+
+def change(request: urllib.request.Request, what: str, explain: Callable[[str], str]) -> str:
+    """Send one request of a repair, without retries, and return the body of the answer. `what` names the object.
+    Raises `Refused` with the status and the code of the answer, or `CloudError`."""
+    try:
+        with OPENER.open(request, timeout=30) as reply:
+            return reply.read(32 << 20).decode("utf-8", "replace")
+    except urllib.error.HTTPError as error:
+        code = explain(error.read(1 << 16).decode("utf-8", "replace"))
+        raise Refused("%s: %d %s" % (what, error.code, code), error.code, code) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise CloudError("%s: no answer: %s" % (what, str(error) or type(error).__name__)) from error
 
 
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:

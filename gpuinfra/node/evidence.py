@@ -38,6 +38,8 @@ def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None =
         if expectation.get("energy") is True:
             names["energy"] = None
         names["notices"] = None
+        if expectation.get("repair"):
+            names["repair"] = None
     return list(names)
 
 

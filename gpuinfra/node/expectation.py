@@ -109,6 +109,10 @@ class Uses(TypedDict, total=False):
     energy: bool
     checkpoints: str
     """Pattern of the files that complete a checkpoint, below each Lustre file system, for `node.pyz metrics`."""
+    orders: str
+    """Key of the object with the orders of the control node, if the stack declares `repair`."""
+    repair: str
+    """On the control node: the mode of the repair, unless it is `off`."""
     fabric_test: bool
     burn_in: int
     gvnics: int

@@ -1,7 +1,7 @@
 """Google Cloud access from a node, using only the standard library: instance identity, Cloud Storage, identity proof.
 
 Custom endpoints come only from variables that Google's own libraries and tools read: GCE_METADATA_HOST
-(`host[:port]`), STORAGE_EMULATOR_HOST, CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER.
+(`host[:port]`), STORAGE_EMULATOR_HOST, CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER, CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from typing import Any, Callable, Mapping
 
 from .cloud import (
     CloudError,
+    FaultyNode,
+    Refused,
+    change,
     get_optional,
     make_proof,
     optional_metadata,
@@ -82,6 +85,12 @@ def storage(environ: Mapping[str, str] = os.environ) -> str:
 def secret_manager(environ: Mapping[str, str] = os.environ) -> str:
     """Return the base URL of Secret Manager, without a trailing slash."""
     named = environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER") or "https://secretmanager.googleapis.com"
+    return named.rstrip("/")
+
+
+def compute(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the base URL of Compute Engine, without a trailing slash."""
+    named = environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE") or "https://compute.googleapis.com/compute/v1"
     return named.rstrip("/")
 
 
@@ -170,6 +179,49 @@ class GcpNode:
             return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode("utf-8")
         except (ValueError, KeyError, TypeError):
             raise CloudError("Secret Manager returned no text for the secret %s" % name) from None
+
+    def replace_node(self, node: FaultyNode) -> bool:
+        """Delete an instance. Its group creates it again, because it did not delete it itself. Returns False if the instance does not exist.
+
+        A request to the group would need a permission on all groups of the project, because conditions of IAM apply to instances and not to groups
+        (https://cloud.google.com/iam/docs/resource-types-with-conditional-roles and
+        https://cloud.google.com/compute/docs/instance-groups/about-repair, retrieved 2026-11-29). The name in the request is that of the instance with
+        this number, so that a repeated request does not delete the new instance with the same name.
+        """
+        for zone in node.zones:
+            where = "%s/projects/%s/zones/%s/instances" % (compute(self._environ), self.account()["project"], zone)
+            query = {
+                "filter": '(labels.gpuinfra-cluster = "%s") (status = "RUNNING")' % node.cluster,
+                "maxResults": "500",
+            }
+            name = self._name_of(where, query, node.instance_id)
+            if name is None:
+                continue
+            url = "%s/%s" % (where, urllib.parse.quote(name, safe=""))
+            request = urllib.request.Request(url, method="DELETE", headers=self._authorization())
+            try:
+                change(request, "instance %s" % node.name, _message)
+            except Refused as error:
+                if error.status != 404:
+                    raise
+            return True
+        return False
+
+    def _name_of(self, where: str, query: Mapping[str, str], number: str) -> str | None:
+        """Return the name of the instance with a number, or None if it does not exist."""
+        page: str | None = ""
+        while page is not None:
+            url = "%s?%s" % (where, urllib.parse.urlencode({**query, **({"pageToken": page} if page else {})}))
+            text = change(self._reads(url)(), "the instances", _message)
+            try:
+                answer = json.loads(text)
+                for instance in answer.get("items") or []:
+                    if str(instance["id"]) == number:
+                        return str(instance["name"])
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise CloudError("Compute Engine returned no list of instances") from None
+            page = answer.get("nextPageToken")
+        return None
 
     def notice_sources(self) -> Mapping[str, Callable[[], list[Notice]]]:
         """Return the preemption, the maintenance that starts soon, and the maintenance that is planned."""

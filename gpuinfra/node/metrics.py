@@ -119,6 +119,8 @@ class NodeFacts:
         if document is None or state == health.UNKNOWN:
             return
         verified = state == health.HEALTHY
+        labels = {"instance_id": str(document.get("instance_id")), "boot_id": evidence.boot_id()}
+        yield "gpuinfra_node_info", "This instance and its boot.", [(labels, 1.0)]
         yield (
             "gpuinfra_node_verified",
             "Whether the newest checks of this boot passed, as the node judges them.",

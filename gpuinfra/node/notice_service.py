@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Callable, Mapping
 
 from . import cloud, evidence
-from .console import NODE, OK, load, print_message
+from .console import BUNDLE, NODE, OK, load, optional, print_message
 from .journal import write_whole
 from .notices import PLANNED, Notice, dumped, iso, notices_in, planned, stage_of
+from .orders import OrderReader
 from .outcome import Unreadable
 from .probes import NOTICES
 
@@ -40,10 +41,21 @@ def notice_service(args: argparse.Namespace) -> int:
     """Run until terminated."""
     connected = cloud.of(load(NODE, "the node's configuration", "user data writes it"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
-    service = NoticeService({**connected.notice_sources(), "the operator": lambda: planned(Path(PLANNED), time.time())})
+    sources = {**connected.notice_sources(), "the operator": lambda: planned(Path(PLANNED), time.time())}
+    if (reader := _orders(connected)) is not None:
+        sources["the control node"] = reader.notices
+        reader.start()
+    service = NoticeService(sources)
     while True:
         service.once()
         time.sleep(connected.notice_poll_s)
+
+
+def _orders(connected: cloud.NodeCloud) -> OrderReader | None:
+    """Return the reader of the orders of the control node, or None if the stack declares no repair."""
+    key = (optional(BUNDLE / "expectation.json") or {}).get("orders")
+    bucket = (load(NODE, "the node's configuration", "user data writes it").get("bundle") or {}).get("bucket")
+    return OrderReader(connected, str(bucket), str(key), evidence.boot_id()) if key and bucket else None
 
 
 class NoticeService:

@@ -41,6 +41,8 @@ class NoticeKind(str, Enum):
     """An interruption is more likely than before. It is not a decision, so no job is signaled."""
     STOP = "stop"
     """The operator stops the jobs, for example because the cluster moves to another region. The cloud announces nothing."""
+    DRAIN = "drain"
+    """The control node takes the machine out of use, because a check failed. The cloud announces nothing."""
 
 
 class NoticeStage(str, Enum):

@@ -103,6 +103,9 @@ FABRIC_RESULT = "/run/gpuinfra/fabric.json"
 NOTICES = "/run/gpuinfra/notices.json"
 """The cloud's notices about this machine, which `node.pyz notices` writes."""
 
+REPAIR = "/var/lib/gpuinfra/repair.json"
+"""State and newest events of the repair, which `node.pyz repair` writes on the control node."""
+
 PROBES: dict[str, Probe] = {
     "lspci": Probe(("lspci", "-Dnn", "-d", "10de:")),
     "uname": Probe(("uname", "-r")),
@@ -139,6 +142,8 @@ PROBES: dict[str, Probe] = {
     "energy": Probe((NODE_PART, "energy")),
     # No check reads it; `gpuinfra nodes` and `gpuinfra calendar` do.
     "notices": Probe(("cat", NOTICES)),
+    # Only on a control node that repairs nodes. No check reads it; `gpuinfra nodes` does.
+    "repair": Probe(("cat", REPAIR)),
     "nvlink-status": Probe(("nvidia-smi", "nvlink", "-s")),
     "nvlink-errors": Probe(("nvidia-smi", "nvlink", "-e")),
     "topology": Probe(("nvidia-smi", "topo", "-m")),

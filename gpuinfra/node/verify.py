@@ -157,7 +157,7 @@ def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
         outcomes = {check["id"]: check["outcome"] for check in document["checks"]}
         # The handover reads the result of the fabric test, and shows why a node still waits for it.
         probes = document.get("probes") or {}
-        stored = [(probes.get(name) or {}).get("stdout") for name in ("fabric-result", "notices")]
+        stored = [(probes.get(name) or {}).get("stdout") for name in ("fabric-result", "notices", "repair")]
         return [outcomes, stored, document.get("bundle_sha256"), document.get("ssh_host_keys")]
 
     def moment(document: Mapping[str, Any]) -> datetime.datetime:

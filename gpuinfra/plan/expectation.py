@@ -68,6 +68,8 @@ def expectation(facts: PoolFacts, steps: tuple[BootstrapStep, ...]) -> Expectati
         "mig_profiles": list(facts.mig),
         "energy": facts.energy,
         "checkpoints": facts.checkpoints if facts.lustre else "",
+        "orders": facts.orders,
+        "repair": facts.repair,
         "fabric_test": facts.fabric_test,
         "burn_in": facts.burn_in if facts.burn_in > 1 else 0,
         "gvnics": facts.gvnics,

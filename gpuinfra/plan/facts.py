@@ -43,6 +43,10 @@ class PoolFacts:
     """Whether the nodes record the energy of their GPUs."""
     checkpoints: str = ""
     """Names of the files that complete a checkpoint, if the nodes report the newest one."""
+    orders: str = ""
+    """Key of the object with the orders of the control node, if it can take nodes out of use."""
+    repair: str = ""
+    """On the control node: the mode of the repair, unless it is off."""
     metadata: tuple[str, ...] = ()
     """Addresses of the metadata service to which a packet filter on the node controls access. Empty if the cloud has a hop limit."""
     containers_reach_metadata: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime
 
+from gpuinfra.base import naming
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.environment import environment
@@ -36,7 +37,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
     RolesPlan,
 )
-from gpuinfra.plan.monitoring import control_files, control_spec, monitoring_plan
+from gpuinfra.plan.monitoring import control_files, control_spec, monitoring_plan, repairs
 from gpuinfra.plan.profile import CloudProfile, planned_cloud
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
@@ -45,6 +46,7 @@ from gpuinfra.plan.window import moment, until
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import ObjectMount
 
@@ -219,6 +221,8 @@ def _facts(
         replacing_xids=cloud.replacing_xids if machine.gpu else (),
         energy=pool.idle_stop is not None,
         checkpoints=(spec.recovery.checkpoints or "") if spec.monitoring and spec.recovery else "",
+        orders=naming.repair_orders(spec.name) if repairs(spec) and pool.name != CONTROL_POOL else "",
+        repair=spec.repair.mode if repairs(spec) and pool.name == CONTROL_POOL else "",
         metadata=cloud.metadata_to_guard,
         containers_reach_metadata=pool.containers_reach_metadata,
         users=spec.access.users,

@@ -470,6 +470,21 @@ class HandoverPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RepairPlan:
+    """What the control node does with a node that fails a check after the handover."""
+
+    mode: str
+    """`report`, `hold`, `replace`."""
+    at_most: int
+    """Maximum number of nodes taken out of use within 24 hours."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the control node replaces nodes."""
+        return self.mode == "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
 class MonitoringPlan:
     """The control node, which runs Prometheus and Alertmanager."""
 
@@ -482,6 +497,8 @@ class MonitoringPlan:
     """Names of the secrets that only the control node can read: those of the receivers in their order, and that of the remote endpoint."""
     remote_write: str | None = None
     """URL of the endpoint that also gets the metrics."""
+    repair: RepairPlan | None = None
+    """What the control node does with faulty nodes. None if it does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

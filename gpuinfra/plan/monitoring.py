@@ -10,10 +10,13 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
+from gpuinfra.base import naming
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.monitoring.alerts import AlertPool, AlertSeverity, rule_file
+from gpuinfra.monitoring.alerts import ALERTS, AlertPool, AlertSeverity, rule_file
 from gpuinfra.monitoring.config import (
+    ALERTMANAGER,
     FOLDER,
+    PROMETHEUS,
     REMOTE_WRITE,
     UNUSED_NODE_SERIES,
     AlertReceiver,
@@ -23,9 +26,10 @@ from gpuinfra.monitoring.config import (
     alertmanager_file,
     prometheus_file,
 )
+from gpuinfra.monitoring.discovery import Json
 from gpuinfra.plan.files import planned_file
 from gpuinfra.plan.machines import pools_of
-from gpuinfra.plan.model import FilePlan, MonitoringPlan, PoolPlan
+from gpuinfra.plan.model import FilePlan, MonitoringPlan, PoolPlan, RepairPlan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.capacity import OnDemand
 from gpuinfra.spec.model import ClusterSpec
@@ -95,7 +99,13 @@ def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
         receivers=tuple(one.name for one in _receivers(declared)),
         secrets=(*(one.secret for one in declared.receivers), *([remote.secret] if remote else [])),
         remote_write=remote.url if remote else None,
+        repair=RepairPlan(mode=spec.repair.mode, at_most=spec.repair.at_most) if repairs(spec) else None,
     )
+
+
+def repairs(spec: ClusterSpec) -> bool:
+    """Return whether the control node does something with faulty nodes."""
+    return spec.monitoring is not None and "cluster" in spec.made_layers and spec.repair.mode != "off"
 
 
 def alert_pools(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> list[AlertPool]:
@@ -117,7 +127,7 @@ def alert_pools(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> list[AlertPool]
     ]
     if spec.monitoring is None or not declared:
         return declared
-    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True)]
+    return [*declared, AlertPool(name=CONTROL_POOL, gpus=0, node=True, control=True, repair=repairs(spec))]
 
 
 def control_files(
@@ -149,8 +159,26 @@ def control_files(
         f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),
         f"{FOLDER}/prometheus-secrets.json": _json({REMOTE_WRITE: remote.secret} if remote else {}),
         f"{FOLDER}/environment": retention,
+        f"{FOLDER}/repair.json": _json(_repair(spec, pools)),
     }  # fmt: skip
     return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))
+
+
+def _repair(spec: ClusterSpec, pools: Sequence[PoolPlan]) -> dict[str, Json]:
+    """Return the settings of `node.pyz repair`, which also creates the silences for planned work if the mode is off."""
+    return {
+        "cluster": spec.name,
+        "mode": spec.repair.mode,
+        "at_most": spec.repair.at_most,
+        "deadline_s": spec.handover.deadline_minutes * 60,
+        "pools": [pool.name for pool in pools],
+        "zones": {pool.name: sorted({group.zone for group in pool.groups}) for pool in pools},
+        "alerts": {one.name: one.repair.value for one in ALERTS if one.repair is not None},
+        "orders": naming.repair_orders(spec.name),
+        "maintenance": naming.planned_work(spec.name),
+        "prometheus": f"http://{PROMETHEUS}",
+        "alertmanager": f"http://{ALERTMANAGER}",
+    }
 
 
 def _prices(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> dict[str, float]:

@@ -23,6 +23,8 @@ NOTICES_S = 0.5
 """Seconds between two looks at the file with the notices."""
 MANAGER_FAILED = 125
 """Exit code if the receive manager does not start."""
+DRAINED = 75
+"""Exit code if the control node took this node out of use (EX_TEMPFAIL in sysexits.h)."""
 _STDIN = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it stays open
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -52,9 +54,12 @@ def main() -> int:
 
 def _run(order: dict[str, Any]) -> int:
     """Run the processes until all succeed, one fails, or standard input closes."""
+    notices = _Notices(order)
+    if notices.drained:
+        print(f"gpuinfra: this node accepts no jobs: {notices.drained}", file=sys.stderr, flush=True)
+        return DRAINED
     started = [_start(order, local) for local in range(order["processes"])]
     handles = {os.pidfd_open(process.pid): process for process in started}
-    notices = _Notices(order)
     while handles:
         ready, _, _ = select.select([0, *handles], [], [], NOTICES_S)
         notices.look()
@@ -78,6 +83,8 @@ class _Notices:
         self._container = order["container"]
         self._version: object = None
         self._told: set[str] = set()
+        self.drained = ""
+        """Why the control node took this node out of use before the job started."""
         self.look(signals=False)
 
     def look(self, *, signals: bool = True) -> None:
@@ -87,14 +94,16 @@ class _Notices:
             version = facts.st_mtime_ns, facts.st_ino
             if version == self._version:
                 return
+            every = json.loads(self._path.read_text(encoding="utf-8"))["notices"]
+            drains = [str(one["what"]) for one in every if one["kind"] == "drain"]
             notices = [
                 (str(one["id"]), str(one["what"]), str(one["deadline"] or "now"))
-                for one in json.loads(self._path.read_text(encoding="utf-8"))["notices"]
+                for one in every
                 if one["stage"] == "imminent" and str(one["id"]) not in self._told
             ]
         except (OSError, ValueError, KeyError, TypeError):
             return
-        self._version = version
+        self._version, self.drained = version, drains[0] if drains else ""
         for name, what, deadline in notices:
             self._told.add(name)
             text = f"gpuinfra: notice: {what}, not before {deadline}"

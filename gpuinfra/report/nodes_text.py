@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from gpuinfra.base.words import counted, titled
+from gpuinfra.node.repair import RepairStatus
 from gpuinfra.report import tables
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
@@ -16,7 +17,7 @@ from gpuinfra.verification.nodes import ORDER, NodeRow
 SCHEMA = "gpuinfra.nodes/1"
 
 
-def document(stack: str, rows: Sequence[NodeRow]) -> dict[str, Any]:
+def document(stack: str, rows: Sequence[NodeRow], repair: RepairStatus | None = None) -> dict[str, Any]:
     """Return the stable JSON form. Times are in UTC."""
     return {
         "schema": SCHEMA,
@@ -26,11 +27,22 @@ def document(stack: str, rows: Sequence[NodeRow]) -> dict[str, Any]:
         "nodes": [
             {**asdict(row), "verified_since": _iso(row.verified_since), "checked": _iso(row.checked)} for row in rows
         ],
+        "repair": None
+        if repair is None
+        else {
+            **asdict(repair),
+            "mode": repair.mode.value,
+            "events": [dict(zip(EVENT, one, strict=True)) for one in repair.events],
+        },
     }
 
 
-def text(rows: Sequence[NodeRow], now: datetime) -> Iterator[str]:
-    """Return a table with the nodes and the totals."""
+EVENT = ("at", "event", "node", "instance_id", "reason")
+"""Fields of an event of the repair."""
+
+
+def text(rows: Sequence[NodeRow], now: datetime, repair: RepairStatus | None = None) -> Iterator[str]:
+    """Return a table with the nodes, the totals, and the events of the repair."""
     columns = [
         "node", "state", "group", "machine", "zone", "verified since (UTC)", Column("checked", right=True),
         Column("USD/hour", right=True), Column("reason", wrap=True),
@@ -50,6 +62,26 @@ def text(rows: Sequence[NodeRow], now: datetime) -> Iterator[str]:
     counts = {state: sum(row.count for row in rows if row.state == state) for state in ORDER}
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     yield f"{counted(sum(counts.values()), 'node')}: {parts}; {usd(_total(rows))} USD an hour for machines, without disks and storage"
+    if repair is not None:
+        yield from _repair(repair, {row.instance_id: row.label for row in rows})
+
+
+def _repair(repair: RepairStatus, labels: Mapping[str, str]) -> Iterator[str]:
+    limit = (
+        ""
+        if repair.mode.value == "report"
+        else f", {repair.taken} of {counted(repair.at_most, 'node')} taken out of use in 24 hours"
+    )
+    current = f"; {repair.node}: {repair.step}" if repair.node else ""
+    held = f"; held: {', '.join(repair.held)}" if repair.held else ""
+    yield f"repair: {repair.mode.value}{limit}{current}{held}{f' ({repair.problem})' if repair.problem else ''}"
+    if repair.events:
+        columns = ["time (UTC)", "event", "node", Column("reason", wrap=True)]
+        rows = [
+            (at, event, titled(labels.get(id_, node), id_), reason) for at, event, node, id_, reason in repair.events
+        ]
+        yield ""
+        yield from tables.text(Table(columns, rows))
 
 
 def _total(rows: Sequence[NodeRow]) -> float | None:

@@ -139,6 +139,9 @@ def _site(plan: Plan) -> Iterator[str]:
         kept = f"keeps metrics for {counted(plan.monitoring.retention_days, 'day')}"
         sent = f", sends metrics to {plan.monitoring.remote_write}" if plan.monitoring.remote_write else ""
         yield from _field("monitoring", f"pool {plan.monitoring.pool}, {kept}, alerts to {receivers}{sent}")
+        if repair := plan.monitoring.repair:
+            limit = "" if repair.mode == "report" else f", at most {counted(repair.at_most, 'node')} a day"
+            yield from _field("repair", f"{repair.mode}{limit}")
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]

@@ -20,6 +20,7 @@ from gpuinfra.rules import (
     monitoring,
     places,
     recovery,
+    repair,
     shape,
     software,
     steps,
@@ -46,6 +47,7 @@ COMMON: tuple[Rule, ...] = (
     *recovery.RULES,
     *workload.RULES,
     *monitoring.RULES,
+    *repair.RULES,
 )
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}

@@ -18,6 +18,7 @@ from gpuinfra.spec.monitoring import Monitoring
 from gpuinfra.spec.policy import Access, Audit, BudgetSpec, Handover, LayersUsed, NetworkSpec, Software
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.recovery import Recovery
+from gpuinfra.spec.repair import Repair
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Target
 from gpuinfra.spec.workload import Workload
@@ -54,6 +55,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Second region and recovery targets. If omitted, nothing is replicated to a different region."""
     monitoring: Monitoring | None = None
     """The control node, which collects metrics and sends alerts. If omitted, the stack has no control node."""
+    repair: Repair = defaults(Repair)
+    """What the control node does with a node that fails a check after the handover."""
     workload: Workload | None = None
     """The job that the cluster runs. `gpuinfra plan` then shows its tokens per day, energy and price. Nothing on the nodes depends on it."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
@@ -90,6 +93,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             handover: Handover = ...,
             recovery: Recovery | None = None,
             monitoring: Monitoring | None = None,
+            repair: Repair = ...,
             workload: Workload | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,

@@ -15,6 +15,8 @@ from gpuinfra.handover.workers import NotEvaluated
 from gpuinfra.node.judge import verdict
 from gpuinfra.node.notices import Notice, iso, notices_in
 from gpuinfra.node.outcome import Unreadable
+from gpuinfra.node.repair import RepairStatus, status_in
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.store import Poll
 
@@ -118,6 +120,32 @@ def notices_of_document(data: bytes) -> tuple[Notice, ...]:
         return notices_in(str(record["stdout"])) if isinstance(record, Mapping) and record.get("exit") == 0 else ()
     except (KeyError, ValueError, Unreadable):
         return ()
+
+
+def repair_of(polls: Iterable[Poll]) -> RepairStatus | None:
+    """Return the status of the repair in the newest evidence of the control node whose signer is verified, or None without repair."""
+    for seen in polls:
+        for node in seen.verdict.nodes:
+            data = (
+                seen.gatherer.data_of(node)
+                if node.pool == CONTROL_POOL and node.outcome in ("verified", "failed")
+                else None
+            )
+            try:
+                if data and (status := seen.gatherer.evaluate(repair_of_document, data)):
+                    return status
+            except NotEvaluated:
+                continue
+    return None
+
+
+def repair_of_document(data: bytes) -> RepairStatus | None:
+    """Return the status of the repair in one document."""
+    try:
+        record = (evidence_of(data).probes or {}).get("repair")
+        return status_in(str(record["stdout"])) if isinstance(record, Mapping) and record.get("exit") == 0 else None
+    except (KeyError, ValueError, Unreadable):
+        return None
 
 
 def shown(notice: Notice) -> str:

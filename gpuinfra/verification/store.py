@@ -19,9 +19,11 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
+from gpuinfra.handover.ports import EvidenceStore
 from gpuinfra.handover.relay import FabricRelay
 from gpuinfra.handover.watch import watch
 from gpuinfra.inventory import handovers_of
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra.verification.read import NO_EVIDENCE, NOT_LAUNCHED, Absent, EvidenceDocument, FoundEvidence, parse
 
 ABOUT = "Read from the stack's evidence bucket for the nodes that are currently in its groups; the cloud verified each signer."
@@ -34,24 +36,35 @@ class Poll:
     pools: Sequence[PoolExpected]
     gatherer: Gatherer
     verdict: FleetVerdict
+    store: EvidenceStore
+    cluster: str
     relay: FabricRelay | None = None
     """Runs the fabric tests, if a command waits for the nodes. A command that reads once does not use it, and writes nothing."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether one of the pools is that of the control node."""
+        return any(pool.name == CONTROL_POOL for pool in self.pools)
 
 
 def poll(handover: Mapping[str, Any]) -> Poll:
     """Read the current groups and evidence of a `NodesReady` resource. Raises `PortUnavailable`."""
     outputs: Mapping[str, object] = handover.get("outputs") or {}
-    pools, gatherer, relay = _connected(outputs)
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)), relay=relay)
+    inputs, pools, store, gatherer = _connected(outputs)
+    cluster = str(inputs.get("cluster"))
+    verdict = gatherer.poll(wire.names_of(outputs))
+    relay = FabricRelay(store, cluster, pools)
+    return Poll(pools=pools, gatherer=gatherer, verdict=verdict, store=store, cluster=cluster, relay=relay)
 
 
-def _connected(outputs: Mapping[str, object]) -> tuple[list[PoolExpected], Gatherer, FabricRelay]:
+def _connected(
+    outputs: Mapping[str, object],
+) -> tuple[wire.Properties, Sequence[PoolExpected], EvidenceStore, Gatherer]:
     # After a failed update, the engine keeps the previous inputs. The requested inputs are among the outputs.
     inputs = wire.inputs_of(outputs)
-    pools = wire.pools_of(inputs)
-    ports = connect(inputs)
+    pools, ports = wire.pools_of(inputs), connect(inputs)
     gatherer = Gatherer(ports, pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-    return pools, gatherer, FabricRelay(ports.store, str(inputs.get("cluster")), pools)
+    return inputs, pools, ports.store, gatherer
 
 
 def await_nodes(resources: Sequence[Mapping[str, Any]], log: Callable[[str], None]) -> str:
@@ -62,8 +75,7 @@ def await_nodes(resources: Sequence[Mapping[str, Any]], log: Callable[[str], Non
     verified = expected = 0
     for handover in handovers_of(resources):
         outputs: Mapping[str, object] = handover.get("outputs") or {}
-        inputs = wire.inputs_of(outputs)
-        _, gatherer, relay = _connected(outputs)
+        inputs, pools, store, gatherer = _connected(outputs)
         try:
             declared = wire.wait_of(inputs, wire.deadline())
         except ValueError as problem:
@@ -71,7 +83,14 @@ def await_nodes(resources: Sequence[Mapping[str, Any]], log: Callable[[str], Non
         # A declaration without a wait concerns `pulumi up`.
         wait = replace(declared, mode="all") if declared.mode == "none" else declared
         names, never = wire.names_of(outputs), threading.Event()
-        outcome = watch(gatherer, wait, log=log, cancelled=never, names=names, relay=relay)
+        outcome = watch(
+            gatherer,
+            wait,
+            log=log,
+            cancelled=never,
+            names=names,
+            relay=FabricRelay(store, str(inputs.get("cluster")), pools),
+        )
         if not outcome.ready and outcome.ended is not WaitEnd.NOT_DUE:
             raise DeploymentError("\n  ".join(reasons(outcome, str(inputs.get("cloud")))))
         verified, expected = verified + outcome.verdict.verified, expected + outcome.verdict.expected

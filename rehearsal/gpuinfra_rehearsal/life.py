@@ -1,17 +1,21 @@
 """`gpuinfra rehearse life`: the life cycle of a cluster as a series of steps, each with an expected effect.
 
-The steps are preview, up, up again, add a node, drift, replace a node, destroy, adopt, and up after destroy. A step without the expected
+The steps are preview, up, up again, add a node, drift, replace a node, repair a node, destroy, adopt, and up after destroy. A step without the expected
 effect stops the run, because the later steps would report the same defect.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuinfra.clouds.adopt import Key, Retained
 from gpuinfra.inventory import handovers_of, nodes_of
+from gpuinfra.node.probes import REPAIR
+from gpuinfra.spec.monitoring import CONTROL_POOL
 from gpuinfra_rehearsal.actions import RehearsalResult, errors_of, finish, perform
 from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.events import kind_of, name_of
@@ -22,6 +26,9 @@ from gpuinfra_rehearsal.session import Session
 
 DRIFT_TAG = "changed-by-hand"
 REPLACE_TIMEOUT_S = 60.0
+REPAIR_TIMEOUT_S = 420.0
+BROKEN = "remap-failed"
+"""A fault of a GPU that only a replacement fixes."""
 
 
 class StepFailed(Exception):
@@ -56,6 +63,8 @@ class _Life:
         # A layer below the cluster has no nodes. A declaration in Python is assumed to have nodes.
         self.declares_nodes = plan is None or bool(plan.pools)
         self.rehearses_nodes = session.cloud.nodes_available()[0]
+        repair = plan.monitoring.repair if plan and plan.monitoring else None
+        self.repairs = repair is not None and repair.replaces
         self.retained: list[Retained] = []
         """The resources that `destroy` retained."""
         self.imported: set[Key] = set()
@@ -70,6 +79,8 @@ class _Life:
         steps.append(("drift", self.drift))
         if self.declares_nodes and self.rehearses_nodes:
             steps.append(("replace a node", self.replace_node))
+        if self.repairs and self.rehearses_nodes:
+            steps.append(("repair a node", self.repair_node))
         return [*steps, ("destroy", self.destroy), ("adopt", self.adopt), ("up after destroy", self.up_after_destroy)]
 
     def preview(self) -> str:
@@ -154,6 +165,44 @@ class _Life:
         if victim["instance_id"] in here or not now & here:
             raise StepFailed("the handover still counts the terminated node")
         return f"{victim['label']} ({victim['instance_id']}) terminated; refresh removed it from the state; {text}"
+
+    def repair_node(self) -> str:
+        """Break a GPU of a node, which the control node replaces, and then one of a second node, which exceeds `at_most`."""
+        if missing := [name for name in ("prometheus", "prometheus-node-exporter") if shutil.which(name) is None]:
+            return f"not rehearsed: {' and '.join(missing)} is not installed"
+        cloud = self.session.cloud
+        first, second = [one for one in self._running() if one["pool"] != CONTROL_POOL][:2]
+        cloud.ask("break", {"instance_id": first["instance_id"], "faults": [BROKEN]})
+        event = self._repaired("verified", first)
+        self._perform("refresh")
+        self._perform("up")
+        text = self._verified()
+        cloud.ask("break", {"instance_id": second["instance_id"], "faults": [BROKEN]})
+        limited = self._repaired("limited", second)
+        if second["instance_id"] not in {one["instance_id"] for one in self._running()}:
+            raise StepFailed(f"{second['label']} does not run any more, although the limit is reached")
+        return f"{first['label']}: {event}; {second['label']}: {limited}; {text}"
+
+    def _repaired(self, event: str, node: Mapping[str, Any]) -> str:
+        """Wait for an event about a node, and return the chain of its events with their times."""
+        limit = time.monotonic() + REPAIR_TIMEOUT_S
+        while True:
+            chain = [one for one in self._repairs() if one["instance_id"] == node["instance_id"]]
+            if event in [one["event"] for one in chain]:
+                return ", ".join(f"{one['event']} {str(one['at'])[11:19]}" for one in chain)
+            if time.monotonic() > limit:
+                seen = ", ".join(str(one["event"]) for one in chain) or "no event"
+                raise StepFailed(f"{node['label']} has no event {event!r} after {REPAIR_TIMEOUT_S:.0f} s: {seen}")
+            time.sleep(0.5)
+
+    def _repairs(self) -> list[dict[str, Any]]:
+        """Return the events in the status of the control node."""
+        for node in self._running():
+            root = self.session.folder.base / "nodes" / str(node["instance_id"]) / "root"
+            status = root / REPAIR.lstrip("/")
+            if node["pool"] == CONTROL_POOL and status.is_file():
+                return list(json.loads(status.read_text(encoding="utf-8"))["events"])
+        return []
 
     def destroy(self) -> str:
         self._perform("destroy")

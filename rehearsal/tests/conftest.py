@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -120,6 +121,13 @@ def assert_lived(result: Finished) -> None:
     steps = {s["step"]: s for s in result.report["life"]}
     assert all(s["ok"] for s in steps.values())
     assert "replace a node" in steps
+    if (repaired := steps.get("repair a node")) and shutil.which("prometheus"):
+        chain = [
+            word
+            for word in re.findall(r"[a-z]+", repaired["found"])
+            if word in ("draining", "replacing", "verified", "limited")
+        ]
+        assert chain[:4] == ["draining", "replacing", "verified", "limited"]
     assert "no changes to resources or nodes" in steps["up again"]["found"]
     assert result.report["totals"]["nodes_verified"] == result.report["totals"]["nodes"] > 1
     under, rights = result.report["permissions"], result.report["rights"]

@@ -121,7 +121,7 @@ def test_checksum_does_not_depend_on_the_compressor(pool: PoolPlan) -> None:
     tar = gzip.decompress(built.data)
     assert built.sha256 == hashlib.sha256(tar).hexdigest()
     assert built.key_of("train", "gpu") == f"bootstrap/train/gpu/{built.sha256}.tar.gz"
-    assert len(built.data) < 192 * 1024 < len(tar)
+    assert len(built.data) < 224 * 1024 < len(tar)
 
 
 def test_system_tar_reads_it(pool: PoolPlan, tmp_path: Path) -> None:

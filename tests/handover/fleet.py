@@ -108,7 +108,7 @@ class Fleet:
     on_replace: Callable[[str], None] | None = None
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
-    published: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    sheets: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
     """Objects that the handover wrote."""
     requests: Counter[str] = field(default_factory=Counter)
     """Number of requests to the evidence store, by kind."""
@@ -196,7 +196,11 @@ class Fleet:
         return self.bodies[ref.key]
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
-        self.published.append((key, document))
+        self.sheets.append((key, document))
+
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        written = dict(self.sheets).get(key)
+        return None if written is None else json.dumps(written).encode()[:limit]
 
     def proof(self, proof: StoredProof) -> bytes | None:
         self.requests["proof"] += 1

@@ -276,10 +276,10 @@ def test_nodes_without_a_result_are_asked_while_the_command_waits() -> None:
     """The sheet next to the bundle asks each node without a result. When the command ends, the sheet contains no requests."""
     fleet = fleet_of(WAITING, WAITING, fabric_result())
     waited(fleet, expected(3))
-    assert {key for key, _ in fleet.published} == {SHEET}
-    asked = [sheet["nodes"] for _, sheet in fleet.published]
+    assert {key for key, _ in fleet.sheets} == {SHEET}
+    asked = [sheet["nodes"] for _, sheet in fleet.sheets]
     assert asked[0] == {instance(at): {"boot": "boot-0001", "ask": 1} for at in (1, 2)}
-    assert (asked[-1], fleet.published[-1][1]["test"]) == ({}, "")
+    assert (asked[-1], fleet.sheets[-1][1]["test"]) == ({}, "")
 
 
 @pytest.mark.parametrize(("mode", "result"), [("none", WAITING), ("all", fabric_result())], ids=["one poll", "no wait"])
@@ -287,7 +287,7 @@ def test_a_command_that_does_not_wait_writes_nothing(mode: str, result: Mapping[
     """A refresh, and an `up` whose nodes are verified, need no permission to write."""
     fleet = fleet_of(result, result)
     waited(fleet, expected(), mode)
-    assert fleet.published == []
+    assert fleet.sheets == []
 
 
 def test_a_pool_without_the_test_has_no_sheet() -> None:
@@ -295,7 +295,7 @@ def test_a_pool_without_the_test_has_no_sheet() -> None:
     fleet = Fleet()
     fleet.launch(1)
     waited(fleet, pool(1))
-    assert fleet.published == []
+    assert fleet.sheets == []
 
 
 def test_a_command_that_cannot_write_says_what_to_allow(monkeypatch: pytest.MonkeyPatch) -> None:

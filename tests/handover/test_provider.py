@@ -252,7 +252,7 @@ def test_create_runs_the_fabric_test_of_the_pools(stub: Any, fleet: Fleet) -> No
     required = {"gpus": 8, "required": ["G1", "B8"], "skips": {}}
     with pytest.raises(grpc.RpcError):
         create(stub, deadlineS=0.3, pools=[{**pool, "expectation": required}])
-    assert {key for key, _ in fleet.published} == {f"bootstrap/train/gpu/{BUNDLE}.fabric.json"}
+    assert {key for key, _ in fleet.sheets} == {f"bootstrap/train/gpu/{BUNDLE}.fabric.json"}
 
 
 def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import explain
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True)
+POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True, repair=True)
 GPU = 'instance="a:9400",pool="gpu",gpu="0",UUID="GPU-0",modelName="H100"'
 OTHER = 'instance="a:9400",pool="gpu",gpu="1",UUID="GPU-1",modelName="H100"'
 HOUR = 60
@@ -212,10 +212,28 @@ CASES = [
         (series("prometheus_sd_refresh_failures_total", "5x300", 'mechanism="ec2"'),),
         200,
     ),
+    Case(
+        "RepairUntouched",
+        (series("gpuinfra_repair_untouched", "1x300", f'{NODE},node="i-1"'),),
+        (series("gpuinfra_repair_taken", "1x300", NODE),),
+        200,
+    ),
+    Case(
+        "RepairFailed",
+        (series("gpuinfra_repair_current", "1x300", f'{NODE},node="i-1",step="failed"'),),
+        (series("gpuinfra_repair_current", "1x300", f'{NODE},node="i-1",step="wait"'),),
+        200,
+    ),
+    Case(
+        "RepairStale",
+        (series("gpuinfra_repair_read_timestamp_seconds", "6000x300", NODE),),
+        (series("gpuinfra_repair_read_timestamp_seconds", "0+60x300", NODE),),
+        200,
+    ),
 ]
 COUNTED = (
     "NodeMetricsMissing", "NodeFactsStale", "NodeOutOfMemory", "CheckpointOld", "RdmaTimeouts", "DiscoveryFails",
-    "GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors",
+    "RepairStale", "GpuIdle", "GpuPcieReplays", "GpuMetricsMissing", "GpuThermalThrottle", "GpuNvlinkErrors",
 )  # fmt: skip
 """Alerts about what happens in a period, which do not depend on the metrics before a gap."""
 RESTARTED = [case for case in CASES if case.alert not in COUNTED]
@@ -295,12 +313,16 @@ def test_the_exporter_serves_each_metric_of_the_rules() -> None:
 @pytest.mark.parametrize(
     ("pool", "left_out"),
     [
-        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL}),
+        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL, Needs.REPAIR}),
         (AlertPool(name="gpu", gpus=8, mig=True), set(Needs) - {Needs.GPUS}),
         (AlertPool(name="login", gpus=0, node=True), set(Needs) - {Needs.NODE}),
         (AlertPool(name="monitoring", gpus=0, node=True, control=True), set(Needs) - {Needs.NODE, Needs.CONTROL}),
+        (
+            AlertPool(name="monitoring", gpus=0, node=True, control=True, repair=True),
+            set(Needs) - {Needs.NODE, Needs.CONTROL, Needs.REPAIR},
+        ),
     ],
-    ids=["own Prometheus", "MIG", "no GPUs", "control node"],
+    ids=["own Prometheus", "MIG", "no GPUs", "control node", "repair"],
 )
 def test_a_pool_has_only_the_alerts_whose_metrics_it_serves(pool: AlertPool, left_out: set[Needs]) -> None:
     """An alert about missing metrics would fire forever in a pool that does not serve them."""

@@ -123,8 +123,8 @@ def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
     custom = {one.inputs["roleDefinitionId"] for one in recording.of("azure-native:authorization:RoleDefinition")}
     for one in grants:
         guid = one.inputs["roleDefinitionId"].rsplit("/", 1)[-1]
-        if one.name.endswith("-control-discovery"):
-            # It lists machines, so its scope is their resource group. tests/clouds/azure/test_roles.py has its actions.
+        if one.name.endswith(("-control-discovery", "-control-repair")):
+            # They list and redeploy machines, so their scope is the resource group. tests/clouds/azure/test_roles.py has their actions.
             assert re.fullmatch(r"/subscriptions/[^/]+/resourceGroups/[^/]+", one.inputs["scope"]), one.name
             continue
         scope = r"/containers/(evidence|active-region)$" if guid in custom else AZURE[guid][1]

@@ -181,3 +181,23 @@ def test_processes_in_a_container_are_signaled(tmp_path: Path, monkeypatch: pyte
         end.touch()
         container.wait(PATIENCE_S)
     assert out.read_text() == "saved\n"
+
+
+def test_a_drained_node_accepts_no_job(tmp_path: Path) -> None:
+    """A job on a node that the control node took out of use does not start, and says why. A job that already runs is signaled and goes on."""
+    drain = Notice(
+        "repair i-1", NoticeKind.DRAIN, "the control node holds this node: G10", None, stage=NoticeStage.IMMINENT
+    )
+    started = job(tmp_path)
+    with started.running():
+        started.write(drain)
+        started.await_text("saved")
+    started.end.unlink()
+    started.ready.unlink()
+    given = json.dumps(started.order).encode() + b"\n"
+    ended = subprocess.run(
+        [sys.executable, supervisor.__file__], input=given, capture_output=True, timeout=PATIENCE_S, check=False
+    )
+    assert ended.returncode == supervisor.DRAINED
+    assert b"accepts no jobs: the control node holds this node: G10" in ended.stderr
+    assert not started.ready.exists()

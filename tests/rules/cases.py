@@ -1532,6 +1532,28 @@ ACCEPTED: dict[str, list[Case]] = {
             },
         ),
     ],
+    "repair_has_a_control_node": [
+        ("aws", {}),
+        ("aws", {"repair": {"mode": "off"}}),
+        *((cloud, {"monitoring": monitoring, "repair": {"mode": "hold"}}) for cloud, monitoring in MONITORINGS.items()),
+    ],
+    "repair_is_limited": [
+        ("aws", {}),
+        ("aws", {"monitoring": MONITORING, "repair": {"mode": "report"}}),
+        ("aws", {"monitoring": MONITORING, "repair": {"mode": "replace", "at_most": 1}}),
+        ("aws", {"monitoring": MONITORING, "repair": {"mode": "hold"}, _C: [{"kind": "on_demand", "count": 1}]}),
+    ],
+    "repaired_groups_create_nodes_again": [
+        ("gcp", {"monitoring": MONITORINGS["gcp"], "repair": {"mode": "replace"}}),
+        (
+            "gcp",
+            {
+                "monitoring": MONITORINGS["gcp"],
+                "repair": {"mode": "hold"},
+                _C: [{"kind": "flex", "count": 2, "max_run_hours": 24}],
+            },
+        ),
+    ],
     "workload_model_is_known": [
         ("aws", {}),
         ("aws", {"workload": {"model": "llama-2-13b"}}),
@@ -2944,6 +2966,30 @@ REJECTED: dict[str, list[Case]] = {
                     {"kind": "webhook", "secret": "/alerts/hook"},
                     {"kind": "webhook", "secret": "/alerts/hook", "at_least": "info"},
                 ]
+            },
+        ),
+    ],
+    "repair_has_a_control_node": [("aws", {"repair": {"mode": "report"}}), ("gcp", {"repair": {"mode": "replace"}})],
+    "repair_is_limited": [
+        ("aws", {"repair": {"at_most": 2}}),
+        ("aws", {"monitoring": MONITORING, "repair": {"mode": "report", "at_most": 1}}),
+        ("aws", {"monitoring": MONITORING, "repair": {"mode": "hold", "at_most": 100}}),
+        (
+            "aws",
+            {
+                "monitoring": MONITORING,
+                "repair": {"mode": "hold", "at_most": 2},
+                _C: [{"kind": "on_demand", "count": 2}],
+            },
+        ),
+    ],
+    "repaired_groups_create_nodes_again": [
+        (
+            "gcp",
+            {
+                "monitoring": MONITORINGS["gcp"],
+                "repair": {"mode": "replace"},
+                _C: [{"kind": "flex", "count": 2, "max_run_hours": 24}],
             },
         ),
     ],

@@ -21,6 +21,8 @@ from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.handover.workers import NotEvaluated
 from gpuinfra.node.notices import Notice, NoticeKind, dumped
+from gpuinfra.node.outcome import Unreadable
+from gpuinfra.node.repair import status_in
 from gpuinfra.report import nodes_text
 from gpuinfra.verification import nodes, store
 from gpuinfra.verification.drift import Difference
@@ -53,7 +55,7 @@ def polled(fleet: Fleet, count: int) -> Poll:
     """One poll of a fleet with this number of requested nodes."""
     pools = [pool(count)]
     gatherer = Gatherer(fleet.ports, pools, judge_node=judge, workers=INSIDE)
-    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll())
+    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(), store=fleet, cluster="train")
 
 
 def row_of(fleet: Fleet) -> NodeRow:
@@ -233,6 +235,38 @@ def test_earlier_evidence_that_cannot_be_evaluated_ends_the_series() -> None:
             return super().call(function, *arguments)
 
     gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge, workers=Late())
-    seen = Poll(pools=[pool(1)], gatherer=gatherer, verdict=gatherer.poll())
+    seen = Poll(pools=[pool(1)], gatherer=gatherer, verdict=gatherer.poll(), store=fleet, cluster="train")
     (row,) = rows([seen], (), PRICES)
     assert (row.state, row.verified_since, row.since_exact) == ("verified", refs[1].modified, True)
+
+
+REPAIR = {
+    "schema": "gpuinfra.repair/1", "mode": "replace", "at_most": 1, "taken": 1, "node": "i-2", "step": "wait", "problem": "", "held": [],
+    "events": [
+        {"at": "2026-11-29T03:10:30Z", "event": "draining", "node": "i-2", "instance_id": "i-2", "reason": "G10 (remapping-failed)", "number": 1},
+    ],
+}  # fmt: skip
+
+
+def test_the_events_of_the_repair_are_listed_below_the_nodes() -> None:
+    """The text shows the mode, the current step and each event. The JSON has the same facts, and null without repair."""
+    status = status_in(json.dumps(REPAIR))
+    lines = "\n".join(nodes_text.text((), LAUNCHED, status))
+    assert "repair: replace, 1 of 1 node taken out of use in 24 hours; i-2: wait" in lines
+    assert "draining" in lines
+    assert "G10 (remapping-failed)" in lines
+    document = nodes_text.document("train", (), status)
+    assert document["repair"]["events"][0]["event"] == "draining"
+    assert nodes_text.document("train", ())["repair"] is None
+
+
+@pytest.mark.parametrize("change", [{"mode": "x"}, {"events": [{}]}, {"schema": "later"}, {"taken": "many"}])
+def test_an_unreadable_status_of_the_repair_is_left_out(change: dict[str, object]) -> None:
+    """A control node of another version, or one that is compromised, does not stop the command."""
+    with pytest.raises(Unreadable):
+        status_in(json.dumps({**REPAIR, **change}))
+    evidence = {
+        "schema": "gpuinfra.evidence/1",
+        "probes": {"repair": {"stdout": json.dumps({**REPAIR, **change}), "exit": 0}},
+    }
+    assert nodes.repair_of_document(json.dumps(evidence).encode()) is None

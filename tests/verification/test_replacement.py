@@ -139,7 +139,16 @@ def test_replacement_is_verified_only_after_the_fabric_test(
     def with_test(_: object) -> tuple[Poll, ...]:
         gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node, workers=INSIDE)
         relay = FabricRelay(fleet, "train", [expected()])
-        return (Poll(pools=[expected()], gatherer=gatherer, verdict=gatherer.poll(), relay=relay),)
+        return (
+            Poll(
+                pools=[expected()],
+                gatherer=gatherer,
+                verdict=gatherer.poll(),
+                store=fleet,
+                cluster="train",
+                relay=relay,
+            ),
+        )
 
     fleet.on_replace = act
     monkeypatch.setattr(store, "polled", with_test)
@@ -147,7 +156,7 @@ def test_replacement_is_verified_only_after_the_fabric_test(
     if result is WAITING:
         assert done.exception is not None
         assert "has no result of the fabric test yet: no other node joined within 300 s" in str(done.exception)
-        assert [list(sheet["nodes"]) for _, sheet in fleet.published] == [[instance(3)], []]
+        assert [list(sheet["nodes"]) for _, sheet in fleet.sheets] == [[instance(3)], []]
     else:
         assert (done.exception, done.return_value) == (None, 0)
         assert f"is replaced by gpu-3 ({instance(3)}), which is verified" in done.output

@@ -431,6 +431,17 @@ def control_roles(plan: Plan) -> Iterator[PlannedInstance]:
         yield common.inside("azure", above, "NodeRole", common.CONTROL_ROLE)
 
 
+def ordering_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of a control node that gives orders to the nodes."""
+    return control_roles(plan) if plan.monitoring and plan.monitoring.repair else iter(())
+
+
+def replacing_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of a control node that replaces nodes."""
+    repair = plan.monitoring.repair if plan.monitoring else None
+    return control_roles(plan) if repair and repair.replaces else iter(())
+
+
 def secrets(plan: Plan) -> Iterator[PlannedInstance]:
     """Secrets that the control node can read."""
     return common.secrets(plan, control_roles(plan))

@@ -32,8 +32,10 @@ CONTROL_GRANTS = ("bundle", "evidence")
 """Grants for the control node on the evidence bucket."""
 NODE_GRANTS = (*CONTROL_GRANTS, "rendezvous")
 """Grants for the nodes on the evidence bucket."""
-DISCOVERY = "discovery"
-"""Purpose in the name of the role with which the control node finds the nodes."""
+ORDERS_GRANT = "orders"
+"""Grant for the control node on its orders in the evidence bucket."""
+DISCOVERY, REPAIR = "discovery", "repair"
+"""Purposes in the names of the roles with which the control node finds and replaces nodes."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
@@ -358,6 +360,17 @@ def control_roles(plan: Plan) -> Iterator[PlannedInstance]:
         yield PlannedInstance(component=naming.logical(plan.name, common.CONTROL_ROLE))
 
 
+def ordering_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of a control node that gives orders to the nodes."""
+    return control_roles(plan) if plan.monitoring and plan.monitoring.repair else iter(())
+
+
+def replacing_roles(plan: Plan) -> Iterator[PlannedInstance]:
+    """The identity of a control node that replaces nodes."""
+    repair = plan.monitoring.repair if plan.monitoring else None
+    return control_roles(plan) if repair and repair.replaces else iter(())
+
+
 def secrets(plan: Plan) -> Iterator[PlannedInstance]:
     """Secrets that the control node can read."""
     return common.secrets(plan, control_roles(plan))
@@ -387,6 +400,16 @@ def node_grants(plan: Plan) -> Iterator[PlannedInstance]:
     for instance in control_roles(plan):
         for grant in CONTROL_GRANTS:
             yield replace(instance, values={"grant": grant})
+    for instance in ordering_roles(plan):
+        yield replace(instance, values={"grant": ORDERS_GRANT})
+
+
+def replaced_groups(plan: Plan) -> Iterator[PlannedInstance]:
+    """Grants for the control node on the instances of each group."""
+    for instance in replacing_roles(plan):
+        for pool in _pools(plan):
+            for group in pool.groups if plan.monitoring and pool.name != plan.monitoring.pool else ():
+                yield replace(instance, values={"group": group.name})
 
 
 def mounted_buckets(plan: Plan) -> Iterator[PlannedInstance]:

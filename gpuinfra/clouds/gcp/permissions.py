@@ -14,7 +14,16 @@ from typing import Any
 
 from gpuinfra.base.naming import evidence_prefix
 from gpuinfra.clouds.gcp import pending
-from gpuinfra.clouds.gcp.instances import DISCOVERY, PROJECT_ACCESS, buckets, control_roles, data_networks, node_health
+from gpuinfra.clouds.gcp.instances import (
+    DISCOVERY,
+    PROJECT_ACCESS,
+    REPAIR,
+    buckets,
+    control_roles,
+    data_networks,
+    node_health,
+    replacing_roles,
+)
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, preflight_requests, reads_of, uses_of
@@ -279,6 +288,8 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
             roles += [f"projects/PROJECT/roles/{one}" for one in ids]
         if any(control_roles(plan)):
             roles.append(f"projects/PROJECT/roles/{role_id(plan.name, DISCOVERY, 'TOKEN')}")
+        if any(replacing_roles(plan)):
+            roles.append(f"projects/PROJECT/roles/{role_id(plan.name, REPAIR, 'TOKEN')}")
         listed = ", ".join(f'"{one}"' for one in dict.fromkeys(roles))
         expression = f'api.getAttribute("iam.googleapis.com/modifiedGrantsByRole", []).hasOnly([{listed}])'
         yield _Part(purpose="grants", what="the grants", permissions=[_SET_PROJECT_POLICY], expressions=[expression])

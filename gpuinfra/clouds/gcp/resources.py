@@ -204,6 +204,10 @@ DISCOVERY_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{comp
     _CUSTOM_ROLE_ACTIONS)
 DISCOVERY_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-discovery", instances.control_roles, REMOVED, FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+REPAIR_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-repair-role", instances.replacing_roles, REMOVED, FREE,
+    _CUSTOM_ROLE_ACTIONS)
+REPAIR_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-repair-{group}", instances.replaced_groups, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
 SECRET_GRANT = ResourceKind("gcp:secretmanager/secretIamMember:SecretIamMember", "{component}-secret-{secret}", instances.secrets, REMOVED, FREE,
     _iam_policy("secretmanager.secrets"))
 HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,

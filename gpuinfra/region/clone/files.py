@@ -46,6 +46,9 @@ def files(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFi
         why = "the control node needs an identity of its own, which a failover in this mode does not create; declare it after the failover"
         standing.set(("monitoring",), None, why)
         nodes.set(("monitoring",), None, why)
+        if cloned.repair.mode != "off":
+            standing.set(("repair",), None, "nodes are repaired by the control node")
+            nodes.set(("repair",), None, "nodes are repaired by the control node")
     own = references(pair)
     both = {**own, **dict.fromkeys(layers, _reference(pair, first))}
     return (

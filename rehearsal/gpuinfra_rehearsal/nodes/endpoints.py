@@ -22,6 +22,12 @@ def health_address(endpoint: str, instance_id: str) -> str:
     return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
 
 
+def monitoring_address(endpoint: str, instance_id: str) -> str:
+    """Return the loopback address on which the exporter of this node, and Prometheus and Alertmanager of a control node, listen."""
+    digest = hashlib.sha256(f"monitoring {endpoint} {instance_id}".encode()).digest()
+    return f"127.{128 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
+
+
 def _generic(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
     """The environment for a cloud without tables in this module. cloud-init reads an EC2-compatible metadata service."""
     return {

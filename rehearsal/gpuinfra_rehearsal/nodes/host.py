@@ -90,6 +90,11 @@ class NodeHost:
         """Terminate a node. Its folder moves to `nodes/.gone/`."""
         self._call(lambda: self._terminate(instance_id))
 
+    def break_hardware(self, instance_id: str, faults: Sequence[str]) -> None:
+        """Give a running node other faults, and start its hourly checks."""
+        self._call(lambda: self._set_faults(self._nodes[instance_id], faults))
+        self.run(instance_id, ("systemctl", "start", "--no-block", "gpuinfra-recheck.service"))
+
     def suspend_all(self) -> None:
         """Terminate the processes of all nodes. Nodes whose units have started keep their boot ID. Other nodes boot again later."""
         self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
@@ -287,6 +292,8 @@ class NodeHost:
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
             "GPUINFRA_FABRIC_WAIT_S": "1",
+            "GPUINFRA_REPAIR_ROUND_S": "1",
+            "GPUINFRA_MONITORING_ADDRESS": endpoints.monitoring_address(self.endpoint, node.instance.id),
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
@@ -364,6 +371,14 @@ class NodeHost:
         partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         partial.replace(path)
         self._request_start(node, resume=False)
+
+    @staticmethod
+    def _set_faults(node: StandInNode, faults: Sequence[str]) -> None:
+        path = node.folder / "standin" / "standin.json"
+        state = {**json.loads(path.read_text(encoding="utf-8")), "faults": list(faults)}
+        partial = path.with_name(".standin.json")
+        partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
 
     def _suspend(self, node: StandInNode) -> None:
         self._waiting = [item for item in self._waiting if item[0] is not node]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 
 from .passthrough import become_real, real
-from .state import fail, read_state, read_text, unit_active
+from .state import fail, make_folder, read_state, read_text, unit_active, write_atomically
 from .unitfile import load
 
 UNIT = "nvidia-dcgm-exporter.service"
 NODE_UNIT, NODE_EXPORTER = "prometheus-node-exporter.service", "prometheus-node-exporter"
+ADDRESSES = "/run/standin/filesystems/.exporters"
+"""Folder that all nodes of a rehearsal share, with the address of the exporter of each node."""
 LISTEN, TEXTFILES = "--web.listen-address=", "--collector.textfile.directory="
 PLACE = "/run/standin-node-exporter"
 """File with the address on which node exporter was told to listen, and the loopback address on which it listens, or a folder."""
@@ -61,20 +63,27 @@ def answer(url: str) -> int:
 
 
 def node_exporter(argv: list[str]) -> int:
-    """node exporter. It listens on a random loopback address, because the private address of a stand-in node does not exist."""
+    """node exporter. It listens on the loopback address of this node, because the private address of a stand-in node does not exist."""
     import os
 
     from .vendor import stay
 
     wanted = next((word.removeprefix(LISTEN) for word in argv if word.startswith(LISTEN)), ":9100")
     folder = next((word.removeprefix(TEXTFILES) for word in argv if word.startswith(TEXTFILES)), "")
-    first, second, third = os.urandom(3)
-    there = f"127.{128 + first % 64}.{second}.{1 + third % 254}:9100" if real(NODE_EXPORTER) else folder
+    there = f"{os.environ['GPUINFRA_MONITORING_ADDRESS']}:9100" if real(NODE_EXPORTER) else folder
     with open(PLACE, "w", encoding="utf-8") as file:
         file.write(f"{wanted} {there}")
+    make_folder(ADDRESSES)
+    write_atomically(f"{ADDRESSES}/{read_state()['instance']['id']}", there)
     if there == folder:
         return stay()
     return become_real(NODE_EXPORTER, [LISTEN + there if word.startswith(LISTEN) else word for word in argv])
+
+
+def address_of(instance_id: str) -> str:
+    """Return the address at which the exporter of a node of this rehearsal listens, or one at which nothing listens."""
+    there = read_text(f"{ADDRESSES}/{instance_id}", "")
+    return there if there and not there.startswith("/") else "127.0.0.1:1"
 
 
 def node_answer(url: str) -> int:

@@ -1,6 +1,9 @@
-"""Prometheus and Alertmanager of a stand-in control node. They read their configuration, find the nodes, and collect nothing.
+"""Prometheus and Alertmanager of a stand-in control node.
 
-All stand-in nodes share the host's network, so they open no ports. `curl` calls `answer` instead.
+The host's real programs run with the configuration of the node, if it has them. All stand-in nodes share the host's network, so they listen on the
+loopback address of this node, the service discovery is replaced by a file with the nodes that its own request finds, and the DCGM exporter, which opens
+no port, is left out. Scrapes follow each second. Without the real programs, the stand-ins read their configuration, find the nodes, and collect nothing.
+`curl` calls `answer` in both cases.
 """
 
 from __future__ import annotations
@@ -8,40 +11,128 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
-from .searches import SEARCHES
-from .state import fail, loads, read_text, unit_active
+from .exporter import address_of
+from .passthrough import real
+from .searches import SEARCHES, FoundNode
+from .state import dumps, fail, loads, read_text, unit_active, write_atomically, write_file
 
 UNITS = {":9090/": "gpuinfra-prometheus.service", ":9093/": "gpuinfra-alertmanager.service"}
 
 
+WORK = "/run/standin-monitoring"
+"""Folder for the configuration and the data of the real programs."""
+ALERTMANAGER = "prometheus-alertmanager"
+"""Name of Debian's program."""
+
+
 def daemon(argv: list[str]) -> int:
-    """Run until terminated, with a configuration that can be read. Prometheus asks the cloud for the nodes once, and logs how many it finds."""
+    """Run until terminated, with a configuration that can be read. Prometheus asks the cloud for the nodes, and logs how many it finds."""
     from .vendor import stay
 
     files = [word.partition("=")[2] for word in argv if word.startswith("--config.file=")]
     problem = _problem(files[0]) if files else "no --config.file"
     if problem:
         return fail(f"Error loading config: {problem}")
-    for job in _content(files[0]).get("scrape_configs", ()):
-        kind = next((key for key in job if key in SEARCHES), None)
-        if kind:
-            (keep,) = [one["regex"] for one in job["relabel_configs"] if one.get("action") == "keep"]
-            _discover(SEARCHES[kind], job[kind], keep)
-    return stay()
+    content = _content(files[0])
+    if "scrape_configs" not in content:
+        return _alertmanager(files[0]) if real(ALERTMANAGER) else stay()
+    jobs = [one for one in content["scrape_configs"] if any(key in SEARCHES for key in one)]
+    nodes = {str(job["job_name"]): _discover(job) for job in jobs}
+    if real("prometheus") is None:
+        return stay()
+    return _prometheus(content, jobs, nodes)
 
 
-def _discover(search: Callable[..., Iterator[str]], settings: list[dict[str, Any]], keep: str) -> None:
+def _discover(job: dict[str, Any]) -> list[FoundNode] | None:
+    """Return the nodes of a job, or None if the cloud cannot be asked."""
     import urllib.error
 
+    (kind,) = [key for key in job if key in SEARCHES]
+    (keep,) = [one["regex"] for one in job["relabel_configs"] if one.get("action") == "keep"]
     try:
-        pools = [pool for one in settings for pool in search(one, dict(os.environ)) if re.fullmatch(keep, pool)]
-        sys.stdout.write(f"discovery manager found {len(pools)} targets\n")
+        every = [node for one in job[kind] for node in SEARCHES[kind](one, dict(os.environ))]
     except (urllib.error.HTTPError, OSError) as error:
         sys.stderr.write(f"Unable to refresh target groups: {error}\n")
+        sys.stderr.flush()
+        return None
+    nodes = [node for node in every if re.fullmatch(keep, node.pool)]
+    sys.stdout.write(f"discovery manager found {len(nodes)} targets\n")
     sys.stdout.flush()
+    return nodes
+
+
+def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], first: dict[str, list[FoundNode] | None]) -> int:
+    """Run the real Prometheus, and refresh its targets."""
+    import time
+
+    os.makedirs(WORK, exist_ok=True)
+    here = os.environ["GPUINFRA_MONITORING_ADDRESS"]
+    scraped = [job for job in jobs if job["job_name"] == "node"]
+    own = [
+        {"job_name": job["job_name"], "file_sd_configs": [{"files": [f"{WORK}/{job['job_name']}.json"], "refresh_interval": "1s"}]}
+        for job in scraped
+    ]  # fmt: skip
+    settings = {
+        **{key: content[key] for key in ("global", "rule_files", "alerting") if key in content},
+        "scrape_configs": [*own, *(one for one in content["scrape_configs"] if one not in jobs)],
+    }
+    settings["global"] = {**settings["global"], "scrape_interval": "1s", "evaluation_interval": "1s"}
+    write_file(f"{WORK}/prometheus.yml", dumps(settings).replace("127.0.0.1", here))
+    for job in scraped:
+        _write_targets(str(job["job_name"]), first[str(job["job_name"])] or [])
+    options = [
+        f"--config.file={WORK}/prometheus.yml",
+        f"--storage.tsdb.path={WORK}/data",
+        f"--web.listen-address={here}:9090",
+    ]
+    _child("prometheus", options)
+    while True:
+        time.sleep(2)
+        for job in scraped:
+            if (nodes := _discover(job)) is not None:
+                _write_targets(str(job["job_name"]), nodes)
+
+
+def _write_targets(job: str, nodes: list[FoundNode]) -> None:
+    targets = [
+        {"targets": [f"{address_of(node.instance_id)}"], "labels": {"instance": node.label, "pool": node.pool}}
+        for node in nodes
+    ]
+    write_atomically(f"{WORK}/{job}.json", dumps(targets))
+
+
+def _alertmanager(config: str) -> int:
+    """Run the real Alertmanager."""
+    import signal
+
+    os.makedirs(WORK, exist_ok=True)
+    here = os.environ["GPUINFRA_MONITORING_ADDRESS"]
+    options = [f"--config.file={config}", f"--storage.path={WORK}/alerts", f"--web.listen-address={here}:9093"]
+    _child(ALERTMANAGER, [*options, "--cluster.listen-address="])
+    while True:
+        signal.pause()
+
+
+def _child(name: str, options: list[str]) -> None:
+    """Start the host's program, and end with it and before it."""
+    import signal
+
+    path = real(name)
+    assert path is not None
+    pid = os.posix_spawn(path, [name, *options], os.environ)
+
+    def end(*_: object) -> None:
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        os._exit(0)
+
+    def ended(*_: object) -> None:
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGCHLD, ended)
 
 
 def promtool(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The requests with which Prometheus finds nodes on each cloud. Each search yields the pool of a node that it finds.
+"""The requests with which Prometheus finds nodes on each cloud. Each search yields a node that it finds.
 
 Requests and pages: prometheus/prometheus, discovery/aws, discovery/gce/gce.go and discovery/azure/azure.go at 3.13.
 """
@@ -8,22 +8,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 Environ = dict[str, str]
 
 
-def ec2(settings: Mapping[str, Any], environ: Environ) -> Iterator[str]:
+class FoundNode(NamedTuple):
+    """A node that Prometheus finds."""
+
+    label: str
+    """The label `instance`."""
+    instance_id: str
+    pool: str
+
+
+def ec2(settings: Mapping[str, Any], environ: Environ) -> Iterator[FoundNode]:
     """`ec2_sd_configs`: one request, with the credentials of the node's role."""
     from .signed import describe_instances
 
     answer = describe_instances([(one["name"], one["values"]) for one in settings["filters"]], environ)
-    yield from re.findall(r"<key>gpuinfra:pool</key>\s*<value>([^<]*)</value>", answer)
+    for item in answer.split("<instanceId>")[1:]:
+        pool = re.search(r"<key>gpuinfra:pool</key>\s*<value>([^<]*)</value>", item)
+        id_ = item.partition("<")[0]
+        if pool:
+            yield FoundNode(id_, id_, pool[1])
 
 
-def gce(settings: Mapping[str, Any], environ: Environ) -> Iterator[str]:
+def gce(settings: Mapping[str, Any], environ: Environ) -> Iterator[FoundNode]:
     """`gce_sd_configs`: the instances of a zone, with the token of the node's service account."""
     base = f"http://{environ['GCE_METADATA_HOST']}/computeMetadata/v1/instance/service-accounts/default/token"
     token = _get(base, {"Metadata-Flavor": "Google"})["access_token"]
@@ -31,11 +44,13 @@ def gce(settings: Mapping[str, Any], environ: Environ) -> Iterator[str]:
     query, page = {"filter": settings["filter"]}, ""
     while page is not None:
         answer = _get(f"{where}?{urlencode({**query, **({'pageToken': page} if page else {})})}", _bearer(token))
-        yield from (one["labels"]["gpuinfra-pool"] for one in answer.get("items", []) if one["networkInterfaces"])
+        for instance in answer.get("items", []):
+            if instance["networkInterfaces"]:
+                yield FoundNode(str(instance["id"]), str(instance["id"]), instance["labels"]["gpuinfra-pool"])
         page = answer.get("nextPageToken")
 
 
-def azure(settings: Mapping[str, Any], environ: Environ) -> Iterator[str]:
+def azure(settings: Mapping[str, Any], environ: Environ) -> Iterator[FoundNode]:
     """`azure_sd_configs`: the machines and scale sets of a resource group, the machines of each scale set, and the interface of each machine."""
     asked = {
         "api-version": "2018-02-01",
@@ -63,10 +78,10 @@ def azure(settings: Mapping[str, Any], environ: Environ) -> Iterator[str]:
         for interface in machine["properties"]["networkProfile"]["networkInterfaces"]:
             nic = _get(f"{root}{interface['id']}?api-version=2024-11-01", _bearer(token))
             if nic["properties"].get("primary"):
-                yield machine["tags"]["gpuinfra:pool"]
+                yield FoundNode(machine["name"], machine["properties"]["vmId"], machine["tags"]["gpuinfra:pool"])
 
 
-SEARCHES: Mapping[str, Callable[[Mapping[str, Any], Environ], Iterator[str]]] = {
+SEARCHES: Mapping[str, Callable[[Mapping[str, Any], Environ], Iterator[FoundNode]]] = {
     "ec2_sd_configs": ec2,
     "gce_sd_configs": gce,
     "azure_sd_configs": azure,

@@ -12,6 +12,7 @@ import pytest
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.node import aws as node_aws
 from gpuinfra.node.cloud import CloudError
+from gpuinfra.plan.model import MonitoringPlan
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.server import Server
@@ -26,6 +27,7 @@ __all__ = ["server"]
 SCOPE: Any = SimpleNamespace(
     region="us-east-1", arn=lambda service, resource: f"arn:aws:{service}:us-east-1:000000000000:{resource}"
 )
+MONITORING = MonitoringPlan(pool="monitoring", retention_days=30, secrets=("/alerts/slack",))
 RUNNING = [("instance-state-name", ["running"])]
 
 
@@ -49,7 +51,7 @@ def test_the_control_node_finds_instances_and_reads_declared_secrets(
     cloud: Cloud, aws: Client, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The role of the control node lists instances and reads the declared parameter, and no other parameter."""
-    environ = environment(cloud, aws, monkeypatch, policies.control(SCOPE, ["/alerts/slack"]))
+    environ = environment(cloud, aws, monkeypatch, policies.control(SCOPE, MONITORING, "arn:aws:s3:::b"))
     assert signed.describe_instances(RUNNING, environ).count("<instanceId>") == 1
     node = node_aws.AwsNode("us-east-1", environ)
     assert node.secret("/alerts/slack").startswith("https://")

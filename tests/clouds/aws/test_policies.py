@@ -153,16 +153,28 @@ def test_a_node_has_few_permissions(stack: str) -> None:
 
 
 def test_only_the_control_node_finds_instances_and_reads_its_secrets() -> None:
-    """The role of the control node has the rights of a node, lists instances of its Region, and reads only the declared parameters."""
+    """The role of the control node has the rights of a node, lists instances of its Region, reads only the declared parameters, writes one object with
+    orders, and terminates instances only in groups of its cluster."""
     policies = recording_of("aws-monitoring").of("aws:iam/rolePolicy:RolePolicy")
     (one,) = [one for one in policies if one.name.endswith("-control-policy")]
     statements = {found["Sid"]: found for found in json.loads(one.inputs["policy"])["Statement"]}
     actions = {action for found in statements.values() for action in _list(found["Action"])}
-    assert actions == {*NODE_ACTIONS, "ec2:DescribeInstances", "ssm:GetParameter"}
+    assert actions == {
+        *NODE_ACTIONS,
+        "autoscaling:TerminateInstanceInAutoScalingGroup",
+        "ec2:DescribeInstances",
+        "ssm:GetParameter",
+    }
+    assert str(statements["GiveOrders"]["Resource"]).endswith("/bootstrap/watched/monitoring/repair/orders.json")
+    assert statements["ReplaceNodes"]["Condition"] == {"StringEquals": {"aws:ResourceTag/gpuinfra:cluster": "watched"}}
+    nodes = next(one for one in policies if one.name.endswith("-node-policy"))
+    assert "autoscaling:" not in nodes.inputs["policy"]
+    assert "orders.json" not in nodes.inputs["policy"]
     assert statements["FindNodes"]["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-east-1"}}
     assert statements["ReadSecrets"]["Resource"] == [f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/alerts/slack"]
 
 
+ORDERS = "/bootstrap/train/monitoring/repair/orders.json"
 CONTEXT = {"aws:userid": "AROA1:i-1", "aws:SecureTransport": "true", "aws:PrincipalTag/gpuinfra:cluster": "train"}
 
 
@@ -174,6 +186,11 @@ CONTEXT = {"aws:userid": "AROA1:i-1", "aws:SecureTransport": "true", "aws:Princi
         ("s3:PutObject", "/evidence/train/AROA1:i-2/AROA1:i-1/node.json", {}, True),
         ("s3:PutObject", "/evidence/other/AROA1:i-1/node.json", {}, True),
         ("s3:PutObject", "/bootstrap/bundle.tar.gz", {}, True),
+        ("s3:PutObject", ORDERS, {}, True),
+        ("s3:PutObject", ORDERS, {"aws:PrincipalTag/gpuinfra:role": "control"}, False),
+        ("s3:PutObject", ORDERS.replace("train", "other"), {"aws:PrincipalTag/gpuinfra:role": "control"}, True),
+        ("s3:PutObject", ORDERS.replace("orders", "maintenance"), {"aws:PrincipalTag/gpuinfra:role": "control"}, True),
+        ("s3:PutObject", "/bootstrap/train/gpu/bundle.tar.gz", {"aws:PrincipalTag/gpuinfra:role": "control"}, True),
         ("s3:DeleteObject", "/evidence/train/AROA1:i-2/node.json", {}, True),
         ("s3:DeleteObjectVersion", "/evidence/train/AROA1:i-2/node.json", {}, True),
         ("s3:PutBucketPolicy", "", {}, True),

@@ -70,8 +70,8 @@ def _of_nodes(recording: Recording) -> Registered:
 def _problems(recording: Recording) -> Iterator[str]:
     """Assignments with more rights than their use needs."""
     for one in recording.of(ASSIGNMENT):
-        if "-node-role-" in one.name or one.name.endswith("-control-discovery"):
-            # The declaration states the first role, and its rules restrict the scope. The second one has a test of its own.
+        if "-node-role-" in one.name or one.name.endswith(("-control-discovery", "-control-repair")):
+            # The declaration states the first role, and its rules restrict the scope. The others have a test of their own.
             continue
         role, service = _role(recording, one), _service(one)
         if service is not None:
@@ -101,8 +101,8 @@ def test_a_node_reads_and_creates_blobs_and_cannot_replace_them() -> None:
 
 
 def test_the_control_node_reads_machines_in_one_group_and_its_secrets() -> None:
-    """The identity of the control node reads the types that `azure_sd_configs` requests, in the resource group of the nodes, and the declared secrets.
-    The identity of the nodes has neither right."""
+    """The identity of the control node reads the types that `azure_sd_configs` requests, and redeploys machines, in the resource group of the nodes. It
+    reads the declared secrets and writes its orders. The identity of the nodes has none of these rights."""
     recording = recording_of("azure-monitoring")
     by_name = {one.name: one for one in recording.of(ASSIGNMENT)}
     finds = by_name["watched-control-discovery"]
@@ -122,7 +122,15 @@ def test_the_control_node_reads_machines_in_one_group_and_its_secrets() -> None:
     principal = by_name["watched-control-own"].inputs["principalId"]
     assert principal != by_name["watched-node-own"].inputs["principalId"]
     mine = {name for name, one in by_name.items() if one.inputs["principalId"] == principal}
-    assert mine == {"watched-control-own", finds.name, secret.name}
+    repairs, orders = by_name["watched-control-repair"], by_name["watched-control-orders"]
+    assert mine == {"watched-control-own", finds.name, secret.name, repairs.name, orders.name}
+    (block,) = _role(recording, repairs).permissions
+    redeploy = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action"
+    assert (block.actions, block.data_actions) == ((redeploy,), ())
+    assert repairs.inputs["scope"] == finds.inputs["scope"]
+    (block,) = _role(recording, orders).permissions
+    assert {one.rpartition("/blobs/")[2] for one in block.data_actions} == {"write"}
+    assert "StringStartsWith 'bootstrap/watched/monitoring/repair/'" in orders.inputs["condition"]
 
 
 @pytest.mark.parametrize(

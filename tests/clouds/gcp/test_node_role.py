@@ -57,22 +57,35 @@ def test_nodes_add_objects_and_replace_none(fabric_test: str) -> None:
 
 
 def test_only_the_control_node_lists_instances_and_reads_its_secrets() -> None:
-    """The account of the control node reads its bundle, creates evidence, lists instances of the project, and reads only the declared secrets."""
+    """The account of the control node reads its bundle, creates evidence, lists instances of the project, reads only the declared secrets, writes its
+    orders, and deletes only instances of the groups of its cluster."""
     recording = recording_of("gcp-monitoring")
     account = next(
         one for one in recording.of("gcp:serviceaccount/account:Account") if one.name == "watched-control-account"
     )
     member = f"serviceAccount:{account.inputs['accountId']}@"
     held = [one for one in recording.custom if str(one.inputs.get("member", "")).startswith(member)]
-    (listed,) = [one for one in held if one.type == "gcp:projects/iAMMember:IAMMember"]
+    listed, repairs = [one for one in held if one.type == "gcp:projects/iAMMember:IAMMember"]
     (secret,) = [one for one in held if one.type == "gcp:secretmanager/secretIamMember:SecretIamMember"]
-    (role,) = recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")
+    role, replaces = recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")
+    assert replaces.inputs["permissions"] == ["compute.instances.delete"]
+    assert replaces.inputs["roleId"] in str(repairs.inputs["role"])
+    (group,) = [
+        one
+        for one in recording.of("gcp:compute/instanceGroupManager:InstanceGroupManager")
+        if "monitoring" not in one.name
+    ]
+    base = f"zones/{group.inputs['zone']}/instances/{group.inputs['baseInstanceName']}-"
+    assert base in repairs.inputs["condition"]["expression"]
+    assert "condition" not in listed.inputs
     assert role.inputs["permissions"] == ["compute.instances.list"]
     assert role.inputs["roleId"] in str(listed.inputs["role"])
     assert (secret.inputs["secretId"], secret.inputs["role"]) == ("alerts-slack", "roles/secretmanager.secretAccessor")
-    buckets = {one.inputs["role"] for one in held if one.type.startswith("gcp:storage/")}
-    assert buckets == {"roles/storage.objectViewer", "roles/storage.objectCreator"}
-    assert len(held) == 4
+    buckets = {one.inputs["role"]: one for one in held if one.type.startswith("gcp:storage/")}
+    assert set(buckets) == {"roles/storage.objectViewer", "roles/storage.objectCreator", "roles/storage.objectUser"}
+    orders = buckets["roles/storage.objectUser"].inputs["condition"]["expression"]
+    assert "/objects/bootstrap/watched/monitoring/repair/" in orders
+    assert len(held) == 6
 
 
 def test_the_control_node_is_probed_and_reached_in_an_existing_network() -> None:

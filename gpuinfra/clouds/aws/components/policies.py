@@ -15,9 +15,12 @@ import pulumi
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.aws.components.scope import Scope
+from gpuinfra.plan.model import MonitoringPlan
 
 Statement = Mapping[str, Any]
 
+ROLE_TAG, CONTROL = "gpuinfra:role", "control"
+"""Tag of the role of a control node, and its value. Only the operator can set tags of roles."""
 _KEY_USE = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
 
 
@@ -67,7 +70,7 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 
 def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
     """Prevent a node from writing to a bucket outside its own evidence folder and from changing the bucket policy,
-    regardless of the managed policies of its role.
+    regardless of the managed policies of its role. A control node also writes its orders, as far as its role allows this.
 
     A node is an instance whose role has a cluster tag. `node` allows the same folder.
     Policy variables are also resolved in bucket policies
@@ -77,6 +80,7 @@ def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
     # For an instance, the part after the colon is the instance ID.
     nodes = {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}}
     own = pulumi.Output.concat(bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*")
+    orders = pulumi.Output.concat(bucket_arn, "/", naming.repair_orders(f"${{{cluster}}}"))
     # S3 rejects a statement whose actions do not apply to its resources, so actions on the bucket have their own statement.
     return [
         {
@@ -84,8 +88,17 @@ def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
             "Effect": "Deny",
             "Principal": "*",
             "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:PutObject"],
-            "NotResource": own,
+            "NotResource": [own, orders],
             "Condition": nodes,
+        },
+        {
+            "Sid": "OnlyControlNodesGiveOrders",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:PutObject"],
+            "Resource": orders,
+            # The condition also holds without the tag.
+            "Condition": {**nodes, "StringNotEquals": {f"aws:PrincipalTag/{ROLE_TAG}": CONTROL}},
         },
         {
             "Sid": "NodesKeepBucketPolicy",
@@ -463,8 +476,9 @@ def node(
     ]
 
 
-def control(scope: Scope, secrets: Sequence[str]) -> list[Statement]:
-    """Return the permissions of the control node: list the instances of the Region, for Prometheus, and read the secrets of the receivers of alerts.
+def control(scope: Scope, monitoring: MonitoringPlan, bucket_arn: pulumi.Input[str]) -> list[Statement]:
+    """Return the permissions of the control node: list the instances of the Region, for Prometheus, read the secrets of the receivers of alerts, write
+    orders to the nodes, and replace nodes of this cluster.
 
     `ec2:DescribeInstances` does not support resource-level permissions. KMS accepts the default key of Parameter Store without a statement for it, because
     its key policy allows the account's principals to use it through SSM
@@ -479,7 +493,22 @@ def control(scope: Scope, secrets: Sequence[str]) -> list[Statement]:
             "Condition": {"StringEquals": {"aws:RequestedRegion": scope.region}},
         }
     ]
-    if secrets:
-        arns = [scope.arn("ssm", f"parameter{name}") for name in sorted(set(secrets))]
+    if monitoring.secrets:
+        arns = [scope.arn("ssm", f"parameter{name}") for name in sorted(set(monitoring.secrets))]
         statements.append({"Sid": "ReadSecrets", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": arns})
+    if monitoring.repair:
+        key = pulumi.Output.concat(bucket_arn, "/", naming.repair_orders(scope.cluster))
+        statements.append({"Sid": "GiveOrders", "Effect": "Allow", "Action": "s3:PutObject", "Resource": key})
+    if monitoring.repair and monitoring.repair.replaces:
+        # The action supports the tags of the group (service authorization reference of Amazon EC2 Auto Scaling, retrieved 2026-11-29).
+        own = {"StringEquals": {"aws:ResourceTag/gpuinfra:cluster": scope.cluster}}
+        statements.append(
+            {
+                "Sid": "ReplaceNodes",
+                "Effect": "Allow",
+                "Action": "autoscaling:TerminateInstanceInAutoScalingGroup",
+                "Resource": scope.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*"),
+                "Condition": own,
+            }
+        )
     return statements

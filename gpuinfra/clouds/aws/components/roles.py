@@ -56,6 +56,7 @@ class NodeRole(pulumi.ComponentResource):
             rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
             description=f"{'Control node' if control else 'Nodes'} of {scope.cluster}",
+            tags={policies.ROLE_TAG: policies.CONTROL} if control else None,
             opts=child(self, rows.NODE_ROLE),
         )
         own = aws.iam.RolePolicy(
@@ -65,7 +66,7 @@ class NodeRole(pulumi.ComponentResource):
                 [
                     *policies.node(scope, args.bucket_arn, folder, args.key_arn),
                     *policies.mounts(args.mounts),
-                    *(policies.control(scope, control.secrets) if control else ()),
+                    *(policies.control(scope, control, args.bucket_arn) if control else ()),
                 ]
             ),
             opts=child(self, rows.NODE_POLICY),

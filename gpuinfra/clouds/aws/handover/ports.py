@@ -38,6 +38,7 @@ from gpuinfra.handover.ports import (
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.trust import checked
+from gpuinfra.node.aws import replacement
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 TRUST_VARIABLES = (
@@ -234,9 +235,7 @@ class AutoScalingMembership:
         https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html (retrieved 2026-11-26).
         """
         with _cloud_errors():
-            self._autoscaling.terminate_instance_in_auto_scaling_group(
-                InstanceId=instance_id, ShouldDecrementDesiredCapacity=False
-            )
+            self._autoscaling.terminate_instance_in_auto_scaling_group(**replacement(instance_id))
 
 
 _CARRIED = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup")
@@ -290,18 +289,22 @@ class S3Evidence:
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""
-        try:
-            return self._get(proof.key, PROOF_LIMIT)
-        except RequestFailed as error:
-            if error.code == "NoSuchKey":
-                return None
-            raise
+        return self.published(proof.key, PROOF_LIMIT)
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         """Write or replace an object in the bucket."""
         body = json.dumps(document, separators=(",", ":")).encode("ascii")
         with _cloud_errors():
             self._s3.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json")
+
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        """Return the first bytes of an object in the bucket, or None if it does not exist."""
+        try:
+            return self._get(key, limit)
+        except RequestFailed as error:
+            if error.code == "NoSuchKey":
+                return None
+            raise
 
     def _get(self, key: str, limit: int) -> bytes:
         with _cloud_errors():

@@ -35,6 +35,10 @@ DISCOVERS = (
 """The requests of `azure_sd_configs` for scale sets (prometheus/prometheus: discovery/azure/azure.go at 3.13), and their actions
 (https://learn.microsoft.com/azure/role-based-access-control/permissions/compute; both retrieved 2026-11-29)."""
 
+REDEPLOYS = ("Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action",)
+"""The request with which the control node replaces a node (https://learn.microsoft.com/azure/role-based-access-control/permissions/compute, retrieved
+2026-11-29). It reads the machine with `DISCOVERS`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MountedContainer:
@@ -79,7 +83,7 @@ class NodeRole(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))
-        scope = args.scope
+        scope, self._args = args.scope, args
         folder = args.evidence_prefix or naming.evidence_prefix(scope.cluster)
         control = args.monitoring
         purpose, whose = (CONTROL_ROLE, "control node") if control else ("node", "nodes")
@@ -153,6 +157,29 @@ class NodeRole(pulumi.ComponentResource):
             why=f"control node of {scope.cluster}: find the nodes",
             opts=child(self, rows.DISCOVERY_GRANT),
         )
+        if monitoring.repair:
+            yield self._orders(name, scope, principal)
+        if monitoring.repair and monitoring.repair.replaces:
+            yield grant(
+                rows.REPAIR_GRANT.logical(name),
+                scope,
+                role=own_role(
+                    name,
+                    scope,
+                    rows.REPAIR_ROLE,
+                    purpose="repair",
+                    rights=authorization.PermissionArgs(
+                        actions=list(REDEPLOYS), not_actions=[], data_actions=[], not_data_actions=[]
+                    ),
+                    group=group,
+                    parent=self,
+                    what=f"Redeploys faulty nodes of {scope.cluster}.",
+                ),
+                at=group,
+                principal=principal,
+                why=f"control node of {scope.cluster}: redeploy faulty nodes",
+                opts=child(self, rows.REPAIR_GRANT),
+            )
         for secret in dict.fromkeys(monitoring.secrets):
             yield grant(
                 rows.SECRET_GRANT.logical(name, secret=naming.text_token(secret)),
@@ -163,6 +190,29 @@ class NodeRole(pulumi.ComponentResource):
                 why=f"control node of {scope.cluster}: read the secret of a receiver of alerts",
                 opts=child(self, rows.SECRET_GRANT),
             )
+
+    def _orders(self, name: str, scope: Scope, principal: pulumi.Input[str]) -> pulumi.Resource:
+        """Allow the control node to write its orders to the nodes. The role of the nodes can add blobs to their folder, and replace none."""
+        args = self._args
+        return grant(
+            rows.ORDERS_GRANT.logical(name),
+            scope,
+            role=data_role(
+                name,
+                scope,
+                rows.ORDERS_ROLE,
+                purpose="orders",
+                verbs=("write",),
+                account_id=args.evidence_account_id,
+                parent=self,
+                what="the orders of the control node",
+            ),
+            at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
+            principal=principal,
+            why=f"control node of {scope.cluster}: give orders to the nodes",
+            condition=folder_condition(reads=(), writes=(naming.repair_folder(scope.cluster),)),
+            opts=child(self, rows.ORDERS_GRANT),
+        )
 
     def _mount(
         self, name: str, scope: Scope, mounted: MountedContainer, principal: pulumi.Input[str]

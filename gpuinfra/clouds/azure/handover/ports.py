@@ -38,6 +38,7 @@ from gpuinfra.handover.ports import (
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.text import moment
+from gpuinfra.node.azure import redeploy_path
 
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
 TRUST_VARIABLES = (
@@ -151,15 +152,11 @@ class ScaleSets:
         return []
 
     def replace(self, group: GroupExpected, instance_id: str) -> None:
-        """Redeploy a virtual machine: Azure shuts it down, moves it to a different host, and starts it. It keeps its ID and its OS disk.
-
-        A deletion would decrease the capacity of the scale set, and a reimage keeps the host.
-        https://learn.microsoft.com/rest/api/compute/virtual-machine-scale-set-vms/redeploy (retrieved 2026-11-26).
-        """
+        """Redeploy a virtual machine: Azure shuts it down, moves it to a different host, and starts it (`gpuinfra.node.azure`)."""
         arm_id = self._arm_ids.get(instance_id)
         if arm_id is None:
             raise PortUnavailable(f"{instance_id} is not in the scale set {group.group.rpartition('/')[2]}")
-        self._rest.arm(f"{arm_id}/redeploy", API_COMPUTE, post=True)
+        self._rest.arm(redeploy_path(arm_id), API_COMPUTE, post=True)
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return current errors, and operations that failed in the last two hours and did not succeed later."""
@@ -291,14 +288,18 @@ class BlobEvidence:
 
     def proof(self, proof: StoredProof) -> bytes | None:
         """Return the content of an identity proof, or None if it does not exist anymore."""
-        answer = self._get(proof.key, PROOF_LIMIT)
-        return None if answer.status == 404 else raise_for(answer).body
+        return self.published(proof.key, PROOF_LIMIT)
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         """Write or replace a blob in the container."""
         headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
         body = json.dumps(document, separators=(",", ":")).encode("ascii")
         raise_for(self._rest.blob("PUT", self._url(key), headers, body))
+
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        """Return the first bytes of a blob in the container, or None if it does not exist."""
+        answer = self._get(key, limit)
+        return None if answer.status == 404 else raise_for(answer).body
 
     def _get(self, key: str, limit: int) -> Any:
         return self._rest.blob("GET", self._url(key), {"Range": f"bytes=0-{limit - 1}"})

@@ -19,13 +19,16 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.instances import DISCOVERY
+from gpuinfra.clouds.gcp.instances import DISCOVERY, ORDERS_GRANT, REPAIR
 from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import MonitoringPlan, NodeRolePlan, Plan
+from gpuinfra.plan.model import Group, MonitoringPlan, NodeRolePlan, Plan
 
 DISCOVERS = ("compute.instances.list",)
 """The only request of `gce_sd_configs` (prometheus/prometheus: discovery/gce/gce.go at 3.13, retrieved 2026-11-29)."""
+
+REPLACES = ("compute.instances.delete",)
+"""The request with which the control node replaces a node (`GcpNode.replace_node`)."""
 
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 """Objects of other nodes that a node can read, which are used for pair measurements (docs/internals/decisions/pairs.md)."""
@@ -119,6 +122,8 @@ class NodeRole(pulumi.ComponentResource):
         )
         return [
             listed,
+            *(self._orders() if monitoring.repair else ()),
+            *(self._replaces(monitoring) if monitoring.repair and monitoring.repair.replaces else ()),
             *(
                 gcp.secretmanager.SecretIamMember(
                     rows.SECRET_GRANT.logical(self._name, secret=naming.text_token(secret)),
@@ -130,6 +135,42 @@ class NodeRole(pulumi.ComponentResource):
                 )
                 for secret in dict.fromkeys(monitoring.secrets)
             ),
+        ]
+
+    def _orders(self) -> list[pulumi.Resource]:
+        """Allow the control node to write its orders. `objectCreator` cannot replace an object."""
+        folder = f"{naming.repair_folder(self._args.scope.cluster)}/"
+        return [self._grant(ORDERS_GRANT, "roles/storage.objectUser", folder)]
+
+    def _replaces(self, monitoring: MonitoringPlan) -> list[pulumi.Resource]:
+        """Allow the control node to delete the instances of the groups of the cluster, which the groups then create again. An instance has the base name
+        of its group, and a condition can refer to the name."""
+        scope = self._args.scope
+        role = gcp.projects.IAMCustomRole(
+            rows.REPAIR_ROLE.logical(self._name),
+            role_id=names.role_id(scope.cluster, REPAIR, scope.token),
+            title=f"gpuinfra {scope.cluster}: replace faulty nodes",
+            permissions=list(REPLACES),
+            stage="GA",
+            opts=child(self, rows.REPAIR_ROLE),
+        )
+        groups = [group for pool in self._args.plan.pools if pool.name != monitoring.pool for group in pool.groups]
+        return [
+            gcp.projects.IAMMember(
+                rows.REPAIR_GRANT.logical(self._name, group=group.name),
+                project=scope.project,
+                role=role.id,
+                member=self._member,
+                condition=gcp.projects.IAMMemberConditionArgs(
+                    title=f"gpuinfra-repair-{group.name}",
+                    description=f"Only the nodes of the group {group.name}",
+                    expression=pulumi.Output.from_input(scope.project).apply(
+                        lambda project, group=group: _instances_of(scope.cluster, project, group)
+                    ),
+                ),
+                opts=child(self, rows.REPAIR_GRANT),
+            )
+            for group in groups
         ]
 
     def _grant(self, grant: str, role: str, folder: str, condition: str = "") -> gcp.storage.BucketIAMMember:
@@ -176,6 +217,13 @@ class NodeRole(pulumi.ComponentResource):
             member=self._member,
             opts=child(self, rows.IMAGE_READER),
         )
+
+
+def _instances_of(cluster: str, project: str, group: Group) -> str:
+    """Return the condition for the instances of a group, whose names are the base name and four random characters."""
+    base = names.fitted(naming.logical(cluster, group.name), names.GROUP_BASE_LIMIT)
+    instances = f"projects/{project}/zones/{group.zone}/instances/{base}-"
+    return f'resource.type == "compute.googleapis.com/Instance" && resource.name.startsWith("{instances}")'
 
 
 def _expression(prefix: str, condition: str) -> str:

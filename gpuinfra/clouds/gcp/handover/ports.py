@@ -380,6 +380,10 @@ class StorageEvidence:
         """
         self._client.json("POST", self._uploads, {"uploadType": "media", "name": key}, document)
 
+    def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
+        """Return the first bytes of an object in the bucket, or None if it does not exist."""
+        return self._get(key, limit)
+
     def _get(self, key: str, limit: int) -> bytes | None:
         return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)
 

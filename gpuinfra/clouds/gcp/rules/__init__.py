@@ -242,6 +242,20 @@ def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[
                 yield error(f"{path}.{name}", "is set, but only AWS supports it", "remove it")
 
 
+def repaired_groups_create_nodes_again(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A group of queued nodes does not create a deleted node again, so its nodes are not replaced
+    (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra)."""
+    if spec.repair.mode != "replace":
+        return
+    for path, pool, _ in pools_of(spec):
+        for j, entry in enumerate(pool.capacity):
+            if entry.kind == "flex":
+                what = "is flex, but repair.mode is replace, and a group of queued nodes does not create a replaced node again"
+                yield error(
+                    f"{path}.capacity[{j}].kind", what, "set repair.mode to hold, or use another kind of capacity"
+                )
+
+
 def _not_private(text: str) -> str:
     """Return an empty string for a network of private addresses. Otherwise, return what is allowed."""
     try:

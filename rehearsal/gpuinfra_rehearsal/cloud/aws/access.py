@@ -63,10 +63,17 @@ def bucket_region(store: Store, name: str) -> str:
 
 
 def allowed(
-    cloud: Cloud, who: Principal, action: str, resource: str, bucket_name: str, context: Mapping[str, str]
+    cloud: Cloud,
+    who: Principal,
+    action: str,
+    resource: str,
+    bucket_name: str,
+    context: Mapping[str, str],
+    *,
+    needed: bool = True,
 ) -> tuple[bool, str]:
     """Return (allowed, reason) from the policies of the caller and the bucket. Raises CloudError if the operator's own
-    policies deny the call."""
+    policies deny the call. Without `needed`, a denial only changes the answer, so it is not recorded for a node."""
     store = cloud.store
     context_of_request = {
         "aws:userid": who.user_id,
@@ -87,7 +94,7 @@ def allowed(
     request = AccessRequest(who.arn, action, resource, context_of_request)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
     decision = policy.decide(request, identity, bucket_policies(store, bucket_name))
-    if not who.role:
+    if not who.role or not (needed or decision[0]):
         return decision
     if decision[0] and (key := _key_request(store, request, bucket_name)):
         with_key = _recorded(cloud.rights, who, key, policy.decide(key, identity))
@@ -115,9 +122,17 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
     return AccessRequest(request.principal, use, key, via)
 
 
-def role_allows(cloud: Cloud, role: str, action: str, resource: str = "*", region: str = "") -> bool:
-    """Return whether a node's own policies allow an action in a Region, and record it."""
+def role_allows(
+    cloud: Cloud,
+    role: str,
+    action: str,
+    resource: str = "*",
+    region: str = "",
+    tags: Mapping[str, str] | None = None,
+) -> bool:
+    """Return whether a node's own policies allow an action in a Region, on a resource with these tags, and record it."""
     context = {"aws:RequestedRegion": region} if region else {}
+    context |= {f"aws:ResourceTag/{key}": value for key, value in (tags or {}).items()}
     decision = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
     if decision[0]:
         cloud.rights.used(_right(role, decision[1], action))

@@ -78,6 +78,7 @@ class Control:
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
+            ("POST", "break"): self._break,
             ("POST", "external"): self._external,
             ("POST", "clock"): self._clock,
             ("POST", "replication"): self._replication,
@@ -199,6 +200,12 @@ class Control:
         if self.cloud.fleet.host is None:
             raise ValueError(f"no node runs here: {self.cloud.fleet.unavailable}")
         self.cloud.fleet.host.reboot(str(asked["instance_id"]))
+        return {"instance_id": asked["instance_id"]}
+
+    def _break(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if self.cloud.fleet.host is None:
+            raise ValueError(f"no node runs here: {self.cloud.fleet.unavailable}")
+        self.cloud.fleet.host.break_hardware(str(asked["instance_id"]), [str(one) for one in asked["faults"]])
         return {"instance_id": asked["instance_id"]}
 
     def _external(self, asked: dict[str, Any]) -> dict[str, Any]:

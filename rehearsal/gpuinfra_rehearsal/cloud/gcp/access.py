@@ -88,6 +88,27 @@ def allowed_in_project(cloud: Cloud, email: str, permission: str) -> bool:
     return _allowed(cloud, email, permission, _in_project(cloud.store), f"projects/{PROJECT}")
 
 
+def allowed_on_instance(cloud: Cloud, email: str, permission: str, place: str) -> bool:
+    """Return whether a service account has a permission on an instance. Conditions of grants on the project apply to the name of an instance
+    (https://cloud.google.com/iam/docs/resource-types-with-conditional-roles, retrieved 2026-11-29)."""
+    attributes = {
+        "resource.name": place,
+        "resource.type": "compute.googleapis.com/Instance",
+        "resource.service": "compute.googleapis.com",
+    }
+    for urn, grant in _in_project(cloud.store):
+        if f"serviceAccount:{email}" not in _members(grant) or permission not in permissions(
+            cloud.store, str(grant.get("role"))
+        ):
+            continue
+        condition = (grant.get("condition") or {}).get("expression")
+        if not condition or conditions.holds(str(condition), attributes):
+            cloud.rights.used(rights.grant(urn))
+            return True
+    cloud.rights.denied(email, permission, place)
+    return False
+
+
 def allowed_on_secret(cloud: Cloud, email: str, permission: str, secret: str) -> bool:
     """Return whether a service account has a permission on a secret of the project."""
     own = ((one.urn, one.plain) for one in members_on_secret(cloud.store, secret))

@@ -62,9 +62,16 @@ class Objects:
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
 
     def _allow(
-        self, who: credentials.Principal, action: str, resource: str, context: dict[str, str], bucket: str = ""
+        self,
+        who: credentials.Principal,
+        action: str,
+        resource: str,
+        context: dict[str, str],
+        bucket: str = "",
+        *,
+        needed: bool = True,
     ) -> None:
-        allowed, why = access.allowed(self.cloud, who, action, resource, bucket, context)
+        allowed, why = access.allowed(self.cloud, who, action, resource, bucket, context, needed=needed)
         if not allowed:
             text = f'User: {who.arn} is not authorized to perform: {action} on resource: "{resource}" {why}'
             raise ApiRejected("AccessDenied", text, status=403)
@@ -260,8 +267,8 @@ class Objects:
     def _get(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
         stored = self._stored(bucket, key, request.query.get("versionId", ""))
         if stored is None:
-            # Without the list permission, S3 does not reveal whether a key exists.
-            self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
+            # Without the list permission, S3 does not reveal whether a key exists. A node that polls for an object does not need the permission.
+            self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket, needed=False)
             raise ApiRejected("NoSuchKey", "The specified key does not exist.", status=404)
         headers = _headers(stored)
         if request.headers.get("if-none-match", "").strip('"') == stored.etag:

@@ -108,6 +108,8 @@ class Queries:
             elif service == "ec2" and action == "DescribeInstances" and verified.key.principal.role:
                 self._allowed_to_node(verified, "ec2:DescribeInstances", "*")
                 return _answer(service, action, handler(asked, verified))
+            elif action == "TerminateInstanceInAutoScalingGroup" and verified.key.principal.role:
+                self._may_terminate(asked, verified)
             elif service != "sts":
                 self._read_only(verified)
                 if self.cloud.faults.throttles():
@@ -364,14 +366,23 @@ class Queries:
             ]
         }  # fmt: skip
 
-    def _allowed_to_node(self, verified: signatures.Verified, action: str, resource: str) -> None:
-        """Deny an action that the role of a node does not allow."""
+    def _may_terminate(self, asked: Mapping[str, str], verified: signatures.Verified) -> None:
+        """Deny a node the termination of an instance, unless its role allows it for the group of the instance and the tags of this group."""
+        instance = self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}
+        if (group := self.cloud.store.find(GROUP, str(instance.get("group")))) is not None:
+            tags = {str(one["key"]): str(one["value"]) for one in group.plain.get("tags") or []}
+            where = operator.group_arn(group.id, verified.region)
+            self._allowed_to_node(verified, "autoscaling:TerminateInstanceInAutoScalingGroup", where, tags)
+
+    def _allowed_to_node(
+        self, verified: signatures.Verified, action: str, resource: str, tags: Mapping[str, str] | None = None
+    ) -> None:
+        """Deny an action that the role of a node does not allow on a resource with these tags."""
         who = verified.key.principal
-        if not access.role_allows(self.cloud, who.role, action, resource, verified.region):
+        if not access.role_allows(self.cloud, who.role, action, resource, verified.region, tags):
             what = f"User: {who.arn} is not authorized to perform: {action} on resource: {resource}"
-            code, status = (
-                ("UnauthorizedOperation", 403) if action.startswith("ec2:") else ("AccessDeniedException", 400)
-            )
+            codes = {"ec2": ("UnauthorizedOperation", 403), "autoscaling": ("AccessDenied", 403)}
+            code, status = codes.get(action.partition(":")[0], ("AccessDeniedException", 400))
             raise ApiRejected(code, what, status=status)
 
     @staticmethod

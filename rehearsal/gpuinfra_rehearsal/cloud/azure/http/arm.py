@@ -40,6 +40,7 @@ _DISCOVERY = re.compile(
     r"(?(alone)|(?:/(?P<set>[^/]+)/virtualMachines(?:/(?P<index>\d+)/networkInterfaces/nic-0)?)?)",
     re.I,
 )
+_REDEPLOY = re.compile(_MACHINE.pattern + r"(?P<redeploy>/redeploy)?", re.I)
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
 _ACCOUNTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Storage/storageAccounts", re.I)
@@ -77,6 +78,9 @@ class ResourceManager:
             discovery = _DISCOVERY.fullmatch(place) if request.method == "GET" else None
             if discovery and not who.operator and identity.may_manage(self.cloud, who, _read_action(discovery), place):
                 return json_response(self._discovered(request, discovery))
+            machine = None if who.operator else _REDEPLOY.fullmatch(place)
+            if machine and (action := _machine_action(request.method, machine)) and identity.may_manage(self.cloud, who, action, place):  # fmt: skip
+                return json_response(self._control(request, machine))
             if not who.operator:
                 text = (
                     f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on "
@@ -120,6 +124,16 @@ class ResourceManager:
         if member is None:
             raise AzureError("NotFound", f"The entity was not found: instance {at['index']}.", status=404)
         return _interface(member)
+
+    def _control(self, request: Request, at: re.Match[str]) -> Any:
+        """Handle a request of a control node about one machine: its description, and its redeployment."""
+        group = self._group(at["set"])
+        if request.method == "POST":
+            return self._act(group, f"virtualMachines/{at['index']}/redeploy")
+        for member in self._members(group):
+            if member["index"] == int(at["index"]):
+                return self._machine(group, member)
+        raise AzureError("NotFound", f"The entity was not found: instance {at['index']}.", status=404)
 
     def _answer(self, request: Request, place: str) -> Any:
         if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
@@ -347,6 +361,13 @@ class ResourceManager:
             }
             for one in activities[:50]
         ]  # fmt: skip
+
+
+def _machine_action(method: str, at: re.Match[str]) -> str:
+    """Return the action of a request about one machine, or an empty text."""
+    base = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
+    actions = {("GET", False): f"{base}/read", ("POST", True): f"{base}/redeploy/action"}
+    return actions.get((method, bool(at["redeploy"])), "")
 
 
 def _read_action(at: re.Match[str]) -> str:

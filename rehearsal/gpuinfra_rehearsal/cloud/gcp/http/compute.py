@@ -29,7 +29,7 @@ _ZONAL = re.compile(
     r"(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+)(?:/(?P<item>[^/]+)(?:/(?P<verb>[^/]+))?)?)?)?"
 )
 _FILTER = re.compile(r'\((?:labels\.([a-z0-9_-]+)|status) = "([^"]*)"\)')
-_LIST = "compute.instances.list"
+_LIST, _DELETE = "compute.instances.list", "compute.instances.delete"
 _PAGE = 500
 
 Asked = dict[str, str]
@@ -53,6 +53,7 @@ class Compute:
             ("POST", "instanceGroupManagers", "recreateInstances"): self._recreate,
             ("GET", "instances", ""): self._instances,
             ("GET", "instances", "serialPort"): self._serial,
+            ("DELETE", "instances", ""): self._delete,
         }
 
     def __call__(self, request: Request, rest: str) -> Response:
@@ -64,7 +65,13 @@ class Compute:
             raise GoogleError("notFound", f"{request.method} {rest[:160]} is not supported in a rehearsal", status=404)
         listed = request.method == "GET" and at["what"] == "instances" and at["name"] is None
         may_list = listed and not who.is_operator and access.allowed_in_project(self.cloud, who.email, _LIST)
-        if not who.is_operator and not may_list:
+        deletes = request.method == "DELETE" and at["what"] == "instances" and not who.is_operator
+        may_delete = deletes and access.allowed_on_instance(self.cloud, who.email, _DELETE, rest.removeprefix("v1/"))
+        if deletes and not may_delete:
+            raise GoogleError(
+                "forbidden", f"Required '{_DELETE}' permission for '{rest.removeprefix('v1/')}'", status=403
+            )
+        if not who.is_operator and not may_list and not may_delete:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
         if self.cloud.faults.throttles():
@@ -75,7 +82,7 @@ class Compute:
             )
             raise GoogleError("rateLimitExceeded", text, status=403)
         outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['what']} in {at['zone']}")
-        if may_list:
+        if may_list or may_delete:
             return json_response(answer(at, request.query))
         asks = operator.compute(at["what"], at["name"], action, rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
@@ -240,6 +247,24 @@ class Compute:
                 return instance
         path = f"projects/{at['project']}/zones/{at['zone']}/instances/{at['name']}"
         raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
+
+    def _delete(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Delete an instance. Its group did not delete it, so the group creates it again with the same name
+        (https://cloud.google.com/compute/docs/instance-groups/about-repair, retrieved 2026-11-29)."""
+        here = [
+            one
+            for one in self.cloud.fleet.instances().values()
+            if one.get("cloud") == "gcp" and one["zone"] == at["zone"]
+        ]
+        instance = self._instance(at, here)
+        group = self.cloud.store.find(GROUP, str(instance["group"]))
+        policy = (group.plain.get("instanceLifecyclePolicy") or {}) if group else {}
+        if group is None or policy.get("defaultActionOnFailure", "REPAIR") != "REPAIR":
+            raise invalid("Deleting an instance that its group does not create again is not supported in a rehearsal.")
+        recreate(self.cloud.store, group, instance["vm"])
+        self.cloud.fleet.terminate(instance["id"], "compute.instances.delete: requested by a service account")
+        self.cloud.store.log("delete", "compute.instances", _path(instance), "")
+        return self._done(at, "compute.instances.delete", _path(instance))
 
     def _serial(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         fleet = self.cloud.fleet
