@@ -25,7 +25,7 @@ SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75f
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "ended", "shortages", "trust")
 CHECK_VARIABLE = "GPUINFRA_CHECK_NODES"
 """If set, an update checks the nodes again, even if all nodes were verified and nothing changed."""
-WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
+WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn", "assumeRoles"})
 """Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
 
 Properties = dict[str, object]
