@@ -85,12 +85,12 @@ def session(settings: Mapping[str, object], region: str = "", *, base: Any = Non
 
     roles = roles_of(settings.get(ROLES))
     profile = str(settings.get(PROFILE) or "") or None
-    found = boto3.session.Session(
+    signed_in = boto3.session.Session(
         region_name=region or None, profile_name=profile, botocore_session=base() if base else None
     )
     for role in roles:
-        found = _with_role(found, role, base)
-    return found
+        signed_in = _with_role(signed_in, role, base)
+    return signed_in
 
 
 def environment(settings: Mapping[str, object], region: str = "") -> dict[str, str]:
@@ -128,21 +128,21 @@ def _with_role(source: Any, role: Mapping[str, Any], base: Any) -> Any:
         extra_args={key: value for key, value in role.items() if key != "RoleArn"},
     )
 
-    class Role(CredentialProvider):
+    class AssumedRole(CredentialProvider):
         METHOD = "assume-role"
 
         def load(self) -> Any:
             return Deferred(fetcher.fetch_credentials, self.METHOD)
 
     core = base() if base else botocore.session.Session()
-    core.register_component("credential_provider", CredentialResolver([Role()]))
+    core.register_component("credential_provider", CredentialResolver([AssumedRole()]))
     return boto3.session.Session(region_name=source.region_name, botocore_session=core)
 
 
 def _parameters(entry: object) -> dict[str, Any]:
     if not isinstance(entry, dict) or not entry.get("roleArn"):
         raise TypeError("a role has no roleArn")
-    found: dict[str, Any] = {"RoleSessionName": SESSION}
+    parameters: dict[str, Any] = {"RoleSessionName": SESSION}
     for key, value in entry.items():
         if key not in _FORMS:
             raise TypeError(f"a role has the unknown key {key}")
@@ -151,14 +151,14 @@ def _parameters(entry: object) -> dict[str, Any]:
             raise TypeError(
                 f"{key} of a role is not a {form.__name__}; a secret value can be read only by the provider"
             )
-        found[name] = value
-    if "DurationSeconds" in found:
-        found["DurationSeconds"] = _seconds(found["DurationSeconds"])
-    if "PolicyArns" in found:
-        found["PolicyArns"] = [{"arn": arn} for arn in found["PolicyArns"]]
-    if "Tags" in found:
-        found["Tags"] = [{"Key": key, "Value": value} for key, value in found["Tags"].items()]
-    return found
+        parameters[name] = value
+    if "DurationSeconds" in parameters:
+        parameters["DurationSeconds"] = _seconds(parameters["DurationSeconds"])
+    if "PolicyArns" in parameters:
+        parameters["PolicyArns"] = [{"arn": arn} for arn in parameters["PolicyArns"]]
+    if "Tags" in parameters:
+        parameters["Tags"] = [{"Key": key, "Value": value} for key, value in parameters["Tags"].items()]
+    return parameters
 
 
 def _seconds(duration: str) -> int:
