@@ -31,10 +31,10 @@ def test_a_lost_control_node_comes_back_and_stops_nothing(stack: str, rehearse: 
     def nodes() -> dict[str, dict[str, Any]]:
         shown = run(command("nodes", str(path), *place), up.root)
         assert shown.code == 0, shown.out + shown.err
-        return {node["label"]: node for node in json.loads(shown.out)["nodes"]}
+        return {node["pool"]: node for node in json.loads(shown.out)["nodes"]}
 
     before = nodes()
-    assert set(before) == {"gpu-1", "monitoring-1"}
+    assert {node["label"] for node in before.values()} == {"gpu-1", "monitoring-1"}
     done = run(command("replace", str(path), "monitoring-1", *place, "--save", str(tmp_path / "out"), "--yes"), up.root)
     assert done.code == 0, done.out + done.err
     (replaced,) = json.loads(done.out)["nodes"]
@@ -42,7 +42,7 @@ def test_a_lost_control_node_comes_back_and_stops_nothing(stack: str, rehearse: 
     assert replaced["replacement"]["same_host"] is not True
     after = nodes()
     same = ("instance_id", "state", "verified_since")
-    assert [after["gpu-1"][key] for key in same] == [before["gpu-1"][key] for key in same]
-    control = after["monitoring-1"]
-    assert control["verified_since"] != before["monitoring-1"]["verified_since"]
+    assert [after["gpu"][key] for key in same] == [before["gpu"][key] for key in same]
+    control = after["monitoring"]
+    assert control["verified_since"] != before["monitoring"]["verified_since"]
     assert (control["state"], control["drift"]) == ("verified", [])
