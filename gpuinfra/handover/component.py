@@ -66,6 +66,8 @@ class NodesVerifiedArgs:
     """The operator's named AWS profile. Default: the credentials from the environment."""
     role_arn: pulumi.Input[str] | None = None
     """AWS role that the operator assumes to read groups and evidence. Default: none."""
+    assume_roles: str | None = None
+    """Roles that the provider of AWS assumes, as JSON (`aws:assumeRoles`). They are assumed before `role_arn`. Default: none."""
     triggers: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Values that cause `up` to judge the nodes again when they change."""
 
@@ -103,6 +105,7 @@ class NodesVerified(pulumi.CustomResource):
             "deadlineS": args.deadline_s,
             "profile": args.profile,
             "roleArn": args.role_arn,
+            "assumeRoles": args.assume_roles,
             "triggers": dict(args.triggers) or None,
             **dict.fromkeys(_OUTPUTS),
         }

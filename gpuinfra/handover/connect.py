@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from gpuinfra.base.registry import CLOUDS, cloud_as
 from gpuinfra.handover.ports import CloudTerms, Ports, PortUnavailable
@@ -29,8 +29,14 @@ class CloudHandover(Protocol):
         """Environment variables that change where evidence is read and what proves an identity."""
         ...
 
-    def connect(self, region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+    def connect(
+        self, region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "", assume_roles: str = ""
+    ) -> Ports:
         """Return the ports for one region, which use the operator's credentials. Raises `PortUnavailable`."""
+        ...
+
+    def access(self, resources: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the arguments of `connect` that select the credentials of the provider in a state."""
         ...
 
     def check_credentials(self) -> None:
@@ -138,14 +144,23 @@ def served_functions() -> dict[str, ServedFunction]:
 
 
 def ports_of(
-    cloud: str, *, region: str, evidence_bucket: str, evidence_prefix: str, profile: str = "", role_arn: str = ""
+    cloud: str,
+    *,
+    region: str,
+    evidence_bucket: str,
+    evidence_prefix: str,
+    profile: str = "",
+    role_arn: str = "",
+    assume_roles: str = "",
 ) -> Ports:
     """Return the ports for one cloud region, which use the operator's credentials.
 
-    `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile` and `role_arn` select AWS
+    `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile`, `role_arn` and `assume_roles` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
-    return handover_of(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
+    return handover_of(cloud).connect(
+        region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn, assume_roles=assume_roles
+    )
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:
@@ -157,4 +172,5 @@ def connect(inputs: Mapping[str, object]) -> Ports:
         evidence_prefix=str(inputs["evidencePrefix"]),
         profile=str(inputs.get("profile") or ""),
         role_arn=str(inputs.get("roleArn") or ""),
+        assume_roles=str(inputs.get("assumeRoles") or ""),
     )

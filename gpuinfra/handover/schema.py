@@ -25,6 +25,7 @@ def package_schema(version: str) -> dict[str, object]:
         "deadlineS": {**_INTEGER, "description": "Seconds until the update fails."},
         "profile": _STRING,
         "roleArn": _STRING,
+        "assumeRoles": {**_STRING, "description": "The setting aws:assumeRoles of the provider, as JSON."},
         "triggers": {"type": "object", "additionalProperties": _STRING},
     }
     outputs: dict[str, object] = {

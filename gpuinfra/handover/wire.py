@@ -30,7 +30,7 @@ DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
 """Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
 WAIT_VARIABLE = "GPUINFRA_WAIT"
 """`none` skips the wait for the nodes in one run."""
-WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
+WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn", "assumeRoles"})
 """Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
 
 Properties = dict[str, object]

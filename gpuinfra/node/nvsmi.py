@@ -15,7 +15,10 @@ from .outcome import Unreadable, shortened
 from .table import label
 
 _SKIPPED = frozenset(("supported_clocks", "accounted_processes"))
-_REPEATED = frozenset(("process_info", "mig_device"))
+_PROCESS = "process_info"
+"""An element with texts of users, which are not fields of the GPU."""
+_REPEATED = frozenset((_PROCESS, "mig_device"))
+"""Elements that a GPU has several of. Their number is part of the path: `mig_devices/mig_device[0]/index`."""
 _MAX_DEPTH = 16
 _MAX_ELEMENTS = 400_000
 
@@ -62,7 +65,7 @@ class _Reader:
         self.gpus: list[SmiGpu] = []
         self._paths: list[str] = []
         """The paths of the open elements. Below a GPU, a path starts at the GPU."""
-        self._in_repeated = 0
+        self._in_process = 0
         self._text: list[str] = []
         self._fields: dict[str, str] | None = None
         self._repeated: dict[str, int] = {}
@@ -83,10 +86,13 @@ class _Reader:
         if name in _SKIPPED:
             self._skip()
             return
+        part = name
         if name in _REPEATED:
-            self._repeated[name] = self._repeated.get(name, 0) + 1
-            self._in_repeated += 1
-        paths.append(name if depth < 3 else paths[-1] + "/" + name)
+            number = self._repeated.get(name, 0)
+            self._repeated[name] = number + 1
+            part = "%s[%d]" % (name, number)
+            self._in_process += name == _PROCESS
+        paths.append(part if depth < 3 else paths[-1] + "/" + part)
         self._text = []
 
     def text(self, data: str) -> None:
@@ -94,8 +100,7 @@ class _Reader:
 
     def end(self, name: str) -> None:
         path = self._paths.pop()
-        if name in _REPEATED:
-            self._in_repeated -= 1
+        self._in_process -= name == _PROCESS
         text = "".join(self._text).strip()
         self._text = []
         if self._fields is None:
@@ -104,7 +109,7 @@ class _Reader:
         elif name == "gpu" and len(self._paths) == 1:
             self.gpus.append(SmiGpu(len(self.gpus), self._pci, self._fields, self._repeated))
             self._fields = None
-        elif text and not self._in_repeated:
+        elif text and not self._in_process:
             if path in self._fields:
                 raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
             self._fields[path] = text

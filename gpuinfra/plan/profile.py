@@ -103,6 +103,13 @@ class CloudProfile(Offer, Protocol):
     """Units in `bootstrap/units` that only nodes of this cloud run."""
     region_setting: str | None = None
     """Pulumi provider setting for the region, such as `aws:region`, or None."""
+    sign_in_settings: tuple[str, ...] = ()
+    """Provider settings that also select the credentials of gpuinfra's own requests, such as `aws:profile`. They must not be secret."""
+    provider_only_settings: tuple[str, ...] = ()
+    """Patterns of provider settings that select credentials or endpoints only for the provider: gpuinfra's own requests cannot use them, for example because
+    the state holds them as secrets."""
+    sign_in_hint: str = ""
+    """What to use instead, so that the provider and gpuinfra ask with the same identity."""
     tag_limit: int
     tag_form: TagForm | None = None
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""

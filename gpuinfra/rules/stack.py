@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gpuinfra.base.errors import SpecError
@@ -38,6 +39,7 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
     return (
         *region_agrees_with_provider(stack),
         *project_agrees_with_provider(stack),
+        *requests_sign_in_as_the_provider(stack),
         *state_survives_the_region(stack),
         *findings,
     )
@@ -81,6 +83,30 @@ def project_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
         what = f"is {shown(given)}, but where.project is {shown(declared)}"
         finding = error(PROJECT, what, "remove one of them", rule=project_agrees_with_provider.__name__)
         yield with_line(finding, stack.document, (*stack.route[:-1], PROJECT))
+
+
+def requests_sign_in_as_the_provider(stack: LoadedStack) -> Iterator[Finding]:
+    """gpuinfra's own requests (handover, live checks, failover, SSH) can use the sign-in settings of the provider."""
+    cloud, rule = profile_of(stack.spec.cloud), requests_sign_in_as_the_provider.__name__
+    only = [name for name in stack.config if any(fnmatchcase(name, form) for form in cloud.provider_only_settings)]
+    if only:
+        what = f"{'applies' if len(only) == 1 else 'apply'} only to the provider; gpuinfra's own requests use the credentials of the environment"
+        more = f" (also {', '.join(only[1:])})" if only[1:] else ""
+        finding = warn(only[0], f"{what}, which can belong to another account{more}", cloud.sign_in_hint)
+        yield with_line(finding, stack.document, (*stack.route[:-1], only[0]))
+    for name in cloud.sign_in_settings:
+        if _has_secret(stack.config.get(name)):
+            what = "is a secret, which commands cannot read from the stack file or the state"
+            finding = error(
+                name, what, "set it without --secret; profiles, ARNs and external IDs are no secrets", rule=rule
+            )
+            yield with_line(finding, stack.document, (*stack.route[:-1], name))
+
+
+def _has_secret(value: object) -> bool:
+    if isinstance(value, dict):
+        return "secure" in value or any(_has_secret(one) for one in value.values())
+    return isinstance(value, list) and any(_has_secret(one) for one in value)
 
 
 _REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):|^gcpkms://projects/[^/]+/locations/([\w-]+)/")

@@ -125,7 +125,9 @@ def running_groups(cloud: str, region: str, resources: Resources) -> frozenset[s
     if not named:
         return frozenset()
     groups = [GroupExpected(name=name, group=id, count=0, template_version="") for name, id in named.items()]
-    members = ports_of(cloud, region=region, evidence_bucket="", evidence_prefix="").membership.members(groups)
+    access = handover_of(cloud).access(resources)
+    ports = ports_of(cloud, region=region, evidence_bucket="", evidence_prefix="", **access)
+    members = ports.membership.members(groups)
     used = {one.group for one in members if not one.leaving}
     return frozenset(name for name, id in named.items() if id in used)
 

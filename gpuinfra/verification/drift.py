@@ -26,6 +26,9 @@ INSTALLATION = frozenset(
 """Checks of software and settings. If one of them does not pass after the handover, the node has changed. The other checks are
 about hardware and load."""
 
+WARNS_AT_FIRST = frozenset({"D7"})
+"""Checks whose warning means that a new node did not reboot since its installation. A failure is a difference."""
+
 EPOCH = re.compile(r"^\d+:")
 """The epoch in a Debian version. Ranges contain no epochs."""
 STEPS = "sudo python3 /opt/gpuinfra/current/node.pyz steps --again && sudo systemctl start gpuinfra-recheck.service"
@@ -120,7 +123,8 @@ def _settings(node: Judged, commands: FixCommands) -> Iterator[Difference]:
     """Return the checks of the installation that did not pass. Checks with the same reason are one difference."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in node.checks:
-        if check["id"] in INSTALLATION and check["outcome"] in ("warn", "fail", "error"):
+        at_first = check["id"] in WARNS_AT_FIRST and check["outcome"] == "warn"
+        if check["id"] in INSTALLATION and not at_first and check["outcome"] in ("warn", "fail", "error"):
             groups.setdefault(str(check.get("reason") or ""), []).append(check)
     for reason, checks in groups.items():
         what = " ".join([*(str(check["id"]) for check in checks), str(checks[0]["name"])])

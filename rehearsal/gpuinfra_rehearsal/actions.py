@@ -11,7 +11,7 @@ from gpuinfra_rehearsal import least_privilege, retained
 from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.events import kind_of, name_of
 from gpuinfra_rehearsal.report import collect, write
-from gpuinfra_rehearsal.retry_hints import broken_nodes, hint_for, ineffective_faults
+from gpuinfra_rehearsal.retry_hints import broken_nodes, hint_for, ineffective_faults, refused_nodes
 from gpuinfra_rehearsal.session import Session
 
 ACTIONS = ("preview", "up", "refresh", "destroy")
@@ -60,6 +60,8 @@ def finish(
     if report["nodes"]:
         report["rights"] = session.cloud.ask("rights")
     closing = broken_nodes(session.folder, session.options.folder, report["nodes"])
+    if action == "up" and not ok:
+        closing += refused_nodes(session.folder, session.options.folder, session.options.faults)
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)
     return RehearsalResult(ok=ok, report=report, problems=problems, closing=closing)

@@ -77,6 +77,18 @@ def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], clo
     }
 
 
+def with_profile(env: Mapping[str, str], folder: Folder, profile: object) -> dict[str, str]:
+    """Return the environment with the named AWS profile that a stack declares (`aws:profile`), which has the keys of the stand-in cloud's operator."""
+    keys = {name.lower(): env[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if name in env}
+    if not profile or not keys:
+        return dict(env)
+    file = folder.empty_home / "aws-config"
+    lines = [f"[profile {profile}]", *(f"{name} = {value}" for name, value in keys.items())]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file.chmod(0o600)
+    return {**env, "AWS_CONFIG_FILE": str(file)}
+
+
 @contextmanager
 def applied(env: Mapping[str, str]) -> Iterator[None]:
     """Replace the environment of this process within a `with` block, because the SDKs read it."""

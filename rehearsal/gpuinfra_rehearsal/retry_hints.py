@@ -58,6 +58,23 @@ def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, 
     return (line,)
 
 
+_REFUSING = ("cloud:no-capacity", "cloud:no-quota", "cloud:limited", "cloud:refused")
+"""Faults that last until a run does not have them."""
+
+
+def refused_nodes(folder: Folder, rehearsals: Path, faults: Iterable[str]) -> tuple[str, ...]:
+    """Return one line if a failed run had faults with which the cloud refuses nodes. Hints of the handover are about a cloud without capacity."""
+    given = [f"--fault {fault}" for fault in faults if fault.startswith(_REFUSING)]
+    if not given:
+        return ()
+    where = "" if rehearsals == DEFAULT_FOLDER else f" --folder {shlex.quote(str(rehearsals))}"
+    line = (
+        f"the stand-in cloud refused nodes because of {' '.join(given)}; to continue with these resources, run "
+        f"gpuinfra rehearse up {shlex.quote(folder.stack)}{where} without the fault"
+    )
+    return (line,)
+
+
 def faults_of(folder: Folder, instance_id: str) -> list[str]:
     """Return the faults of a stand-in node. The result is empty if the node's folder no longer exists."""
     try:

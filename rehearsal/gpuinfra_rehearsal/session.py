@@ -323,6 +323,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
             folder, base, sys.executable, options.faults, operator, nodes=not options.without_nodes
         ) as cloud:
             env = applied_environment.with_stand_in_cloud(env, cloud.ready, *where)
+            env = applied_environment.with_profile(env, folder, loaded.settings.get("aws:profile") if loaded else None)
             available, reason = cloud.nodes_available()
             if not available:
                 env["GPUINFRA_WAIT"] = "none"

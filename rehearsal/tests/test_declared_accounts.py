@@ -1,4 +1,4 @@
-"""Stacks that declare their project or subscription are rehearsed to a verified node."""
+"""Stacks that declare their project, subscription or AWS profile and roles are rehearsed to a verified node."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ from .conftest import Rehearse
 
 SUBSCRIPTION = "00000000-0000-4000-8000-00000000000d"
 STACKS = {
+    "aws": """\
+config:
+  aws:region: us-east-1
+  aws:profile: team
+  aws:assumeRoles:
+    - {roleArn: "arn:aws:iam::123456789012:role/hub"}
+    - {roleArn: "arn:aws:iam::123456789012:role/deploy", externalId: e-1, duration: 1h}
+  gpuinfra:cluster:
+    name: lab
+    where: {cloud: aws, region: us-east-1}
+    pools:
+      - {name: gpu, machine: g5.xlarge, capacity: {kind: on_demand, count: 1}}
+""",
     "gcp": """\
 config:
   gcp:region: us-central1
@@ -39,7 +52,7 @@ config:
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("cloud", STACKS)
 def test_a_node_in_the_declared_account_is_verified(cloud: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """The operator of the stand-in cloud has the declared project or subscription, so the identity proof of the node names it."""
+    """The operator of the stand-in cloud has the declared project, subscription, profile and roles, so the identity proof of the node names the account."""
     stack = tmp_path / "Pulumi.lab.yaml"
     stack.write_text(STACKS[cloud], encoding="utf-8")
     done = rehearse("up", str(stack))

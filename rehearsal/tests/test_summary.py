@@ -13,7 +13,7 @@ from gpuinfra_rehearsal.actions import errors_of
 from gpuinfra_rehearsal.engine import OperationResult
 from gpuinfra_rehearsal.events import RunProgress
 from gpuinfra_rehearsal.folder import Folder
-from gpuinfra_rehearsal.retry_hints import broken_nodes, ineffective_faults
+from gpuinfra_rehearsal.retry_hints import broken_nodes, ineffective_faults, refused_nodes
 from gpuinfra_rehearsal.summary import summary_lines
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
@@ -166,3 +166,21 @@ def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
     }  # fmt: skip
     assert NOT_DUE_TEXT in summary_lines(report, tmp_path)
     assert summary_lines(report, tmp_path, ("no effect: --fault",))[-1] == "no effect: --fault"
+
+
+def test_after_a_simulated_refusal_the_next_command_has_no_fault(tmp_path: Path) -> None:
+    """A run that failed with a fault of the cloud ends with the command that continues: without the fault. Other faults of the cloud end by themselves."""
+    folder = Folder(root=tmp_path / "lab", stack="lab")
+    faults = (
+        "cloud:no-capacity:gpu",
+        "node:gpu-1:gpu-missing",
+        "cloud:error:aws:ec2/vpc:Vpc:1",
+        "cloud:limited:spot:1",
+    )
+    (line,) = refused_nodes(folder, Path(".rehearsal"), faults)
+    assert line == (
+        "the stand-in cloud refused nodes because of --fault cloud:no-capacity:gpu --fault cloud:limited:spot:1; "
+        "to continue with these resources, run gpuinfra rehearse up lab without the fault"
+    )
+    assert "--folder" in refused_nodes(folder, tmp_path / "a b", faults)[0]
+    assert refused_nodes(folder, Path(".rehearsal"), faults[1:3]) == ()

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pulumi
 import pytest
 
+from gpuinfra.base.errors import EnvironmentMissing, SpecError
+from gpuinfra.base.findings import Level
 from gpuinfra.cli import COMMANDS
 from gpuinfra.clouds.aws import adopt as aws_adopt
-from gpuinfra.clouds.aws import instance_connect
+from gpuinfra.clouds.aws import credentials, instance_connect
+from gpuinfra.clouds.aws import pending as aws_pending
 from gpuinfra.clouds.aws.preflight import Preflight as AwsPreflight
+from gpuinfra.clouds.aws.region import failover as aws_failover
 from gpuinfra.clouds.azure import adopt as azure_adopt
 from gpuinfra.clouds.azure.preflight import Preflight as AzurePreflight
 from gpuinfra.clouds.gcp import adopt as gcp_adopt
 from gpuinfra.clouds.gcp import credentials as gcp_credentials
 from gpuinfra.clouds.gcp.preflight import Preflight as GcpPreflight
+from gpuinfra.clouds.pending import StackIdentity
+from gpuinfra.handover.connect import connect
 from gpuinfra.inventory import Node
 from gpuinfra.plan.make import build_plan
 from gpuinfra.remote.tunnels import hosts_of
 from gpuinfra.rules import load_stack
+from gpuinfra.search import outcome
 from tests.clouds.stacks import TODAY, recording_of_spec, spec_of
+from tests.servers import Answering, serve
 
 ROOT = Path(__file__).parents[2]
 DECLARED = "declared-0001"
@@ -121,13 +132,199 @@ def test_aws_commands_use_the_declared_profile(
         return SimpleNamespace(get_credentials=lambda: object())
 
     monkeypatch.setattr("boto3.session.Session", session)
-    monkeypatch.setattr("boto3.Session", session)
     monkeypatch.setattr(aws_adopt, "Account", lambda *_: None)
     monkeypatch.setattr(aws_adopt, "retained_in", lambda account, plan: ())
     stack = _stack(tmp_path, "aws-p4d", f"  aws:profile: {DECLARED}\n")
     AwsPreflight("us-east-1", stack.settings).find_credentials()
     aws_adopt.look(build_plan(stack.spec, TODAY), "0a1b2c3d", stack.settings, option)
     assert profiles == [DECLARED, used]
+
+
+FIRST, SECOND = "arn:aws:iam::111111111111:role/hub", "arn:aws:iam::222222222222:role/deploy"
+ROLES = [{"roleArn": FIRST}, {"roleArn": SECOND, "externalId": "e-1", "sessionName": "ci", "duration": "1h30m"}]
+ROLES_LINE = f"  aws:assumeRoles: {json.dumps(ROLES)}\n"
+
+
+def _answer(action: str, result: str) -> bytes:
+    text = f"<{action}Result>{result}</{action}Result>"
+    return f'<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{text}</{action}Response>'.encode()
+
+
+@dataclass
+class Sts:
+    """A security token service: each assumed role gets its own key."""
+
+    assumed: list[dict[str, str]] = field(default_factory=list)
+    """Parameters of each `AssumeRole`, with the key that signed it as `signed`."""
+    callers: list[str] = field(default_factory=list)
+    """The keys that signed other requests."""
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sts]:
+    """AWS on a local port, with the key `AKIAENV` in the environment."""
+    service = Sts()
+
+    class Handler(Answering):
+        def do_POST(self) -> None:
+            body = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            key = self.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+            if body.get("Action") != "AssumeRole":
+                service.callers.append(key)
+                identity = (
+                    "<Account>222222222222</Account><Arn>arn:aws:iam::222222222222:user/a</Arn><UserId>u</UserId>"
+                )
+                self.answer(200, _answer("GetCallerIdentity", identity))
+                return
+            service.assumed.append({**body, "signed": key})
+            name = body["RoleArn"].rpartition("/")[2]
+            keys = (
+                f"<AccessKeyId>{name}</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
+            )
+            keys += "<Expiration>2100-01-01T00:00:00Z</Expiration>"
+            self.answer(200, _answer("AssumeRole", f"<Credentials>{keys}</Credentials>"))
+
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_STS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    with serve(Handler) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield service
+
+
+def _as_deployed(value: object) -> list[dict[str, Any]]:
+    """The provider in the state of a stack, whose inputs contain lists as JSON."""
+    return [{"type": "pulumi:providers:aws", "inputs": {"region": "us-east-1", "assumeRoles": json.dumps(value)}}]
+
+
+def _caller_of(path: str, settings: Any) -> Any:
+    """The requests of one path through the product: they must be signed with the key of the last role."""
+    if path == "live checks":
+        cloud = AwsPreflight("us-east-1", settings)
+        assert list(cloud.identity())
+    elif path == "failover":
+        aws_failover.client_of(settings)("sts", "us-east-1").get_caller_identity()
+    elif path == "handover":
+        inputs = {"cloud": "aws", "region": "us-east-1", "evidenceBucket": "b", "evidencePrefix": "p"}
+        ports = connect({**inputs, "assumeRoles": json.dumps(settings["aws:assumeRoles"])})
+        ports.identity._sts.get_caller_identity()  # pyright: ignore[reportAttributeAccessIssue]
+    elif path == "continued run":
+        account = aws_pending.lookup(StackIdentity(tokens=frozenset(), ids=frozenset()), settings)
+        account._session.client("sts", region_name="us-east-1").get_caller_identity()
+    elif path == "adopt":
+        credentials.session(settings, "us-east-1").client("sts").get_caller_identity()
+    return None
+
+
+@pytest.mark.parametrize("path", ["live checks", "failover", "handover", "continued run", "adopt"])
+def test_requests_on_aws_assume_the_declared_roles(path: str, sts: Sts, tmp_path: Path) -> None:
+    """With `aws:assumeRoles`, each request is signed with the key of the last role, and each role is assumed with the key of the one before it."""
+    _caller_of(path, _stack(tmp_path, "aws-p4d", ROLES_LINE).settings)
+    assert [one["signed"] for one in sts.assumed] == ["AKIAENV", "hub"]
+    assert [one["RoleArn"] for one in sts.assumed] == [FIRST, SECOND]
+    last = sts.assumed[-1]
+    assert (last["ExternalId"], last["RoleSessionName"], last["DurationSeconds"]) == ("e-1", "ci", "5400")
+    assert set(sts.callers) == {"deploy"}
+
+
+def test_a_session_with_roles_sends_no_request_before_its_first(sts: Sts, tmp_path: Path) -> None:
+    """The search for credentials of a preview assumes no role."""
+    AwsPreflight("us-east-1", _stack(tmp_path, "aws-p4d", ROLES_LINE).settings).find_credentials()
+    assert sts.assumed == []
+
+
+def test_ssh_on_aws_assumes_the_roles_of_the_provider(
+    sts: Sts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instance Connect and Session Manager run with the keys of the last role of the provider in the state."""
+    node = Node(name="gpu-1", id="i-1", pool="gpu", address="10.0.0.9")
+    (host,) = hosts_of(
+        [node], cloud="aws", region="us-east-1", direct=False, folder=tmp_path, resources=_as_deployed(ROLES)
+    ).hosts
+    seen: list[str | None] = []
+
+    def started(*_: Any, **__: Any) -> Any:
+        seen.append(instance_connect.os.environ.get("AWS_ACCESS_KEY_ID"))
+        return SimpleNamespace(returncode=0)
+
+    def replaced(*_: Any) -> None:
+        started()
+        raise SystemExit
+
+    monkeypatch.setattr(instance_connect.subprocess, "run", started)
+    monkeypatch.setattr(instance_connect.os, "execvp", replaced)
+    with pytest.raises(SystemExit):
+        instance_connect.main(host.proxy_words()[3:])
+    assert seen == ["deploy", "deploy"]
+
+
+def test_the_search_reads_the_groups_with_the_credentials_of_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for capacity asks the account of the provider in the state which groups have nodes."""
+    given: list[dict[str, str]] = []
+
+    def members(*_: Any, **access: str) -> Any:
+        given.append(access)
+        return SimpleNamespace(membership=SimpleNamespace(members=lambda groups: []))
+
+    monkeypatch.setattr(outcome, "ports_of", members)
+    group = {
+        "urn": "urn:pulumi:s::p::aws:autoscaling/group:Group::gpu",
+        "id": "g",
+        "type": "aws:autoscaling/group:Group",
+    }
+    outcome.running_groups("aws", "us-east-1", [*_as_deployed(ROLES), group])
+    assert json.loads(given[0]["assume_roles"]) == ROLES
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("{}", "it is not a list"),
+        ('[{"sessionName": "x"}]', "a role has no roleArn"),
+        ('[{"roleArn": "a", "duration": "90"}]', "has no unit"),
+        ('[{"roleArn": "a", "role": "b"}]', "unknown key role"),
+        ([{"roleArn": {"secure": "v1:x"}}], "only by the provider"),
+        ("[", "cannot be used"),
+    ],
+)
+def test_roles_that_cannot_be_read_are_an_error(value: object, reason: str) -> None:
+    """A setting with another form is reported and never ignored."""
+    with pytest.raises(EnvironmentMissing, match=reason):
+        credentials.roles_of(value)
+
+
+@pytest.mark.parametrize(
+    ("shipped", "line", "path"),
+    [
+        ("aws-p4d", "  aws:accessKey: AKIA\n  aws:secretKey: {secure: v1:x}\n", "aws:accessKey"),
+        ("aws-p4d", "  aws:endpoints: [{ec2: http://x}]\n", "aws:endpoints"),
+        (
+            "azure-ndv5",
+            "  azure-native:clientId: c\n  azure-native:clientSecret: {secure: v1:x}\n",
+            "azure-native:clientId",
+        ),
+        ("azure-ndv5", "  azure-native:tenantId: t\n", "azure-native:tenantId"),
+        ("gcp-a3mega", "  gcp:impersonateServiceAccount: a@b\n", "gcp:impersonateServiceAccount"),
+        ("gcp-a3mega", "  gcp:credentials: {secure: v1:x}\n", "gcp:credentials"),
+        ("gcp-a3mega", "  gcp:computeCustomEndpoint: http://x\n", "gcp:computeCustomEndpoint"),
+    ],
+)
+def test_settings_of_the_provider_alone_are_one_finding(shipped: str, line: str, path: str, tmp_path: Path) -> None:
+    """A setting that selects credentials or endpoints and that gpuinfra's own requests cannot use is one warning with the line and the replacement."""
+    findings = [one for one in _stack(tmp_path, shipped, line).findings if "only to the provider" in one.message]
+    at = [
+        number for number, text in enumerate((tmp_path / "Pulumi.lab.yaml").read_text().splitlines(), 1) if path in text
+    ]
+    assert [(one.path, one.level, one.line) for one in findings] == [(path, Level.WARN, at[0])]
+
+
+def test_secret_roles_are_an_error(tmp_path: Path) -> None:
+    """Commands cannot read a secret setting, so the roles have to be plain."""
+    line = "  aws:assumeRoles: [{roleArn: {secure: v1:x}}]\n"
+    with pytest.raises(SpecError, match=r"aws:assumeRoles.*is a secret"):
+        _stack(tmp_path, "aws-p4d", line)
 
 
 def _raw_reads(path: Path) -> Iterator[str]:
@@ -151,24 +348,25 @@ def test_the_account_of_each_command_is_decided() -> None:
     assert set(ACCOUNT_OF) == set(COMMANDS)
 
 
-def test_each_session_on_aws_has_a_profile() -> None:
-    """No code creates a session of boto3 without the declared profile, except with the keys of an assumed role."""
-    sessions = {
-        f"{path.relative_to(ROOT / 'gpuinfra')}:{node.lineno}": {keyword.arg for keyword in node.keywords}
+def test_one_module_creates_the_sessions_of_aws() -> None:
+    """Only `clouds/aws/credentials.py` creates sessions and clients of boto3 without a session, so all requests use the declared credentials."""
+    creators = {
+        str(path.relative_to(ROOT / "gpuinfra"))
         for path in (ROOT / "gpuinfra").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("boto3.Session", "boto3.session.Session")
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("boto3.Session", "boto3.session.Session", "boto3.client", "boto3.resource")
     }
-    assert len(sessions) > 5
-    assert [where for where, given in sessions.items() if not given & {"profile_name", "aws_access_key_id"}] == []
+    assert creators == {"clouds/aws/credentials.py"}
 
 
 @pytest.mark.parametrize("profile", [DECLARED, None])
 def test_the_handover_uses_the_profile_of_the_resources(profile: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for verified nodes reads AWS with `aws:profile`, as the provider does, and so do `verify`, `nodes` and `refresh`, which read its inputs."""
-    monkeypatch.setattr(pulumi.Config, "get", lambda config, key, default=None: {"profile": profile}.get(key, default))
+    given = {"profile": profile, "assumeRoles": profile and json.dumps(ROLES)}
+    monkeypatch.setattr(pulumi.Config, "get", lambda config, key, default=None: given.get(key, default))
     ready = recording_of_spec(spec_of("aws-p4d"), stack="aws-p4d").one("gpuinfra:index:NodesReady")
-    assert ready.inputs.get("profile") == profile
+    assert (ready.inputs.get("profile"), ready.inputs.get("assumeRoles")) == (profile, given["assumeRoles"])
 
 
 @pytest.mark.parametrize(("inputs", "expected"), [({"profile": DECLARED}, ["--profile", DECLARED]), ({}, [])])

@@ -13,7 +13,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.validate import ParamValidator
 
-from gpuinfra.clouds.aws import preflight
+from gpuinfra.clouds.aws import credentials
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"  # the example key of the AWS documentation
@@ -95,7 +95,7 @@ SESSION = _Session()
 def use(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, Answer], latency_s: float = 0.0) -> Account:
     """Replace the session of the preflight with one that gets these answers."""
     account = Account(answers=dict(answers), latency_s=latency_s)
-    monkeypatch.setattr(preflight, "_session", account.session)
+    monkeypatch.setattr(credentials, "session", lambda settings, region: account.session(region, None))
     return account
 
 

@@ -432,7 +432,7 @@ _KEPT: dict[str, dict[str, Any]] = {}
 
 def healthy(expectation: dict[str, Any] = P4D) -> dict[str, Any]:
     """A copy of the records of a healthy machine, to be mutated."""
-    machine = f"{expectation['machine']} {expectation.get('burn_in')} {expectation.get('mig')}"
-    if machine not in _KEPT:
-        _KEPT[machine] = probes(expectation=expectation)
-    return copy.deepcopy(_KEPT[machine])
+    key = json.dumps(expectation, sort_keys=True)
+    if key not in _KEPT:
+        _KEPT[key] = probes(expectation=expectation)
+    return copy.deepcopy(_KEPT[key])

@@ -20,7 +20,20 @@ from gpuinfra.node import nvsmi
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.states import NO_TEXT, STATES
 from gpuinfra.node.xids import XIDS
-from tests.node.healthy import AZURE, AZURE_A100, GOOGLE, GOOGLE_B200, GOOGLE_RDMA, H100, JOURNAL, MIG, P4D, healthy
+from tests.node.healthy import (
+    AZURE,
+    AZURE_A100,
+    GOOGLE,
+    GOOGLE_B200,
+    GOOGLE_RDMA,
+    H100,
+    JOURNAL,
+    MIG,
+    P4D,
+    healthy,
+    machine,
+)
+from tests.plan.pools import REGIONS, machines
 
 FAULTS = 2800
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
@@ -65,6 +78,16 @@ BAD = {
 Node = dict[str, Any]
 
 
+class NoPart(Exception):
+    """The machine does not have the part that the fault needs."""
+
+
+def _choice(rng: random.Random, ways: list[Any]) -> Any:
+    if not ways:
+        raise NoPart
+    return rng.choice(ways)
+
+
 def _lines(one: Node, probe: str) -> list[str]:
     return one["probes"][probe]["stdout"].splitlines()
 
@@ -75,6 +98,8 @@ def _write(one: Node, probe: str, lines: list[str]) -> None:
 
 def bad_cell(rng: random.Random, one: Node) -> str:
     """One judged cell of one GPU has a value that no healthy GPU reports."""
+    if not one["expectation"]["gpus"]:
+        raise NoPart
     cut = one["expectation"].get("mig", False)  # rows of a cut GPU are absent, and its mode is on
     return _cell(
         rng, one, rng.choice(sorted(name for name in BAD if not (cut and name.startswith(("mig", "remapped"))))), None
@@ -83,6 +108,8 @@ def bad_cell(rng: random.Random, one: Node) -> str:
 
 def error_token(rng: random.Random, one: Node) -> str:
     """Any cell of one GPU contains an error token."""
+    if not one["expectation"]["gpus"]:
+        raise NoPart
     header = [re.sub(r" \[.*", "", name) for name in _lines(one, "nvidia-smi-csv")[0].split(", ")]
     return _cell(rng, one, rng.choice([name for name in header if name != "name"]), rng.choice(TOKENS))
 
@@ -90,10 +117,12 @@ def error_token(rng: random.Random, one: Node) -> str:
 def _cell(rng: random.Random, one: Node, column: str, value: str | None) -> str:
     lines = _lines(one, "nvidia-smi-csv")
     header = [re.sub(r" \[.*", "", name) for name in lines[0].split(", ")]
-    row = rng.randrange(1, 9)
+    row = rng.randrange(1, one["expectation"]["gpus"] + 1)
     cells = lines[row].split(", ")
     right = cells[header.index(column)]
-    cells[header.index(column)] = value or rng.choice([bad for bad in BAD.get(column, ()) if bad != right])
+    lanes = str(one["expectation"]["pcie_width"])  # a narrow slot is right on a machine that is sold with it
+    fitting = (right, lanes) if column.startswith("pcie.link.width") else (right,)
+    cells[header.index(column)] = value or rng.choice([bad for bad in BAD.get(column, ()) if bad not in fitting])
     lines[row] = ", ".join(cells)
     _write(one, "nvidia-smi-csv", lines)
     return f"{column} of GPU {row - 1} = {cells[header.index(column)]!r}"
@@ -113,7 +142,7 @@ def lost_line(rng: random.Random, one: Node) -> str:
         "efa",
         "gvnics",
     ]
-    probe = rng.choice([name for name in known if name in one["probes"]])
+    probe = _choice(rng, [name for name in known if name in one["probes"]])
     lines = _lines(one, probe)
     wanted = {
         "nvidia-smi-csv": r"^\d", "nvidia-smi-list": "^GPU", "nvlink-status": "Link", "nvlink-errors": "^GPU", "lspci": "controller",
@@ -137,9 +166,9 @@ def lost_line(rng: random.Random, one: Node) -> str:
 
 def doubled_line(rng: random.Random, one: Node) -> str:
     """A GPU is listed twice."""
-    probe = rng.choice(("nvidia-smi-csv", "nvidia-smi-list", "lspci"))
+    probe = _choice(rng, [name for name in ("nvidia-smi-csv", "nvidia-smi-list", "lspci") if name in one["probes"]])
     lines = _lines(one, probe)
-    at = rng.choice([at for at, line in enumerate(lines) if at and re.search(r"^GPU|^\d+, |controller", line)])
+    at = rng.choice([at for at, line in enumerate(lines) if re.search(r"^GPU|^\d+, |controller", line)])
     lines.insert(at, lines[at])
     _write(one, probe, lines)
     return f"line {at} of {probe}"
@@ -148,7 +177,8 @@ def doubled_line(rng: random.Random, one: Node) -> str:
 def broken_state(rng: random.Random, one: Node) -> str:
     """One call of nvidia-smi reports a known broken state, or exits with its code."""
     state = rng.choice([state for state in STATES if state.pattern != NO_TEXT])
-    probe = rng.choice([name for name in sorted(one["probes"]) if one["probes"][name]["argv"][0] == "nvidia-smi"])
+    smi = [name for name in sorted(one["probes"]) if one["probes"][name]["argv"][0] == "nvidia-smi"]
+    probe = _choice(rng, smi)
     text = re.sub(r"\(\?:([^|)]*)[^)]*\)|\\|\^|\$", lambda m: m.group(1) or "", state.pattern.split("|")[0])
     one["probes"][probe].update(stdout=text + "\n", exit=rng.choice([0, 1, state.exit or 255, 255]))
     return f"{probe}: {text}"
@@ -178,20 +208,26 @@ def no_answer(rng: random.Random, one: Node) -> str:
 
 def xml_fault(rng: random.Random, one: Node) -> str:
     """The XML lacks a GPU or its end, or contains an error token."""
+    if "nvidia-smi-xml" not in one["probes"]:
+        raise NoPart
+    gpus = one["expectation"]["gpus"]
     text = one["probes"]["nvidia-smi-xml"]["stdout"]
     how = rng.choice(("gpu", "cut", "token", "count"))
     if how == "gpu":
-        gpus = list(re.finditer(r"\t<gpu id=.*?</gpu>\n", text, re.DOTALL))
-        gone = rng.choice(gpus)
+        gone = rng.choice(list(re.finditer(r"\t<gpu id=.*?</gpu>\n", text, re.DOTALL)))
         text = text[: gone.start()] + text[gone.end() :]
     elif how == "cut":
         text = text[: rng.randrange(10, len(text) - 20)]
     elif how == "count":
-        text = text.replace("<attached_gpus>8<", f"<attached_gpus>{rng.choice((0, 1, 4, 7, 9))}<")
+        wrong = rng.choice([count for count in (0, 1, 4, 7, gpus + 1) if count != gpus])
+        text = text.replace(f"<attached_gpus>{gpus}<", f"<attached_gpus>{wrong}<")
     else:
-        # The instance of a process is not about the health of a GPU.
+        # The instance of a process, the time and the version of CUDA are not about the health of a GPU.
         leaves = list(
-            re.finditer(r"<(?!product_name|value|supported|(?:gpu|compute)_instance_id)(\w+)>([^<>\n]+)</\1>", text)
+            re.finditer(
+                r"<(?!product_name|value|supported|timestamp|cuda_version|(?:gpu|compute)_instance_id)(\w+)>([^<>\n]+)</\1>",
+                text,
+            )
         )
         leaf = rng.choice(leaves)
         how = f"token in {leaf.group(1)}"
@@ -207,16 +243,18 @@ def xml_fault(rng: random.Random, one: Node) -> str:
 def link_fault(rng: random.Random, one: Node) -> str:
     """An NVLink is down, slow or counts errors, or a pair of GPUs is connected differently."""
     if "nvlink-status" not in one["probes"]:  # a GPU that is cut shows no links
-        return bad_cell(rng, one)
-    how = rng.choice(("down", "slow", "errors", "pair"))
+        raise NoPart
+    # Only machines with NVSwitch connect all pairs in the same way.
+    how = rng.choice(("down", "slow", "errors", *(("pair",) if "topology" in one["probes"] else ())))
     probe = {"down": "nvlink-status", "slow": "nvlink-status", "errors": "nvlink-errors", "pair": "topology"}[how]
     lines = _lines(one, probe)
     if how == "pair":
         at = rng.choice([at for at, line in enumerate(lines) if re.match(r"^GPU\d", line)])
-        other = rng.choice([cell for cell in range(1, 9) if cell != at])
+        other = rng.choice([cell for cell in range(1, one["expectation"]["gpus"] + 1) if cell != at])
         cells = lines[at].split("\t")
         mirror = lines[other].split("\t")
-        cells[other] = mirror[at] = rng.choice(("SYS", "NODE", "PHB", "PIX", "NV4", "NV11"))
+        other_ways = [way for way in ("SYS", "NODE", "PHB", "PIX", "NV4", "NV11") if way != cells[other].strip()]
+        cells[other] = mirror[at] = rng.choice(other_ways)
         lines[at], lines[other] = "\t".join(cells), "\t".join(mirror)
     else:
         at = rng.choice(
@@ -232,16 +270,19 @@ def kernel_fault(rng: random.Random, one: Node) -> str:
     """The kernel log contains a relevant or unknown Xid or a fatal SXid, or is missing."""
     serious = [number for number, entry in XIDS.items() if entry.severity != "log" and number != 154]
     unknown = [number for number in range(1, 400) if number not in XIDS]
+    switch = f"nvidia-nvswitch{rng.randrange(6)}: SXid (PCI:0000:c0:18.0): {rng.randrange(10000, 30000)}, Fatal, Link {rng.randrange(36)} error"
     line = rng.choice(
         (
             f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(serious)}, pid={rng.randrange(9999)}, name=x, text",
             f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(unknown)}, pid='<unknown>', name=<unknown>",
             "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
             f"NVRM: Xid (PCI:0000:20:00): {rng.randrange(144, 151)}, NETIR_LINK_DOWN Fatal XC0 i0 Link 09 (0x00000000 0x00000000 0x00000000)",
-            f"nvidia-nvswitch{rng.randrange(6)}: SXid (PCI:0000:c0:18.0): {rng.randrange(10000, 30000)}, Fatal, Link {rng.randrange(36)} error",
+            *((switch,) if one["expectation"]["nvswitch"] else ()),
             "",
         )
     )
+    if not one["expectation"]["gpus"]:  # no driver writes to the log
+        line = ""
     if line:
         one["probes"]["kernel-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 kernel: {line}\n"
     else:
@@ -252,18 +293,18 @@ def kernel_fault(rng: random.Random, one: Node) -> str:
 def version_fault(rng: random.Random, one: Node) -> str:
     """One of the places with the driver, kernel or fabric manager version has another version."""
     other = rng.choice(("580.95.05", "575.57.08", "595.84", "580.173.03"))
-    probe = rng.choice(
-        (
-            "driver-version",
-            "nvidia-smi-csv",
-            "nvidia-smi-xml",
-            "dkms",
-            "fabric-manager-version",
-            "recorded",
-            "uname",
-            "lustre-module",
-        )
+    places = (
+        "driver-version",
+        "nvidia-smi-csv",
+        "nvidia-smi-xml",
+        "dkms",
+        "fabric-manager-version",
+        "recorded",
+        "uname",
+        "lustre-module",
     )
+    gpus = one["expectation"]["gpus"]
+    probe = rng.choice([name for name in places if name in one["probes"] or (name == "recorded" and gpus)])
     if probe == "recorded":
         one["journal"]["recorded"]["driver"] = other
     elif probe in ("uname", "lustre-module"):
@@ -281,8 +322,7 @@ def version_fault(rng: random.Random, one: Node) -> str:
 
 def host_fault(rng: random.Random, one: Node) -> str:
     """A unit, mount, limit, hold, disk or cloud-init has a wrong state."""
-    probe, text, code = rng.choice(
-        (
+    ways = (
             ("fabric-manager", rng.choice(("inactive", "failed", "activating")) + "\n", 3),
             ("disk", f"  Avail\n{rng.randrange(0, 50 * 2**30)}\n", 0),
             ("memlock", f"* soft memlock {rng.randrange(0, 2**24)}\n* hard memlock unlimited\n", 0),
@@ -300,8 +340,8 @@ def host_fault(rng: random.Random, one: Node) -> str:
             ("dkms", "nvidia/580.173.02: added\n", 0),
             ("modules", "Module                  Size  Used by\nnouveau 1 0\nnvidia 1 0\nnvidia_uvm 1 0\n", 0),
             ("driver-version", "", 1),
-        )
     )  # fmt: skip
+    probe, text, code = rng.choice([way for way in ways if way[0] in one["probes"]])
     one["probes"][probe].update(stdout=text, exit=code)
     return f"{probe}: {text.strip()[:50]}"
 
@@ -309,7 +349,8 @@ def host_fault(rng: random.Random, one: Node) -> str:
 def journal_fault(rng: random.Random, one: Node) -> str:
     """A step is not done, or nothing is recorded."""
     steps = one["journal"]["steps"]
-    how = rng.choice(("status", "gone", "hash", "recorded", "all"))
+    # A machine without GPUs records no driver.
+    how = rng.choice(("status", "gone", "hash", "all", *(("recorded",) if one["expectation"]["gpus"] else ())))
     if how == "status":
         rng.choice(steps)["status"] = rng.choice(("pending", "running", "reboot", "failed", "DONE", ""))
     elif how == "gone":
@@ -326,6 +367,8 @@ def journal_fault(rng: random.Random, one: Node) -> str:
 def fabric_fault(rng: random.Random, one: Node) -> str:
     """A port, interface, key or library of the fabric has a wrong state."""
     provider = one["expectation"]["fabric_provider"]
+    if provider is None:
+        raise NoPart
     interface = {"infiniband": "ib3", "gib": "gpu3rdma0", "tcpx": "eth3", "tcpxo": "enp7s0"}.get(provider)
     ways = {
         "ports": (
@@ -341,7 +384,7 @@ def fabric_fault(rng: random.Random, one: Node) -> str:
         "fabric-libraries": ((r"/\S+", "/usr/lib/x"),),
         "link-log": ((r"\Z", f"2026-11-21T10:00:00+0000 gpu-1 systemd-networkd[1]: {interface}: Lost carrier\n" * 9),),
     }
-    probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
+    probe = _choice(rng, [name for name in sorted(ways) if name in one["probes"]])
     text = one["probes"][probe]["stdout"]
     if probe == "ports" and provider in ("tcpx", "tcpxo", "efa"):
         return bad_exit(
@@ -371,7 +414,7 @@ def software_fault(rng: random.Random, one: Node) -> str:
         "boot-id": ((r"(?s).*", "\n"),),
         "cdi": (("nvidia.com/gpu=all", "nvidia.com/gpu=none"), ("nvidia.com/gpu=0", "amd.com/gpu=0")),
     }
-    probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
+    probe = _choice(rng, [name for name in sorted(ways) if name in one["probes"]])
     pattern, replacement = rng.choice(ways[probe])
     text = one["probes"][probe]["stdout"]
     one["probes"][probe]["stdout"] = re.sub(pattern, replacement, text, count=1)
@@ -395,7 +438,7 @@ def speed_fault(rng: random.Random, one: Node) -> str:
         one["probes"]["nccl"]["stdout"] = text
         return f"B2 {'wrong' if wrong else rate}"
     if "B5" not in required:
-        return bad_cell(rng, one)
+        raise NoPart
     document = json.loads(one["probes"]["nvbandwidth"]["stdout"])
     case = rng.choice(document["nvbandwidth"]["testcases"])
     row = rng.choice(case["bandwidth_matrix"])
@@ -412,8 +455,10 @@ def silent_fault(rng: random.Random, one: Node) -> str:
         "Out of memory: Killed process 1 (x)",
     )  # fmt: skip
     ways = [("kernel-log", r"\Z", f"2026-11-21T10:00:00+0000 gpu-1 kernel: {rng.choice(lines)}\n")]
-    ways.append(("nvidia-smi-xml", "_repair_pending>No<", "_repair_pending>Yes<"))
-    ways.append(("nvidia-smi-xml", "<vbios_version>[^<]*<", f"<vbios_version>92.00.{rng.randrange(99)}<"))
+    if "nvidia-smi-xml" in one["probes"]:
+        ways.append(("nvidia-smi-xml", "_repair_pending>No<", "_repair_pending>Yes<"))
+    if one["expectation"]["gpus"] > 1:  # one GPU has no other to differ from
+        ways.append(("nvidia-smi-xml", "<vbios_version>[^<]*<", f"<vbios_version>92.00.{rng.randrange(99)}<"))
     if "N10" in one["expectation"]["required"]:
         name = rng.choice(
             ("retrans_timeout_events", "retrans_pkts", "symbol_error", "link_error_recovery", "packet_seq_err")
@@ -453,9 +498,10 @@ def slow_part(rng: random.Random, one: Node) -> str:
     if "N11" in required:
         ways.append(("ports", "4: ACTIVE", lambda found: rng.choice(("1: DOWN", "2: INIT", "3: ARMED"))))
     replays = rng.randrange(1001, 10**6)
-    ways.append(("nvidia-smi-xml", "<replay_counter>0<", lambda found: f"<replay_counter>{replays}<"))
     kind, errors = rng.choice((("fatal", 1), ("nonfatal", 7), ("correctable", 12000)))
-    ways.append(("pcie", rf'"{kind}": \d+', lambda found: f'"{kind}": {errors}'))
+    if one["expectation"]["gpus"]:
+        ways.append(("nvidia-smi-xml", "<replay_counter>0<", lambda found: f"<replay_counter>{replays}<"))
+        ways.append(("pcie", rf'"{kind}": \d+', lambda found: f'"{kind}": {errors}'))
     probe, pattern, change = rng.choice(ways)
     text = one["probes"][probe]["stdout"]
     hit = rng.choice(list(re.finditer(pattern, text)))
@@ -466,11 +512,11 @@ def slow_part(rng: random.Random, one: Node) -> str:
 def hidden_gpus(rng: random.Random, one: Node) -> str:
     """DCGM has no result for some GPUs, or no memory for its test, and reports a setting or a pass."""
     if "B1" not in one["expectation"]["required"]:
-        return bad_cell(rng, one)
+        raise NoPart
     document = json.loads(one["probes"]["dcgm"]["stdout"])
     results = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"]
     if rng.random() < 0.5:
-        del results[rng.randrange(1, len(results)) :]
+        del results[rng.randrange(min(1, len(results) - 1), len(results)) :]
         for result in results:
             result.update(
                 status="Fail",
@@ -503,6 +549,22 @@ WARNED = {
 """Checks of severity block or drain that only warn about a fault, and why the node is handed over."""
 
 
+def _judged(one: Node, what: str) -> tuple[str | None, str | None]:
+    """Judge a node with a fault. Returns the fault if no check notices it, and the fault if the node is handed over without a reason in the list."""
+    machine = one["expectation"]
+    checks = judge(one["probes"], machine, journal=one["journal"])
+    noticed = [check for check in checks if check["outcome"] not in ("pass", "skip")]
+    escaped = None if noticed else what
+    if not verdict(checks, machine).verified:
+        return escaped, None
+    wrong = [check["id"] for check in noticed if check["severity"] != "warn" and check["id"] not in WARNED]
+    return escaped, f"{what}: {wrong}" if wrong else None
+
+
+def _node(machine: dict[str, Any]) -> Node:
+    return {"probes": healthy(machine), "journal": copy.deepcopy(JOURNAL), "expectation": machine}
+
+
 def test_every_generated_fault_fails_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 2,800 generated faults fails or warns at least one check. A node is handed over only with warnings of checks that never block, or of those
     in the list."""
@@ -513,22 +575,56 @@ def test_every_generated_fault_fails_a_check(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(FAULTS):
         kind = KINDS[number % len(KINDS)]
         machine = rng.choice(MACHINES)
-        one = {"probes": healthy(machine), "journal": copy.deepcopy(JOURNAL), "expectation": machine}
-        what = kind(rng, one)
-        checks = judge(one["probes"], machine, journal=one["journal"])
-        if all(check["outcome"] in ("pass", "skip") for check in checks):
-            escaped.append(f"{machine['machine']} {kind.__name__}: {what}")
-        if verdict(checks, machine).verified:
-            allowed = {*WARNED, *(check["id"] for check in checks if check["severity"] == "warn")}
-            wrong = [
-                check["id"]
-                for check in checks
-                if check["outcome"] not in ("pass", "skip") and check["id"] not in allowed
-            ]
-            handed_over += [f"{machine['machine']} {kind.__name__}: {what}: {wrong}"] if wrong else []
+        try:
+            what = kind(rng, one := _node(machine))
+        except NoPart:
+            what = bad_cell(rng, one := _node(machine))
+        found = _judged(one, f"{machine['machine']} {kind.__name__}: {what}")
+        escaped += [found[0]] if found[0] else []
+        handed_over += [found[1]] if found[1] else []
         seen[kind.__name__] += 1
         clouds[machine["cloud"]] += 1
     assert (escaped, handed_over) == ([], [])
     assert sum(seen.values()) == FAULTS
     assert min(seen.values()) > 100
     assert min(clouds.values()) > 700
+
+
+DRAWS = 6
+"""Faults of each kind on each machine type in the long test."""
+DECLARABLE = [(cloud, name) for cloud in REGIONS for name in machines(cloud)]
+
+
+def _cannot_have(kind: Callable[[random.Random, Node], str], machine: dict[str, Any]) -> bool:
+    """Whether the machine does not have the part that this kind of fault breaks."""
+    no_gpu = not machine["gpus"]
+    return {
+        link_fault: not machine.get("nvlinks_per_gpu"),
+        fabric_fault: machine["fabric_provider"] is None,
+        speed_fault: not {"B2", "B5"} & set(machine["required"]),
+    }.get(kind, no_gpu and kind not in ON_EVERY_MACHINE)  # fmt: skip
+
+
+ON_EVERY_MACHINE = (bad_exit, no_answer, kernel_fault, version_fault, host_fault, journal_fault, silent_fault, slow_part)  # fmt: skip
+"""Kinds that need neither a GPU nor a fabric."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("cloud", "name"), DECLARABLE, ids=[name for _, name in DECLARABLE])
+def test_no_machine_type_is_handed_over_with_a_fault(cloud: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each machine type that a stack can declare is verified when it is healthy, and no fault of any kind that it can have is handed over."""
+    monkeypatch.setattr(nvsmi, "parse", lru_cache(maxsize=8)(nvsmi.parse))
+    machine_type = machine(cloud, name)
+    well = _node(machine_type)
+    assert verdict(judge(well["probes"], machine_type, journal=well["journal"]), machine_type).verified
+    rng, wrong, without = random.Random(f"20261129 {name}"), [], []
+    for kind in KINDS:
+        for _ in range(DRAWS):
+            try:
+                what = kind(rng, one := _node(machine_type))
+            except NoPart:
+                without.append(kind)
+                break
+            wrong += [found for found in _judged(one, f"{kind.__name__}: {what}") if found]
+    assert wrong == []
+    assert without == [kind for kind in KINDS if _cannot_have(kind, machine_type)]

@@ -118,6 +118,15 @@ def test_replaced_driver_is_a_difference_with_both_versions() -> None:
     assert any("D1" in one.what and "580.200.01" in one.found and DRIVER in one.recorded for one in found)
 
 
+def test_a_driver_that_was_installed_in_this_boot_is_not_drift() -> None:
+    """A new node on plain Ubuntu can need no reboot. D7 then warns until its first reboot, and nothing has changed since the deployment."""
+
+    def installed_now(document: dict[str, Any]) -> None:
+        document["state"]["recorded"]["driver_boot"] = document["probes"]["boot-id"]["stdout"].strip()
+
+    assert differences(evidence(1, installed_now)) == []
+
+
 def test_hardware_fault_is_not_drift() -> None:
     """A node with a broken GPU has no difference, because `verify` reports it."""
     broken = EvidenceDocument(where="", sha256="", document=documented("i-1", "ecc-uncorrected"), name="gpu-1")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base import naming
-from gpuinfra.clouds.aws import file_systems
+from gpuinfra.clouds.aws import credentials, file_systems
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.plan.model import Plan
@@ -127,17 +127,16 @@ def buckets(plan: Plan, account: str, token: str) -> list[str]:
 def look(
     plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
 ) -> Sequence[RetainedResource[Lookup]]:
-    """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
+    """Find the retained resources of a plan's stack, using the credentials from the named profile, those of the provider or the environment."""
     from gpuinfra.base.errors import EnvironmentMissing
 
     try:
-        import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise EnvironmentMissing("`gpuinfra adopt` requires boto3; run: pip install 'gpuinfra[aws]'") from None
     try:
         return retained_in(
-            Account(boto3.Session(profile_name=profile or str(settings.get("aws:profile") or "") or None), plan, token),
+            Account(credentials.session({credentials.PROFILE: profile} if profile else settings), plan, token),
             plan,
         )
     except (BotoCoreError, ClientError) as problem:

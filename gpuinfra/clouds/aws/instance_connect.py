@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 from gpuinfra.base.safe_text import one_line
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.relay import relay
 
 CONNECT_S = 20.0
@@ -25,7 +26,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run until the connection ends. If the connection cannot be opened, print the reason to stderr and return exit code 1."""
     given = _arguments(argv)
     place = ["--region", given.region] if given.region else []
-    place += ["--profile", given.profile] if given.profile else []
+    settings = {credentials.PROFILE: given.profile, credentials.ROLES: given.assume_roles}
+    try:
+        keys = credentials.environment(settings, given.region)
+    except Exception as problem:  # botocore has no common base of its errors, and the first line is what SSH shows
+        return _failed(f"the roles in {credentials.ROLES} cannot be assumed: {one_line(problem)}")
+    place += ["--profile", given.profile] if given.profile and not keys else []
+    if keys:
+        os.environ.pop("AWS_PROFILE", None)
+        os.environ.update(keys)
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
     send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *place]
     try:
@@ -66,6 +75,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--region", default="", help="region of the instance (default: the region that the CLI uses)")
     parser.add_argument(
         "--profile", default="", help="named profile of the AWS CLI (default: the environment's credentials)"
+    )
+    parser.add_argument(
+        "--assume-roles", default="", help="the provider setting aws:assumeRoles, as JSON (default: no role is assumed)"
     )
     parser.add_argument(
         "--address", default="", help="connect directly to this address instead of through Session Manager"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import EnvironmentMissing
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.pending import NAME_TAG, SEARCH, STACK_TAG, StackIdentity, from_inputs
 from gpuinfra.engine.pending import PendingCreate
 
@@ -244,13 +245,13 @@ def requests(types: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def lookup(stack: StackIdentity, settings: Mapping[str, object]) -> PendingAccount:
-    """Return the lookups in the account of the credentials, with the profile and the Region of the provider."""
+    """Return the lookups in the account of the credentials, with the credentials and the Region of the provider."""
     try:
-        import boto3
+        import boto3  # noqa: F401
     except ImportError:
         raise EnvironmentMissing(
             "to find what a killed run created, boto3 is required; run: pip install 'gpuinfra[aws]'"
         ) from None
-    profile, region = str(settings.get("aws:profile") or "") or None, str(settings.get("aws:region") or "")
-    session = boto3.Session(profile_name=profile)
+    region = str(settings.get("aws:region") or "")
+    session = credentials.session(settings)
     return PendingAccount(session, stack, region or session.region_name or "us-east-1")

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuinfra.base.errors import EnvironmentMissing
 from gpuinfra.base.words import counted
 from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.aws import adopt
+from gpuinfra.clouds.aws import adopt, credentials
 from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.permissions import statements
@@ -39,7 +40,12 @@ from gpuinfra.software.images import ImageFamily
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID",)
 """Environment variables that contain credentials."""
-SETTINGS = {"aws:profile": False, "aws:accessKey": True, "aws:assumeRoleWithWebIdentity": True}
+SETTINGS = {
+    credentials.PROFILE: False,
+    credentials.ROLES: False,
+    "aws:accessKey": True,
+    "aws:assumeRoleWithWebIdentity": True,
+}
 """Maps a provider sign-in setting to whether it contains or replaces credentials. The names are from `pulumi_aws.config`."""
 CONNECT_S, READ_S, ATTEMPTS = 3.0, 5.0, 3
 """Time limits of one attempt, and the number of attempts of one request."""
@@ -57,34 +63,32 @@ class Preflight:
     """Requests from one operator in one Region."""
 
     def __init__(self, region: str, config: Mapping[str, object]) -> None:
-        """`config` contains the provider settings of the stack file. `aws:profile` selects the credentials, as for Pulumi."""
+        """`config` contains the provider settings of the stack file. `aws:profile` and `aws:assumeRoles` select the credentials, as for Pulumi."""
         self.region = region or "us-east-1"
-        self._profile = str(config.get("aws:profile") or "") or None
+        self._settings = config
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def identity(self) -> Iterator[PreflightRow]:
         """Return the account and the type of the identity, and where the credentials come from. Raises `Unanswered`."""
-        credentials = self.find_credentials()
+        keys = self.find_credentials()
         with asked("sts:GetCallerIdentity"):
             caller = self.client("sts").get_caller_identity()
         self.account, self._arn = str(caller["Account"]), str(caller["Arn"])
-        yield ok(
-            "identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {credentials.method}"
-        )
+        yield ok("identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {keys.method}")
 
     def find_credentials(self) -> Any:
         """Return the credentials of boto3. Sends no request to AWS, except to the metadata service of an instance. Raises `Unanswered`."""
         from botocore.exceptions import BotoCoreError
 
         try:
-            self._session = _session(self.region, self._profile)
-            credentials = self._session.get_credentials()
-        except BotoCoreError as error:
+            self._session = credentials.session(self._settings, self.region)
+            keys = self._session.get_credentials()
+        except (BotoCoreError, EnvironmentMissing) as error:
             raise no_credentials(str(error), LOGIN) from None
-        if credentials is None:
+        if keys is None:
             raise no_credentials("boto3 finds none in environment variables, profiles or the metadata service", LOGIN)
-        return credentials
+        return keys
 
     def client(self, service: str) -> Any:
         """Return a client with the time limits of a preflight. Only the creation of clients needs a lock."""
@@ -374,12 +378,6 @@ class Preflight:
                     raise
                 return None
         return max(listed["Images"], key=lambda one: str(one.get("CreationDate")), default=None)
-
-
-def _session(region: str, profile: str | None) -> Any:
-    import boto3
-
-    return boto3.session.Session(region_name=region, profile_name=profile)
 
 
 def _kind(arn: str) -> str:

@@ -91,6 +91,13 @@ class AwsProfile(CloudProfile):
     opt_in_zones = frozenset(zone for zones in places.LOCAL_ZONES.values() for zone in zones)
     node_units = frozenset[str]()
     region_setting = "aws:region"
+    sign_in_settings = ("aws:profile", "aws:assumeRoles")
+    provider_only_settings = (
+        "aws:accessKey", "aws:secretKey", "aws:token", "aws:assumeRoleWithWebIdentity", "aws:sharedConfigFiles",
+        "aws:sharedCredentialsFiles", "aws:endpoints",
+    )  # fmt: skip
+    """Names from `pulumi_aws.config` 7.51.1."""
+    sign_in_hint = "use aws:profile and aws:assumeRoles, or set the variables of AWS (AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ENDPOINT_URL)"
     tag_limit = 50
     tag_form = TagForm(
         key=r"[\w\s.:/=+\-@]{1,127}",

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.login import Login, new_key
 from gpuinfra.inventory import Node
@@ -29,13 +30,7 @@ def proxy_command(
     words = [sys.executable, "-m", "gpuinfra.clouds.aws.instance_connect", "--instance", node.id, "--user", login.user]
     words += ["--key", f"{login.identity[0]}.pub"]
     words += ["--region", region] if region else []
-    profile = _profile(resources)
-    words += ["--profile", profile] if profile else []
+    settings = credentials.of_provider(resources)
+    for option, name in (("--profile", credentials.PROFILE), ("--assume-roles", credentials.ROLES)):
+        words += [option, settings[name]] if name in settings else []
     return [*words, *(["--address", node.address] if direct else []), "22"]
-
-
-def _profile(resources: Sequence[Mapping[str, Any]]) -> str:
-    """Return the profile of the provider that created the resources (`aws:profile`), or an empty string for the credentials of the environment."""
-    providers = [resource for resource in resources if resource.get("type") == "pulumi:providers:aws"]
-    profiles = [(provider.get("inputs") or {}).get("profile") for provider in providers]
-    return next((profile for profile in profiles if isinstance(profile, str) and profile), "")

@@ -80,6 +80,12 @@ class AzureProfile(CloudProfile):
     """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, retrieved 2026-11-21."""
     opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health.service"})
+    provider_only_settings = (
+        "azure-native:client*", "azure-native:tenantId", "azure-native:auxiliaryTenantIds", "azure-native:oidc*", "azure-native:useOidc", "azure-native:useMsi",
+        "azure-native:msiEndpoint", "azure-native:environment", "azure-native:metadataHost",
+    )  # fmt: skip
+    """Names from `pulumi_azure_native.config` 3.29.0."""
+    sign_in_hint = "run `az login`, or set the variables of both: ARM_CLIENT_ID and AZURE_CLIENT_ID, ARM_TENANT_ID and AZURE_TENANT_ID, and the secret or token"
     tag_limit = 50
     tag_form = TagForm(
         key=r"(?!(?i:azure|microsoft|windows))[^<>%&\\?/]{1,128}",

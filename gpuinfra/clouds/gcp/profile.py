@@ -80,6 +80,14 @@ class GcpProfile(CloudProfile):
     opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health-network.service"})
     region_setting = "gcp:region"
+    provider_only_settings = (
+        "gcp:credentials", "gcp:accessToken", "gcp:externalCredentials", "gcp:impersonateServiceAccount*",
+        "gcp:universeDomain", "gcp:*CustomEndpoint",
+    )  # fmt: skip
+    """Names from `pulumi_gcp.config` 10.2.0."""
+    sign_in_hint = (
+        "set GOOGLE_CREDENTIALS, GOOGLE_OAUTH_ACCESS_TOKEN or GOOGLE_IMPERSONATE_SERVICE_ACCOUNT, which both use"
+    )
     tag_limit = 64
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
     own_fields = frozenset({"network.machines", "software.registry"})

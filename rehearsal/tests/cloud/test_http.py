@@ -168,6 +168,23 @@ def test_a_wrong_secret_or_token_is_denied(cloud: Cloud, server: Server, node: d
     )
 
 
+def test_the_operator_assumes_a_role_outside_the_stack(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """The operator gets keys of the role, which expire and are valid for its requests. A node may assume no role, and an invalid ARN is refused."""
+    role = {"RoleArn": "arn:aws:iam::123456789012:role/team/deploy", "RoleSessionName": "ci", "DurationSeconds": 900}
+    own = credentials.operator(cloud.store)
+    given = client(server, "sts", own).assume_role(**role)
+    assert given["AssumedRoleUser"]["Arn"].endswith(":assumed-role/deploy/ci")
+    assumed = credentials.by_id(cloud.store, given["Credentials"]["AccessKeyId"])
+    assert assumed is not None
+    assert assumed.principal.token == given["Credentials"]["SessionToken"]
+    assert 800 < (assumed.expires or 0) - time.time() <= 900
+    accounts = {client(server, "sts", pair).get_caller_identity()["Account"] for pair in (own, assumed)}
+    assert len(accounts) == 1
+    assert refused(client(server, "sts", node_key(cloud, node)).assume_role, **role) == "AccessDenied"
+    wrong = {**role, "RoleArn": "arn:aws:iam::123456789012:user/x"}
+    assert refused(client(server, "sts", own).assume_role, **wrong) == "ValidationError"
+
+
 def test_expired_keys_are_refused_and_renewed(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
     """Expired keys are denied; the metadata service gives new ones before."""
     key = node_key(cloud, node)

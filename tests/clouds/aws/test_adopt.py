@@ -222,14 +222,14 @@ def test_a_second_file_system_is_refused(account: str, monkeypatch: pytest.Monke
     group = file_systems.log_group("train", "scratch-0", TOKEN)
     for name in (file_systems.log_group("train", "scratch-0", "another-token"), f"{group}-1"):
         _file_system(fsx, name)
-    one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
+    one_file_system.check_absent(group, REGION, {}, "train-scratch-0-lustre")
     made = _file_system(fsx, group)
     with pytest.raises(
         RuntimeError, match=f"train-scratch-0-lustre exists: {made}.*gpuinfra adopt aws-p4d.*only increase"
     ):
-        one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
+        one_file_system.check_absent(group, REGION, {}, "train-scratch-0-lustre")
     fsx.delete_file_system(FileSystemId=made)
-    one_file_system.check_absent(group, REGION, None, "train-scratch-0-lustre")
+    one_file_system.check_absent(group, REGION, {}, "train-scratch-0-lustre")
 
 
 def _file_system(fsx: Any, group: str) -> str:
@@ -249,4 +249,4 @@ def test_a_file_system_is_not_created_if_fsx_cannot_be_asked(account: str, monke
 
     monkeypatch.setattr(one_file_system, "find", refuse)
     with pytest.raises(RuntimeError, match=r"cannot check whether train-scratch-0-lustre.*fsx:DescribeFileSystems"):
-        one_file_system.check_absent("/aws/fsx/train", REGION, None, "train-scratch-0-lustre")
+        one_file_system.check_absent("/aws/fsx/train", REGION, {}, "train-scratch-0-lustre")

@@ -182,11 +182,11 @@ def test_only_a_backup_that_fits_is_restored(
                 raise answer
             return {"Backups": [answer]}
 
-    monkeypatch.setattr(boto3, "Session", lambda **_: Fsx())
+    monkeypatch.setattr(boto3.session, "Session", lambda **_: Fsx())
     (entry,) = PLAN.file_systems
     problem = ""
     try:
-        one_file_system.check_backup(entry, "us-east-1", None, "train-home-0-openzfs")
+        one_file_system.check_backup(entry, "us-east-1", {}, "train-home-0-openzfs")
     except RuntimeError as caught:
         problem = str(caught)
     assert bool(problem) == bool(reason), problem

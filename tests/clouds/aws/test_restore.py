@@ -64,8 +64,8 @@ class Fsx:
 
 def check(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | ClientError, plan: FileSystemPlan) -> None:
     """Compare the plan with a backup."""
-    monkeypatch.setattr(boto3, "Session", lambda **_: Fsx(answer))
-    one_file_system.check_backup(plan, "us-east-1", None, "train-scratch-0-lustre")
+    monkeypatch.setattr(boto3.session, "Session", lambda **_: Fsx(answer))
+    one_file_system.check_backup(plan, "us-east-1", {}, "train-scratch-0-lustre")
 
 
 def test_a_backup_that_fits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,12 @@ the days of the original. FSx restores a backup only with the type, storage clas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.aws.file_systems import find
 from gpuinfra.clouds.operation import owner_of_hooks
 from gpuinfra.plan.model import FileSystemPlan
@@ -29,25 +31,24 @@ def before_create(name: str, identity: str, region: str, plan: FileSystemPlan) -
     """Return the hook of the file system with this logical name and identity (`file_systems.find`), or None outside a program."""
     if owner_of_hooks() is None:
         return None
-    profile = pulumi.Config("aws").get("profile")
+    settings = credentials.of_running_program()
 
     def run(_: pulumi.ResourceHookArgs) -> None:
-        check_absent(identity, region, profile, name)
+        check_absent(identity, region, settings, name)
         if plan.restore_from:
-            check_backup(plan, region, profile, name)
+            check_backup(plan, region, settings, name)
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
     hook = pulumi.ResourceHook(f"gpuinfra-one-{name}", run, options)
     return pulumi.ResourceHookBinding(before_create=[hook])
 
 
-def check_absent(identity: str, region: str, profile: str | None, name: str) -> None:
+def check_absent(identity: str, region: str, settings: Mapping[str, object], name: str) -> None:
     """Raise an error if the account has the file system, or if the request to the account fails."""
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        existing = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), identity)
+        existing = find(credentials.session(settings, region).client("fsx"), identity)
     except (BotoCoreError, ClientError) as problem:
         raise RuntimeError(
             f"cannot check whether {name} already exists: {problem}; set credentials in the environment or in "
@@ -65,14 +66,13 @@ def check_absent(identity: str, region: str, profile: str | None, name: str) -> 
     )
 
 
-def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: str) -> None:
+def check_backup(plan: FileSystemPlan, region: str, settings: Mapping[str, object], name: str) -> None:
     """Raise an error if the backup cannot be restored to the planned file system, or if the request to the account fails."""
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     backup = str(plan.restore_from)
     try:
-        fsx = boto3.Session(profile_name=profile, region_name=region).client("fsx")
+        fsx = credentials.session(settings, region).client("fsx")
         backups = fsx.describe_backups(BackupIds=[backup])["Backups"]
     except (BotoCoreError, ClientError) as problem:
         if isinstance(problem, ClientError) and problem.response.get("Error", {}).get("Code") == "BackupNotFound":

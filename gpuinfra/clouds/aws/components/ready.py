@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.aws.components.nodes import NodePool
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.nodes_ready import BaseNodesReady, BaseNodesReadyArgs
@@ -21,8 +22,8 @@ class NodesReadyArgs(BaseNodesReadyArgs):
     pools: Sequence[NodePool]
     """Pools whose nodes must be verified. They use the same bucket and the same evidence folder."""
     profile: str | None = None
-    """Named profile of the credentials that read the groups and the evidence. If unset, `aws:profile` is used, as for the resources, or the
-    credentials of the environment."""
+    """Named profile of the credentials that read the groups and the evidence. If unset, `aws:profile` and
+    `aws:assumeRoles` are used, as for the resources, or the credentials of the environment."""
     role_arn: pulumi.Input[str] | None = None
     """IAM role that is assumed to read the groups and the evidence. If unset, no role is assumed."""
 
@@ -37,4 +38,9 @@ class NodesReady(BaseNodesReady[NodesReadyArgs]):
     _cloud = "aws"
 
     def _credentials(self, args: NodesReadyArgs) -> dict[str, Any]:
-        return {"profile": args.profile or pulumi.Config("aws").get("profile"), "role_arn": args.role_arn}
+        settings = {credentials.PROFILE: args.profile} if args.profile else credentials.of_running_program()
+        return {
+            "profile": settings.get(credentials.PROFILE),
+            "assume_roles": settings.get(credentials.ROLES),
+            "role_arn": args.role_arn,
+        }

@@ -19,6 +19,7 @@ from typing import Any
 
 from gpuinfra.base.errors import reason_of
 from gpuinfra.base.safe_text import MAX_LINE, printable
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.handover.ports import (
     PROOF_LIMIT,
     CloudTerms,
@@ -74,9 +75,11 @@ TERMS = CloudTerms(
 REFUSALS = Refusals(Path(__file__).with_name("refusals.json"))
 
 
-def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+def connect(
+    region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "", assume_roles: str = ""
+) -> Ports:
     """Return the ports for one region, which use the operator's credentials."""
-    session = _session(region, profile, role_arn)
+    session = _session(region, profile, role_arn, assume_roles)
     ec2 = _client(session, "ec2")
     return Ports(
         membership=AutoScalingMembership(_client(session, "autoscaling"), ec2),
@@ -97,24 +100,17 @@ def _client(session: Any, service: str) -> Any:
     return client
 
 
-def _session(region: str, profile: str, role_arn: str) -> Any:
-    import boto3
+def access(resources: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the arguments of `connect` with which the provider in a state signs its requests."""
+    settings = credentials.of_provider(resources)
+    return {"profile": settings.get(credentials.PROFILE, ""), "assume_roles": settings.get(credentials.ROLES, "")}
 
-    session = boto3.session.Session(
-        region_name=region, profile_name=profile or None, botocore_session=botocore_session()
-    )
+
+def _session(region: str, profile: str, role_arn: str, assume_roles: str) -> Any:
+    settings: dict[str, object] = {credentials.PROFILE: profile, credentials.ROLES: assume_roles}
     if role_arn:
-        given = _client(session, "sts").assume_role(RoleArn=role_arn, RoleSessionName="gpuinfra-handover")[
-            "Credentials"
-        ]
-        session = boto3.session.Session(
-            region_name=region,
-            botocore_session=botocore_session(),
-            aws_access_key_id=given["AccessKeyId"],
-            aws_secret_access_key=given["SecretAccessKey"],
-            aws_session_token=given["SessionToken"],
-        )
-    return session
+        settings = credentials.with_role(settings, role_arn, "gpuinfra-handover")
+    return credentials.session(settings, region, base=botocore_session)
 
 
 def botocore_session() -> Any:

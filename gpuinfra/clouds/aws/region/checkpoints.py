@@ -14,7 +14,7 @@ from gpuinfra.clouds.region.checkpoints import CheckpointObject, CheckpointPair,
 def connect(
     region: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
 ) -> tuple[CheckpointPair, ...]:
-    """Return the buckets in a stack's state and their replicas. Uses the credentials from the environment, or from the profile `aws:profile`."""
+    """Return the buckets in a stack's state and their replicas. Uses the credentials of the environment or of the provider."""
     return pairs_of(client_of(config), region, second, resources)
 
 

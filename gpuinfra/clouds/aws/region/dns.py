@@ -44,7 +44,7 @@ def control_plane(region: str) -> str:
 
 
 def connect(region: str, config: Mapping[str, object]) -> AwsDns:
-    """Use the credentials from the environment, or from the profile `aws:profile`."""
+    """Use the credentials from the environment, or those that the settings of the provider select."""
     return AwsDns(client_of(config), region)
 
 

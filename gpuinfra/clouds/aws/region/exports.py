@@ -26,7 +26,7 @@ QUIET = timedelta(minutes=10)
 
 
 def connect(region: str, config: Mapping[str, object]) -> AwsExports:
-    """Use the credentials from the environment, or from the profile `aws:profile`."""
+    """Use the credentials from the environment, or those that the settings of the provider select."""
     return AwsExports(client_of(config), region)
 
 

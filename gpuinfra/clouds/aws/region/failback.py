@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 
 
 def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailback:
-    """Use the credentials from the environment, or from the profile `aws:profile`."""
+    """Use the credentials from the environment, or those that the settings of the provider select."""
     return AwsFailback(client_of(config, READ_S), region, second)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.aws.region import replica_policies
 from gpuinfra.clouds.aws.region.recovery import REPLICATION as REPLICATION_FACTS
 from gpuinfra.clouds.aws.regions import partition
@@ -47,13 +48,12 @@ Client = Callable[[str, str], Any]
 
 
 def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailover:
-    """Use the credentials from the environment, or from the profile `aws:profile`."""
+    """Use the credentials from the environment, or those that the settings of the provider select."""
     return AwsFailover(client_of(config), region, second)
 
 
 def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
     """Return the clients with these credentials. A request fails if its response takes longer than `read_s`."""
-    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
@@ -61,7 +61,7 @@ def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
         connect_timeout=CONNECT_S, read_timeout=read_s, retries={"total_max_attempts": 1}
     )  # `ask` repeats requests.
     try:
-        session = boto3.session.Session(profile_name=str(config.get("aws:profile") or "") or None)
+        session = credentials.session(config)
     except BotoCoreError as problem:
         raise DeploymentError(f"{one_line(problem)}; run `aws configure list-profiles`") from None
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gpuinfra.base.safe_text import one_line
+from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.region.readiness import (
     ReadinessLine,
     ReadinessQuestion,
@@ -51,16 +52,14 @@ Client = Callable[[str, str], Any]
 
 
 def look(question: ReadinessQuestion) -> Iterator[ReadinessLine]:
-    """Read the second Region with the credentials from the environment, or from the profile `aws:profile`."""
-    import boto3
+    """Read the second Region with the credentials from the environment, or those that the settings of the provider select."""
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
     # A Region that fails may not answer at all, and a failover asks these questions.
     limits = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2, "mode": "standard"})
-    profile = str(question.config.get("aws:profile") or "") or None
     try:
-        session = boto3.session.Session(profile_name=profile)
+        session = credentials.session(question.config)
     except BotoCoreError as problem:
         yield unread("login", "AWS", one_line(problem), "run `aws configure list-profiles`")
         return

@@ -17,7 +17,7 @@ MISSING = frozenset({"NoSuchKey"})
 
 
 def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> S3Record:
-    """Use the credentials from the environment, or from the profile `aws:profile`. `place` is the name of the bucket."""
+    """Use the credentials from the environment, or those that the settings of the provider select. `place` is the name of the bucket."""
     return S3Record(client_of(config), place, second, key)
 
 

@@ -62,9 +62,11 @@ TERMS = CloudTerms(
 REFUSALS = Refusals(Path(__file__).with_name("refusals.json"))
 
 
-def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+def connect(
+    region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "", assume_roles: str = ""
+) -> Ports:
     """Return the ports for one subscription, which use the operator's credentials. `bucket` is the address of the evidence container."""
-    if profile or role_arn:
+    if profile or role_arn or assume_roles:
         raise PortUnavailable(
             "profile and role_arn apply only to AWS; on Azure, set the credentials in the environment"
         )
@@ -76,6 +78,11 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
         identity=AttestedIdentity(Trust(), membership.subscriptions),
         console=BootDiagnostics(rest, membership.arm_id),
     )
+
+
+def access(resources: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return no arguments of `connect`: the credentials are those of the environment."""
+    return {}
 
 
 def check_credentials() -> None:

@@ -74,9 +74,11 @@ GROUP = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceG
 NODE = r"(?P<instance>\d{1,20})"
 
 
-def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+def connect(
+    region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "", assume_roles: str = ""
+) -> Ports:
     """Return the ports, which use the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
-    if profile or role_arn:
+    if profile or role_arn or assume_roles:
         raise PortUnavailable(
             "profile and role_arn apply only to AWS; on Google Cloud, use Application Default Credentials, "
             "which can impersonate a service account (gcloud auth application-default login)"
@@ -91,6 +93,11 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
         identity=GoogleIdentity(partial(public_keys, keys), lambda: membership.projects),
         console=SerialPort(client, membership),
     )
+
+
+def access(resources: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return no arguments of `connect`: the credentials are those of the environment."""
+    return {}
 
 
 def check_credentials() -> None:

@@ -80,14 +80,28 @@ def of_instance(store: Store, instance: dict[str, Any]) -> tuple[KeyPair, dict[s
     return (pair, stored) if pair else None
 
 
+def of_assumed_role(store: Store, seconds: int) -> tuple[KeyPair, dict[str, Any]]:
+    """Return (keys, expiration time) of a role that the operator assumes. The role exists before the stack and has the rights of the operator."""
+    with store.change():
+        key_id = "ASIA" + f"{store.next('temporary key'):016d}"
+        stored = {
+            "kind": "operator", "secret": secrets.token_urlsafe(30), "token": "standin-" + secrets.token_urlsafe(48),
+            "issued": time.time(), "expires": time.time() + seconds,
+        }  # fmt: skip
+        store.put("key", key_id, stored)
+    pair = by_id(store, key_id)
+    assert pair is not None
+    return pair, stored
+
+
 def by_id(store: Store, key_id: str) -> KeyPair | None:
     """Return the key pair with this ID."""
     stored = store.get("key", key_id)
     if stored is None:
         return None
     if stored["kind"] == "operator":
-        principal = Principal("operator", OPERATOR, OPERATOR_ID)
-        return KeyPair(key_id, stored["secret"], principal)
+        principal = Principal("operator", OPERATOR, OPERATOR_ID, token=stored.get("token", ""))
+        return KeyPair(key_id, stored["secret"], principal, stored.get("expires"))
     role = store.find("aws:iam/role:Role", stored["role"])
     unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17
     principal = Principal(

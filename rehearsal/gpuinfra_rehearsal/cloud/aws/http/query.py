@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ class Queries:
         self.cloud = cloud
         self._actions: dict[tuple[str, str], Callable[[dict[str, str], signatures.Verified], dict[str, Any]]] = {
             ("sts", "GetCallerIdentity"): self._identity,
+            ("sts", "AssumeRole"): self._assume_role,
             ("autoscaling", "DescribeAutoScalingGroups"): self._groups,
             ("autoscaling", "DescribeAutoScalingInstances"): self._group_instances,
             ("autoscaling", "DescribeScalingActivities"): self._activities,
@@ -182,6 +184,24 @@ class Queries:
     def _identity(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         who = verified.key.principal
         return {"Arn": who.arn, "UserId": who.user_id, "Account": ACCOUNT}
+
+    def _assume_role(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
+        """Return keys of a role outside the stack: https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html, retrieved 2026-11-29."""
+        who, role = verified.key.principal, asked.get("RoleArn", "")
+        name = re.fullmatch(r"arn:[a-z-]+:iam::\d{12}:role/(?:[\w+=,.@-]+/)*([\w+=,.@-]{1,64})", role)
+        if name is None:
+            raise ApiRejected("ValidationError", f"{role} is invalid", status=400)
+        if who.kind != "operator":
+            raise ApiRejected(
+                "AccessDenied",
+                f"User: {who.arn} is not authorized to perform: sts:AssumeRole on resource: {role}",
+                status=403,
+            )
+        pair, stored = credentials.of_assumed_role(self.cloud.store, int(asked.get("DurationSeconds") or 3600))
+        expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stored["expires"]))
+        keys = {"AccessKeyId": pair.id, "SecretAccessKey": pair.secret, "SessionToken": stored["token"]}
+        session = f"arn:aws:sts::{ACCOUNT}:assumed-role/{name[1]}/{asked.get('RoleSessionName')}"
+        return {"Credentials": {**keys, "Expiration": expires}, "AssumedRoleUser": {"Arn": session}}
 
     # Auto Scaling
 
