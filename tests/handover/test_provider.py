@@ -77,7 +77,7 @@ def stub(fleet: Fleet, log: EngineLog, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The plugin behind a real gRPC connection."""
     monkeypatch.setattr(module, "connect", lambda _inputs: fleet.ports)
     monkeypatch.setattr(module, "judge_node", judge)
-    monkeypatch.delenv(module.DEADLINE_VARIABLE, raising=False)
+    monkeypatch.delenv(wire.DEADLINE_VARIABLE, raising=False)
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(module.NodesReadyProvider("1.2.3"), server)
     engine_pb2_grpc.add_EngineServicer_to_server(log, server)
@@ -258,11 +258,11 @@ def test_create_runs_the_fabric_test_of_the_pools(stub: Any, fleet: Fleet) -> No
 def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable shortens the wait of one run; an invalid duration is refused."""
     fleet.launch(3)
-    monkeypatch.setenv(module.DEADLINE_VARIABLE, "0.2s")
+    monkeypatch.setenv(wire.DEADLINE_VARIABLE, "0.2s")
     with pytest.raises(grpc.RpcError) as caught:
         create(stub, deadlineS=600)
     assert "the deadline passed" in failure(caught.value).reasons[0]
-    monkeypatch.setenv(module.DEADLINE_VARIABLE, "soon")
+    monkeypatch.setenv(wire.DEADLINE_VARIABLE, "soon")
     with pytest.raises(grpc.RpcError, match="specify seconds, minutes or hours"):
         create(stub)
 
@@ -275,7 +275,7 @@ def test_an_unjudged_fleet_is_never_ready_in_the_state(
     declared = create(stub, wait="none")
     assert declared["ready"] is False
     assert module.changes(declared, inputs(wait="none"), inputs(wait="none")) == []
-    monkeypatch.setenv(module.WAIT_VARIABLE, "none")
+    monkeypatch.setenv(wire.WAIT_VARIABLE, "none")
     passed = create(stub)
     assert (passed["ready"], passed["nodesVerified"]) == (False, 0)
     assert module.changes(passed, inputs(), inputs()) == ["ready"]
