@@ -141,9 +141,10 @@ class Account:
             with Watch(self.session) as watch:
                 before = self._counts(watch, watch.began)
                 code, output = self._finish(one, self._start(one, f"{words} {one.more}"))
+            # Without the fault, a group gets its nodes.
+            after = self._counts(watch, time.time())
         finally:
             self.session.cloud.ask("faults", {"faults": []})
-        after = self._counts(watch, time.time())
         following = list(dict.fromkeys(found.group() for found in PRINTED.finditer(output)))
         self.printed += following
         assert code == one.code, extract(output)
