@@ -75,14 +75,9 @@ def explain(name: str) -> str:
 def known_rules() -> dict[str, Explanation]:
     """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
-    from gpuinfra.rules.stack import (
-        project_agrees_with_provider,
-        region_agrees_with_provider,
-        state_survives_the_region,
-    )
+    from gpuinfra.rules.stack import FILE_RULES
 
-    of_files = (region_agrees_with_provider, project_agrees_with_provider, state_survives_the_region)
-    meanings = {**READING_RULES, **{one.__name__: one.__doc__ or "" for one in of_files}}
+    meanings = {**READING_RULES, **{one.__name__: one.__doc__ or "" for one in FILE_RULES}}
     meanings |= {name: rule.__doc__ or "" for name, rule in all_rules().items()}
     return {name: _entry(f"rule {name}", (("meaning", meaning),)) for name, meaning in meanings.items()}
 

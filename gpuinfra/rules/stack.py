@@ -36,13 +36,7 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
     )
-    return (
-        *region_agrees_with_provider(stack),
-        *project_agrees_with_provider(stack),
-        *requests_sign_in_as_the_provider(stack),
-        *state_survives_the_region(stack),
-        *findings,
-    )
+    return (*(finding for rule in FILE_RULES for finding in rule(stack)), *findings)
 
 
 def _route(path: str) -> tuple[str | int, ...]:
@@ -185,3 +179,12 @@ def _at(document: Document, route: tuple[str, ...]) -> object:
     for part in route:
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+FILE_RULES = (
+    region_agrees_with_provider,
+    project_agrees_with_provider,
+    requests_sign_in_as_the_provider,
+    state_survives_the_region,
+)
+"""Rules about a stack file, in the order of their findings. The other rules are about the declaration only."""

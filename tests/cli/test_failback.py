@@ -66,7 +66,7 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     lines = done.output.splitlines()
     assert lines[2] == "price  both regions, until us-west-2 is stopped: 127.53 USD an hour"
     assert lines[3].startswith("stop   no job runs from `jobs` to the end of `verify`: ")
-    assert lines[4].startswith("1/11 check: check whether both regions respond")
+    assert lines[4].startswith("1/12 check: check whether both regions respond")
     assert lines[-2] == "aws-recovery runs in us-east-2"
     assert lines[-1].endswith("pulumi destroy --stack aws-recovery-us-west-2")
     assert not path.exists()
@@ -142,8 +142,8 @@ def test_dry_run_and_json(returned: Returned) -> None:
     """A dry run requests nothing. The JSON form contains what is left to do."""
     document = json.loads(run("--dry-run", "--json").stdout)
     assert document["schema"] == "gpuinfra.failback/1"
-    assert [one["state"] for one in document["steps"]] == [None] * 11
-    assert "11/11 verify aws-recovery" in run("--dry-run").stdout
+    assert [one["state"] for one in document["steps"]] == [None] * 12
+    assert "12/12 verify aws-recovery" in run("--dry-run").stdout
     assert returned.calls == []
     failed_over()
     document = json.loads(run("--yes", "--json").stdout)
