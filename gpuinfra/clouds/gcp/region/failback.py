@@ -153,10 +153,10 @@ class GcpFailback(GcpFailover):
     def copy(self, pair: BucketPair, copies: Iterable[Copy]) -> None:
         rows = list(copies)
         with ThreadPoolExecutor(THREADS) as pool:
-            for one, unchanged in zip(rows, pool.map(lambda one: self._copy(pair, one), rows), strict=True):
+            for row, unchanged in zip(rows, pool.map(lambda one: self._copy(pair, one), rows), strict=True):
                 if not unchanged:
                     raise DeploymentError(
-                        f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
+                        f"{row.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
                     )
 
     def replicate_again(self, pair: BucketPair) -> int:
