@@ -59,12 +59,6 @@ SECURITY = {
     "make sbom writes a bill": ("tests/test_sbom.py::test_bill_of_materials_lists_the_locked_packages",),
     "It lists the locked Python packages": ("tests/test_sbom.py::test_bill_of_materials_lists_the_locked_packages",),
     "engine/go.sum lists": ("tests/test_promises.py::test_the_engine_is_built_from_locked_modules",),
-    "control node | orders to the nodes of its cluster": (
-        "tests/node/test_orders.py::test_an_order_to_this_node_becomes_an_imminent_notice",
-        "rehearsal/tests/cloud/test_repair_requests.py::test_aws",
-        "rehearsal/tests/cloud/test_repair_requests.py::test_azure",
-        "rehearsal/tests/cloud/test_repair_requests.py::test_gcp",
-    ),
     "the permissions of the operator and of the nodes | ": LINK,
     "connections to nodes: host keys, bastions, tunnels | ": LINK,
     "evidence: which records are accepted from a node, and which are not | ": LINK,
@@ -97,6 +91,12 @@ SECURITY = {
 }
 
 MODEL = {
+    "control node | orders to the nodes of its cluster": (
+        "tests/node/test_orders.py::test_an_order_to_this_node_becomes_an_imminent_notice",
+        "rehearsal/tests/cloud/test_repair_requests.py::test_aws",
+        "rehearsal/tests/cloud/test_repair_requests.py::test_azure",
+        "rehearsal/tests/cloud/test_repair_requests.py::test_gcp",
+    ),
     "This page describes": LINK,
     "To report a vulnerability": HOW_TO,
     "operator: the identity that runs pulumi up | ": (

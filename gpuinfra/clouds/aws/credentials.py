@@ -163,7 +163,7 @@ def _parameters(entry: object) -> dict[str, Any]:
 
 def _seconds(duration: str) -> int:
     """Convert a duration of Go, such as `1h30m`, to seconds."""
-    parts = re.findall(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)", duration)
+    parts = re.findall(r"(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(h|ms|us|µs|ns|m|s)", duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise ValueError(f"the duration {json.dumps(duration)} has no unit; write 1h or 30m")
     return round(sum(float(number) * _UNITS_S[unit] for number, unit in parts))
