@@ -97,6 +97,12 @@ def declared_roles(plan: Plan, nodes: Iterable[PlannedInstance]) -> Iterator[Pla
             yield replace(instance, values={**instance.values, "role": node_role.name})
 
 
+def if_replacing(plan: Plan, control: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
+    """Yield the identity of the control node if it replaces nodes."""
+    repair = plan.monitoring.repair if plan.monitoring else None
+    yield from control if repair and repair.replaces else ()
+
+
 def secrets(plan: Plan, control: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
     """Yield the secrets that the control node can read, each of them once."""
     for instance in control:

@@ -438,8 +438,7 @@ def ordering_roles(plan: Plan) -> Iterator[PlannedInstance]:
 
 def replacing_roles(plan: Plan) -> Iterator[PlannedInstance]:
     """The identity of a control node that replaces nodes."""
-    repair = plan.monitoring.repair if plan.monitoring else None
-    return control_roles(plan) if repair and repair.replaces else iter(())
+    return common.if_replacing(plan, control_roles(plan))
 
 
 def secrets(plan: Plan) -> Iterator[PlannedInstance]:

@@ -185,7 +185,7 @@ def _role(inputs: Inputs) -> Iterator[Call]:
 
 @mapper("projects/iAMMember:IAMMember")
 def _project_grant(inputs: Inputs) -> Iterator[Call]:
-    body = {"policy": policy(inputs.take("role"), inputs.take("member"))}
+    body = {"policy": policy(inputs.take("role"), inputs.take("member"), inputs.take("condition"))}
     yield Call("cloudresourcemanager.v1", "projects.setIamPolicy", {"resource": inputs.take("project")}, body)
 
 
