@@ -245,16 +245,16 @@ def test_ssh_on_aws_assumes_the_roles_of_the_provider(
     ).hosts
     seen: list[str | None] = []
 
-    def started(*_: Any, **__: Any) -> Any:
-        seen.append(instance_connect.os.environ.get("AWS_ACCESS_KEY_ID"))
+    def started(*_: Any, env: dict[str, str], **__: Any) -> Any:
+        seen.append(env["AWS_ACCESS_KEY_ID"])
         return SimpleNamespace(returncode=0)
 
-    def replaced(*_: Any) -> None:
-        started()
+    def replaced(*words: Any) -> None:
+        started(env=words[-1])
         raise SystemExit
 
     monkeypatch.setattr(instance_connect.subprocess, "run", started)
-    monkeypatch.setattr(instance_connect.os, "execvp", replaced)
+    monkeypatch.setattr(instance_connect.os, "execvpe", replaced)
     with pytest.raises(SystemExit):
         instance_connect.main(host.proxy_words()[3:])
     assert seen == ["deploy", "deploy"]
@@ -382,14 +382,14 @@ def test_ssh_on_aws_uses_the_profile_of_the_provider(
     ).hosts
     calls: list[list[str]] = []
 
-    def replace_process(_: str, given: list[str]) -> None:
+    def replace_process(_: str, given: list[str], __: dict[str, str]) -> None:
         calls.append(given)
         raise SystemExit
 
     monkeypatch.setattr(
         instance_connect.subprocess, "run", lambda given, **_: calls.append(given) or SimpleNamespace(returncode=0)
     )
-    monkeypatch.setattr(instance_connect.os, "execvp", replace_process)
+    monkeypatch.setattr(instance_connect.os, "execvpe", replace_process)
     with pytest.raises(SystemExit):
         instance_connect.main(host.proxy_words()[3:])
     assert [call[call.index("--region") + 2 :] for call in calls] == [expected, expected]

@@ -32,14 +32,20 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as problem:  # botocore has no common base of its errors, and the first line is what SSH shows
         return _failed(f"the roles in {credentials.ROLES} cannot be assumed: {one_line(problem)}")
     place += ["--profile", given.profile] if given.profile and not keys else []
+    environment = {**os.environ, **keys}
     if keys:
-        os.environ.pop("AWS_PROFILE", None)
-        os.environ.update(keys)
+        environment.pop("AWS_PROFILE", None)
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
     send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *place]
     try:
         done = subprocess.run(
-            send, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+            send,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=environment,
         )
     except OSError as error:
         return _failed(f"aws cannot be started: {error.strerror}; install the AWS CLI and sign in")
@@ -50,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     if not given.address:
         words = ["aws", "ssm", "start-session", "--target", given.instance, "--document-name", "AWS-StartSSHSession"]
-        os.execvp("aws", [*words, "--parameters", f"portNumber={given.port}", *place])
+        os.execvpe("aws", [*words, "--parameters", f"portNumber={given.port}", *place], environment)
     try:
         stream = socket.create_connection((given.address, given.port), timeout=CONNECT_S)
     except OSError as error:
