@@ -13,6 +13,7 @@ from gpuinfra.base.errors import GpuinfraError, UsageError
 from gpuinfra.cli.active import share
 from gpuinfra.cli.failover import check_files, confirm, show, start
 from gpuinfra.cli.obtaining import deploy_with, overlap, show_overlap
+from gpuinfra.cli.options import job_options
 from gpuinfra.cli.ready import Paired, declared, opened
 from gpuinfra.cli.returning import returning_of, second_stacks
 from gpuinfra.cli.stacks import as_argument, stacks_of
@@ -39,17 +40,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Stop the nodes of the second region before the first region has nodes. By default, the first region is verified first.",
 )
-@click.option(
-    "--grace",
-    type=click.IntRange(0, 1440),
-    default=5,
-    show_default=True,
-    metavar="MINUTES",
-    help="Time that jobs in the second region have to save a checkpoint, after their signal and before they are ended.",
-)
-@click.option(
-    "--direct", is_flag=True, help="Connect to private addresses of the nodes instead of through the cloud's tunnel."
-)
+@job_options("the second region")
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--resume", is_flag=True, help="Continue a failback that was interrupted.")

@@ -24,7 +24,7 @@ from gpuinfra.cli.obtaining import (
     show_overlap,
     without_placement,
 )
-from gpuinfra.cli.options import FILE
+from gpuinfra.cli.options import FILE, job_options
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import jobs_stopper, names_in, returning_of, second_stacks
 from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported, stacks_of
@@ -62,17 +62,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Stop the nodes of the first region before the second region has nodes. By default, the second region is verified first.",
 )
-@click.option(
-    "--grace",
-    type=click.IntRange(0, 1440),
-    default=5,
-    show_default=True,
-    metavar="MINUTES",
-    help="Time that jobs in the first region have to save a checkpoint, after their signal and before they are ended.",
-)
-@click.option(
-    "--direct", is_flag=True, help="Connect to private addresses of the nodes instead of through the cloud's tunnel."
-)
+@job_options("the first region")
 @click.option(
     "--keep-trying",
     metavar="DURATION",

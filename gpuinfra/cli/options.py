@@ -167,3 +167,25 @@ def _with(command: Any, *options: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def job_options(where: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator with the options of a command that stops the jobs in a region. `where` names the region in the help text."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        direct = click.option(
+            "--direct",
+            is_flag=True,
+            help="Connect to private addresses of the nodes instead of through the cloud's tunnel.",
+        )
+        grace = click.option(
+            "--grace",
+            type=click.IntRange(0, 1440),
+            default=5,
+            show_default=True,
+            metavar="MINUTES",
+            help=f"Time that jobs in {where} have to save a checkpoint, after their signal and before they are ended.",
+        )
+        return grace(direct(command))
+
+    return decorated

@@ -312,12 +312,12 @@ def check_readiness(failing: Failing) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def fence(cloud: Failover, groups: Sequence[str], polls: Iterable[None]) -> str:
-    """Scale the groups to zero, and wait until they have no nodes. Raises `DeploymentError` after the last poll."""
+def fence(cloud: Failover, groups: Sequence[str], rounds: Iterable[None]) -> str:
+    """Scale the groups to zero, and wait until they have no nodes. Raises `DeploymentError` after the last round."""
     for group in groups:
         cloud.stop_group(group)
     left: dict[str, int] = {}
-    for _ in polls:
+    for _ in rounds:
         left = {group: count for group in groups if (count := cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"

@@ -1,4 +1,4 @@
-"""Failback requests: copy newer objects from a replica to the bucket of the first Region, and allow Auto Scaling groups to launch instances.
+"""Failback requests: launch the instances of the first Region, and copy newer objects from a replica to its bucket.
 
 S3 copies the objects; the data does not pass through this machine. A copy has a new version ID, so its metadata contains the version ID in the
 replica. A repeated comparison therefore recognizes the copy, on every machine.

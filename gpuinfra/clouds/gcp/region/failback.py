@@ -1,4 +1,4 @@
-"""Failback requests: copy newer objects from a replica to the bucket of the first region, and allow queued groups to launch nodes.
+"""Failback requests: launch the nodes of the first region, and copy newer objects from a replica to its bucket.
 
 Cloud Storage copies the objects; the data does not pass through this machine. The versions in a bucket and in its replica have different generations, so
 versions are equal if their contents are equal (`failover.py`).
