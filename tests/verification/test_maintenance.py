@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from gpuinfra.base import naming
-from gpuinfra.base.errors import DeploymentError
+from gpuinfra.base.errors import DeploymentError, UsageError
+from gpuinfra.cli import maintenance as cli
+from gpuinfra.cli.stacks import Stacks
 from gpuinfra.node.repair import Maintenance
 from gpuinfra.node.repair_service import planned_work, released_nodes
+from gpuinfra.verification import store
 from gpuinfra.verification.maintenance import Work, planned, record
 from tests.handover.fleet import Fleet
 from tests.verification.test_nodes import polled, series
@@ -64,3 +70,57 @@ def test_an_unknown_record_is_not_overwritten() -> None:
     poll = polled(fleet, 2)
     with pytest.raises(DeploymentError, match=r"maintenance\.json in the evidence bucket"):
         record(poll, list(poll.verdict.nodes), Work(until=NOW, released=False, by="me", why=""), NOW)
+
+
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """The fleet of the command, with a control node."""
+    fleet = world()
+    state = [{"type": "gpuinfra:index:NodesReady", "outputs": {}}]
+    chosen = Stacks(open=lambda _: nullcontext(state), up="", restore="", project=lambda _: Path())
+    monkeypatch.setattr(
+        "gpuinfra.cli.options.stacks_of", lambda given: [given.pop("rehearsal"), given.pop("folder"), chosen][-1]
+    )
+    monkeypatch.setattr(store, "polled", lambda _: (polled(fleet, 2),))
+    monkeypatch.setattr(store.Poll, "controlled", True)
+    return fleet
+
+
+def run(*words: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(cli.command, ["train", *words], standalone_mode=False)
+
+
+def test_the_command_records_planned_work_and_prints_its_end(control: Fleet) -> None:
+    """The label selects the node, and `--json` prints all planned work that is recorded."""
+    done = run("gpu-1", "--for", "4h", "--why", "cables")
+    assert done.return_value == 0, done.exception
+    assert "no alerts and no repair until " in done.output
+    document = json.loads(run("gpu-2", "--for", "30m", "--json").output)
+    assert [(one["label"], one["why"]) for one in document["planned"]] == [("gpu-1", "cables"), ("gpu-2", "")]
+    assert run("gpu-1", "gpu-2", "--end").output.count("the planned work ends") == 2
+    assert "released" in run("gpu-1", "--release").output
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["gpu-1"], "specify one of --for, --end and --release"),
+        (["gpu-1", "--for", "4h", "--end"], "specify one of --for, --end and --release"),
+        (["gpu-9", "--end"], "NODE is gpu-9; allowed: "),
+        (["gpu-1", "--for", "soon"], "soon"),
+    ],
+)
+def test_a_wrong_call_records_nothing(words: list[str], problem: str, control: Fleet) -> None:
+    """The error names what is allowed."""
+    done = run(*words)
+    assert isinstance(done.exception, UsageError)
+    assert problem in str(done.exception)
+    assert control.sheets == []
+
+
+def test_a_stack_without_a_control_node_is_refused(control: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts and repair come from the control node, so the work would have no effect."""
+    monkeypatch.setattr(store.Poll, "controlled", False)
+    assert "train has no control node" in str(run("gpu-1", "--for", "1h").exception)
+    assert control.sheets == []
