@@ -62,7 +62,7 @@ def ports(cloud: str, address: str, members: Members, folder: Path, prefix: str 
     identity: Any
     if cloud == "aws":
         os.environ.update(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x", AWS_ENDPOINT_URL_S3=address)
-        client = aws._client(aws._session("us-east-1", "", ""), "s3")
+        client = aws._client(aws._session("us-east-1", "", "", ""), "s3")
         store = aws.S3Evidence(client, "evidence", prefix)
         sts = SimpleNamespace(meta=SimpleNamespace(endpoint_url=address), get_caller_identity=lambda: {"Account": "000000000000"})  # fmt: skip
         identity = aws.StsIdentity(sts)
