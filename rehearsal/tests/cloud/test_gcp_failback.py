@@ -7,6 +7,7 @@ import pytest
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp import permissions
 from gpuinfra.clouds.gcp.api import Api
+from gpuinfra.clouds.gcp.region.exports import GcpExports
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
 from gpuinfra.clouds.region.failover import BucketPair
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
@@ -156,12 +157,21 @@ def test_both_moves_require_exactly_their_permissions(
     put(api, moved.replica, "model", b"second")
     one = GcpFailback(api)
     one.start_replication(moved)
+    outputs = STATE[0]["outputs"]
+    exporting = [
+        {**STATE[0], "outputs": {"export_command": outputs["import_command"].replace("import-data", "export-data")}}
+    ]
+    exports = GcpExports(api)
     cloud.operator = Operator([{"includedPermissions": [name for name in NEEDED if name != missing]}])
 
     def move() -> None:
         one.answers(moved)
         one.stop_group(google.path())
         one.running(google.path())
+        for file_system in exports.exporting(exporting):
+            started = exports.start(file_system)
+            assert started is not None
+            exports.ended(started)
         one.not_replicated(moved)
         one.stop_replication(moved)
         one.detach_replica(moved)

@@ -46,6 +46,7 @@ def environment(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     for name, value in endpoints.of_operator(cloud.endpoint, known, "aws", "us-east-1").items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr("gpuinfra.doctor.state.backend", lambda *_, **__: iter([ok("state", "backend", "file:///s")]))
     yield
     server.shutdown()
     server.server_close()
@@ -85,11 +86,8 @@ def test_quotas_and_offers_are_read_until_the_control_interface_changes_them(sta
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("stack", ["aws-p4d", "azure-ndv4", "gcp-a3mega"])
-def test_a_name_is_free_until_a_resource_has_it(
-    stack: str, cloud: Cloud, connect: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_free_until_a_resource_has_it(stack: str, cloud: Cloud, connect: Callable[[str], Client]) -> None:
     """The names of a stack are free in an empty account, and those of existing resources are found, with the read permissions of a deployment."""
-    monkeypatch.setattr("gpuinfra.doctor.state.backend", lambda *_, **__: iter([ok("state", "backend", "file:///s")]))
     token = naming.stack_token("organization", "gpuinfra", stack, "train")
     plan = plan_of(stack)
 
