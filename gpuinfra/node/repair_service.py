@@ -24,7 +24,7 @@ from typing import Any, Callable, Mapping, Protocol, Sequence, runtime_checkable
 
 from . import cloud, evidence, metrics, upload
 from .cause import Action
-from .console import NODE, OK, load, print_message
+from .console import NODE, OK, MissingPrerequisite, load, print_message
 from .journal import write_whole
 from .notices import iso, moment
 from .orders import MOST_BYTES, pace
@@ -105,7 +105,10 @@ def repair_service(args: argparse.Namespace, settings: Path = SETTINGS) -> int:
     node = load(NODE, "the node's configuration", "user data writes it")
     declared = load(settings, "the settings of the repair", "the step 92-files writes them on the control node")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
-    service = RepairService(node, declared, cloud.of(node))
+    try:
+        service = RepairService(node, declared, cloud.of(node))
+    except cloud.CloudError as error:  # the metadata service may not respond yet; systemd starts the unit again
+        raise MissingPrerequisite("cannot start the repair: %s" % error) from None
     while True:
         service.once()
         time.sleep(ROUND_S * pace())

@@ -126,7 +126,14 @@ class Machine:
         node = self.host._nodes[NAME]
         self.settle()
         self.unpack()
-        config = {"schema": "gpuinfra.node/1", "cloud": cloud, "cluster": "train", "pool": "gpu", "region": "r"}
+        config: dict[str, Any] = {
+            "schema": "gpuinfra.node/1",
+            "cloud": cloud,
+            "cluster": "train",
+            "pool": "gpu",
+            "region": "r",
+        }
+        config["bundle"] = {"bucket": "evidence"}
         (node.root / "etc/gpuinfra").mkdir()
         text = json.dumps({**config, "file_systems": list(file_systems)})
         (node.root / "etc/gpuinfra/node.json").write_text(text, encoding="utf-8")

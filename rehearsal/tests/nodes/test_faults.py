@@ -27,7 +27,7 @@ FAULTS = [
     pytest.param("repository-503", "gcp", "a3-megagpu-8g", "default", "40-cuda", "503", marks=pytest.mark.long),
     ("download-corrupt", "azure", "Standard_ND96isr_H100_v5", "plain", "30-driver", "but the lock requires d2a6b11c"),
     pytest.param("lustre-mount-fails", "azure", "Standard_ND96isr_H200_v5", "default", "60-lustre", "mounting /scratch failed 3 times, "
-        "last with exit code 5: Is the MGS running?", marks=pytest.mark.long),
+        "last with exit code 5: mount.lustre: mount 10.0.0.4@tcp:/lustrefs at /scratch failed: Input/output error", marks=pytest.mark.long),
 ]  # fmt: skip
 
 
