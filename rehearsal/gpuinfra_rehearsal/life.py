@@ -168,20 +168,36 @@ class _Life:
 
     def repair_node(self) -> str:
         """Break a GPU of a node, which the control node replaces, and then one of a second node, which exceeds `at_most`."""
-        if missing := [name for name in ("prometheus", "prometheus-node-exporter") if shutil.which(name) is None]:
+        if missing := [
+            name
+            for name in ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter")
+            if shutil.which(name) is None
+        ]:
             return f"not rehearsed: {' and '.join(missing)} is not installed"
         cloud = self.session.cloud
         first, second = [one for one in self._running() if one["pool"] != CONTROL_POOL][:2]
         cloud.ask("break", {"instance_id": first["instance_id"], "faults": [BROKEN]})
+        alert = self._alerted(first)
         event = self._repaired("verified", first)
         self._perform("refresh")
         self._perform("up")
         text = self._verified()
         cloud.ask("break", {"instance_id": second["instance_id"], "faults": [BROKEN]})
+        alerts = f"{alert}, {self._alerted(second)}"
         limited = self._repaired("limited", second)
         if second["instance_id"] not in {one["instance_id"] for one in self._running()}:
             raise StepFailed(f"{second['label']} does not run any more, although the limit is reached")
-        return f"{first['label']}: {event}; {second['label']}: {limited}; {text}"
+        return f"{first['label']}: {event}; {second['label']}: {limited}; alerts received: {alerts}; {text}"
+
+    def _alerted(self, node: Mapping[str, Any]) -> str:
+        """Wait until the receiver of alerts has a message about a node. Return how long it took since the call."""
+        begun = time.monotonic()
+        names = str(node["instance_id"]), str(node["label"])
+        while not any(name in json.dumps(one["body"]) for one in self.session.cloud.alerts() for name in names):
+            if time.monotonic() - begun > REPAIR_TIMEOUT_S:
+                raise StepFailed(f"no alert about {node['label']} reached its receiver after {REPAIR_TIMEOUT_S:.0f} s")
+            time.sleep(0.5)
+        return f"{node['label']} after {time.monotonic() - begun:.0f} s"
 
     def _repaired(self, event: str, node: Mapping[str, Any]) -> str:
         """Wait for an event about a node, and return the chain of its events with their times."""

@@ -63,6 +63,10 @@ class StandInCloud:
         """Return the stand-in nodes and the stage of each node."""
         return [n for n in self.ask("nodes").get("nodes", []) if isinstance(n, dict)]
 
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the messages that the receivers of alerts got, oldest first."""
+        return [one for one in self.ask("alerts").get("alerts", []) if isinstance(one, dict)]
+
     def nodes_available(self) -> tuple[bool, str]:
         """Return whether this system can run stand-in nodes and, if it cannot, the reason."""
         answer = self.ask("nodes")

@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -14,6 +15,7 @@ from gpuinfra.node import aws as node_aws
 from gpuinfra.node.cloud import CloudError
 from gpuinfra.plan.model import MonitoringPlan
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra_rehearsal.cloud.core import receiver
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.nodes import endpoints
@@ -50,11 +52,13 @@ def environment(cloud: Cloud, aws: Client, monkeypatch: pytest.MonkeyPatch, stat
 def test_the_control_node_finds_instances_and_reads_declared_secrets(
     cloud: Cloud, aws: Client, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The role of the control node lists instances and reads the declared parameter, and no other parameter."""
+    """The role of the control node lists instances and reads the declared parameter, which is the address of a receiver, and no other parameter."""
     environ = environment(cloud, aws, monkeypatch, policies.control(SCOPE, MONITORING, "arn:aws:s3:::b"))
     assert signed.describe_instances(RUNNING, environ).count("<instanceId>") == 1
     node = node_aws.AwsNode("us-east-1", environ)
-    assert node.secret("/alerts/slack").startswith("https://")
+    address = node.secret("/alerts/slack")
+    assert urlopen(Request(address, b'{"text": "gpu-1"}'), timeout=10).read() == b"ok"
+    assert [(one["receiver"], one["body"]) for one in receiver.received(cloud)] == [("alerts/slack", {"text": "gpu-1"})]
     with pytest.raises(CloudError, match="parameter /alerts/other could not be read: 400 AccessDeniedException"):
         node.secret("/alerts/other")
 

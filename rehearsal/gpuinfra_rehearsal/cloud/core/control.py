@@ -38,7 +38,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.base.errors import UsageError
-from gpuinfra_rehearsal.cloud.core import ids, outage, registry, replication, store, wire
+from gpuinfra_rehearsal.cloud.core import ids, outage, receiver, registry, replication, store, wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.holds import HoldMoment, HoldRule
@@ -70,6 +70,7 @@ class Control:
             ("GET", "activities"): self._activities,
             ("GET", "permissions"): lambda _: self.cloud.operator.summary(),
             ("GET", "faults"): lambda _: {"without_effect": self.cloud.faults.without_effect()},
+            ("GET", "alerts"): lambda _: {"alerts": receiver.received(self.cloud)},
             ("GET", "held"): lambda _: {"type": self.cloud.holds.held},
             ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,

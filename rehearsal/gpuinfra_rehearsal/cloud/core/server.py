@@ -10,7 +10,7 @@ import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from gpuinfra_rehearsal.cloud.core import outage, registry
+from gpuinfra_rehearsal.cloud.core import outage, receiver, registry
 from gpuinfra_rehearsal.cloud.core.control import PREFIX, Control
 from gpuinfra_rehearsal.cloud.core.http import Request, Response
 
@@ -36,6 +36,7 @@ class Server(ThreadingHTTPServer):
         cloud.store.put("server", "http", {"port": self.port})
         services = {path: service for one in registry.installed() for path, service in one.services(cloud).items()}
         services[PREFIX] = Control(cloud, token)
+        services[receiver.PREFIX] = receiver.Receiver(cloud)
         self._services = sorted(services.items(), key=lambda one: -len(one[0]))
         cloud.endpoint = f"http://127.0.0.1:{self.port}"
 

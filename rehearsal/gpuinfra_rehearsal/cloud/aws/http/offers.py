@@ -15,7 +15,7 @@ from gpuinfra_rehearsal.cloud.aws import operator
 from gpuinfra_rehearsal.cloud.aws.behaviors.audit import parameter_value
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.images import COPY, image_id
-from gpuinfra_rehearsal.cloud.core import offers
+from gpuinfra_rehearsal.cloud.core import offers, receiver
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def get_parameter(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     return {"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}
 
 
-def secret_parameter(asked: Mapping[str, Any]) -> dict[str, Any]:
+def secret_parameter(cloud: Cloud, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return a parameter of your account that holds a secret. It exists, because the policy of a role lists it."""
     name = str(asked.get("Name"))
-    value = f"https://receiver.example.com{name}" if asked.get("WithDecryption") else "encrypted"
+    value = receiver.address(cloud, name) if asked.get("WithDecryption") else "encrypted"
     return {"Parameter": {"Name": name, "Type": "SecureString", "Value": value, "Version": 1}}
 
 

@@ -136,7 +136,7 @@ class Queries:
             if target == "AmazonSSM.GetParameter" and verified.key.principal.role:
                 arn = f"arn:aws:ssm:{verified.region}:{ACCOUNT}:parameter{body.get('Name')}"
                 self._allowed_to_node(verified, "ssm:GetParameter", arn)
-                return Response(200, json.dumps(offers.secret_parameter(body)).encode(), kind)
+                return Response(200, json.dumps(offers.secret_parameter(self.cloud, body)).encode(), kind)
             self._read_only(verified)
             action = (
                 describe.JSON_ACTIONS.get(target)

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpuinfra_rehearsal.cloud.azure import identity
+from gpuinfra_rehearsal.cloud.core import receiver
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 
@@ -39,7 +40,7 @@ class SecretService:
             return _error(
                 403, "Forbidden", f"Caller is not authorized to perform action on resource. Action: '{_READ}'"
             )
-        value = f"https://receiver.example.com/{asked['name']}"
+        value = receiver.address(self.cloud, asked["name"])
         return json_response(
             {"value": value, "id": f"https://{asked['vault']}.vault.azure.net/secrets/{asked['name']}/1"}
         )

@@ -9,6 +9,7 @@ import base64
 import re
 from typing import TYPE_CHECKING
 
+from gpuinfra_rehearsal.cloud.core import receiver
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.gcp import access, tokens
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
@@ -32,5 +33,5 @@ def answer(cloud: Cloud, request: Request, rest: str) -> Response:
     ):
         text = f"Permission '{access.ACCESS_SECRET}' denied for resource 'projects/{PROJECT}/secrets/{name}/versions/latest' (or it may not exist)."
         raise GoogleError("forbidden", text, status=403)
-    data = base64.b64encode(f"https://receiver.example.com/{name}".encode()).decode()
+    data = base64.b64encode(receiver.address(cloud, name).encode()).decode()
     return json_response({"name": f"projects/{PROJECT}/secrets/{name}/versions/1", "payload": {"data": data}})
