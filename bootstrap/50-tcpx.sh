@@ -28,7 +28,7 @@ main() {
     refuse "kernel $(uname -r) does not support TCPX; choose an image with Google's own kernel (linux-image-gcp-tcpx), or use TCPXO on A3 High"
   use_docker
   install_plugin
-  would "pull $TCPX_MANAGER, if missing" || pull_image "$TCPX_MANAGER"
+  pull_image "$TCPX_MANAGER"
   put_file "$TOPOLOGY" "$(topology)" || true
   write_start_script
   nccl_environment "$(tcpx_environment)"

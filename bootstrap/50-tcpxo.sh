@@ -32,7 +32,7 @@ main() {
   expose_apertures
   use_docker
   install_plugin
-  would "pull $TCPXO_MANAGER, if missing" || pull_image "$TCPXO_MANAGER"
+  pull_image "$TCPXO_MANAGER"
   write_start_script
   nccl_environment "$(tcpxo_environment)"
 

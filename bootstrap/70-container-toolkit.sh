@@ -54,7 +54,11 @@ install_toolkit() {
 configure_runtime() {
   local runtime=$1 unit=$2 file=$3 before after
   command -v "$runtime" >/dev/null || return 0
-  would "configure $runtime for GPUs, if needed" && return 0
+  if dry_run; then
+    # Both files then name the runtime. nvidia-ctk itself writes the file, so a dry run does not call it.
+    grep -qsF nvidia-container-runtime "$file" || would "configure $runtime for GPUs"
+    return 0
+  fi
   before=$(cat "$file" 2>/dev/null || true)
   nvidia-ctk runtime configure --runtime="$runtime" >/dev/null
   after=$(cat "$file" 2>/dev/null || true)

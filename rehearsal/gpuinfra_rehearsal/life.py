@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.clouds.adopt import Key, Retained
@@ -176,6 +177,7 @@ class _Life:
             return f"not rehearsed: {' and '.join(missing)} is not installed"
         cloud = self.session.cloud
         first, second = [one for one in self._running() if one["pool"] != CONTROL_POOL][:2]
+        broken = datetime.now(UTC).strftime("%H:%M:%S")
         cloud.ask("break", {"instance_id": first["instance_id"], "faults": [BROKEN]})
         alert = self._alerted(first)
         event = self._repaired("verified", first)
@@ -183,21 +185,24 @@ class _Life:
         self._perform("up")
         text = self._verified()
         cloud.ask("break", {"instance_id": second["instance_id"], "faults": [BROKEN]})
-        alerts = f"{alert}, {self._alerted(second)}"
         limited = self._repaired("limited", second)
         if second["instance_id"] not in {one["instance_id"] for one in self._running()}:
             raise StepFailed(f"{second['label']} does not run any more, although the limit is reached")
-        return f"{first['label']}: {event}; {second['label']}: {limited}; alerts received: {alerts}; {text}"
+        return (
+            f"{first['label']}: broken {broken}, alert received {alert}, {event}; {second['label']}: {limited}; {text}"
+        )
 
     def _alerted(self, node: Mapping[str, Any]) -> str:
-        """Wait until the receiver of alerts has a message about a node. Return how long it took since the call."""
-        begun = time.monotonic()
-        names = str(node["instance_id"]), str(node["label"])
-        while not any(name in json.dumps(one["body"]) for one in self.session.cloud.alerts() for name in names):
-            if time.monotonic() - begun > REPAIR_TIMEOUT_S:
+        """Wait until the receiver of alerts has a message about a node under repair. Return the time of the message."""
+        limit = time.monotonic() + REPAIR_TIMEOUT_S
+        while True:
+            names = {f" {one['node']}: " for one in self._repairs() if one["instance_id"] == node["instance_id"]}
+            for alert in self.session.cloud.alerts():
+                if any(name in json.dumps(alert["body"]) for name in names):
+                    return datetime.fromtimestamp(float(alert["at"]), UTC).strftime("%H:%M:%S")
+            if time.monotonic() > limit:
                 raise StepFailed(f"no alert about {node['label']} reached its receiver after {REPAIR_TIMEOUT_S:.0f} s")
             time.sleep(0.5)
-        return f"{node['label']} after {time.monotonic() - begun:.0f} s"
 
     def _repaired(self, event: str, node: Mapping[str, Any]) -> str:
         """Wait for an event about a node, and return the chain of its events with their times."""

@@ -21,12 +21,16 @@ from gpuinfra.cli.alerts import command
 from gpuinfra.monitoring.alerts import ALERTS, AlertPool, Needs, rule_file
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import explain
+from tests.node import real
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 POOL = AlertPool(name="gpu", gpus=2, node=True, infiniband=True, checkpoint_s=3600, control=True, repair=True)
 GPU = 'instance="a:9400",pool="gpu",gpu="0",UUID="GPU-0",modelName="H100"'
 OTHER = 'instance="a:9400",pool="gpu",gpu="1",UUID="GPU-1",modelName="H100"'
 HOUR = 60
+RECORDED = {one.name: one for one in real.outputs()}
+RECORDED_LOGS = [name for name, one in RECORDED.items() if "NVRM: Xid (" in one.text and one.probe == "kernel-log"]
+OF_GPUS = {one.name for one in ALERTS if one.needs in (Needs.GPUS, Needs.WHOLE_GPUS)} - {"GpuMetricsMissing"}
 
 
 def series(metric: str, values: str, labels: str = GPU) -> dict[str, str]:
@@ -280,6 +284,31 @@ def test_an_alert_survives_a_restart(tmp_path: Path, case: Case) -> None:
 def test_missing_metrics_fire_only_the_alert_about_them(tmp_path: Path) -> None:
     """If the exporters are lost, only the two alerts about missing metrics fire, and no other alert claims that a GPU or a node is faulty."""
     assert fired(tmp_path, (), 200) == {"GpuMetricsMissing", "NodeMetricsMissing"}
+
+
+@promtool
+@pytest.mark.parametrize("name", RECORDED_LOGS)
+def test_a_recorded_xid_fires_the_alert_if_it_blocks_the_node(tmp_path: Path, name: str) -> None:
+    """The Xids in the kernel log of a real machine fire `GpuXidDrain` if check X1 fails for this log, and otherwise no alert about the GPU.
+
+    The severity of the Xids 144 to 150 is in their message, which no exporter serves: `NodeCheckFailed` is their alert, from the result of X1."""
+    codes = {int(code) for code in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", RECORDED[name].text)}
+    series_of = tuple(xid(code, f"_x{minute} {code}x300") for minute, code in enumerate(sorted(codes), start=5))
+    drains = real.CASES[name].verdicts["X1"] == "fail" and codes - set(range(144, 151))
+    found = fired(tmp_path, (xid(0, "0x4 stale"), *series_of), 20) & OF_GPUS
+    assert found == ({"GpuXidDrain"} if drains else set())
+
+
+@promtool
+@pytest.mark.parametrize("name", ["a800-dcgm-exporter-1", "h100-dcgm-exporter-1"])
+def test_recorded_metrics_of_healthy_gpus_fire_no_alert(tmp_path: Path, name: str) -> None:
+    """What the exporter of a healthy real machine served, for hours, fires no alert about a GPU, except that it is idle."""
+    lines = [line for line in RECORDED[name].text.splitlines() if line and not line.startswith("#")]
+    assert lines
+    inputs = [re.fullmatch(r"(\w+)\{(.*)\} ([0-9.]+)", line) for line in lines]
+    served = tuple(series(one[1], f"{one[3]}x300", f"{one[2]},{TARGET}") for one in inputs if one)
+    assert len(served) == len(lines)
+    assert fired(tmp_path, served, 200) & OF_GPUS <= {"GpuIdle"}
 
 
 @promtool

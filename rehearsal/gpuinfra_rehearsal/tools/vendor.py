@@ -324,7 +324,8 @@ def _configure(runtime: str) -> int:
     elif runtime == "containerd":
         write_file(
             "/etc/containerd/conf.d/99-nvidia.toml",
-            '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n',
+            '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n'
+            '  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]\n    BinaryName = "/usr/bin/nvidia-container-runtime"\n',
         )
     else:
         write_file("/etc/crio/conf.d/99-nvidia.toml", '[crio.runtime]\ndefault_runtime = "nvidia"\n')
