@@ -48,18 +48,20 @@ SERIES_PER_NODE, SERIES_PER_DEVICE = 400, 20
 """Upper limits for the series of node exporter for one node, without those of its vCPUs (one for each) and of its fabric devices."""
 BYTES_PER_SAMPLE = 2
 """Prometheus documents one to two bytes for a sample (https://prometheus.io/docs/prometheus/latest/storage/, retrieved 2026-11-29)."""
+BYTES_PER_SERIES, BASE_GIB = 6_000, 1
+"""Memory of Prometheus for one series at its highest, and memory of everything else on the control node. Measured with `bench/monitoring.py`."""
 SAMPLES_PER_DAY = 86_400 // 30
 """Samples of one series, with the interval of `config.SCRAPE_S`."""
 
 
 def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
     """Return the declaration of the control node, or None if the stack has none. It has no node while no pool has nodes."""
-    declared, cloud = spec.monitoring, profile_of(spec.cloud)
+    declared = spec.monitoring
     if declared is None or "cluster" not in spec.made_layers:
         return None
     pool = Pool(
         name=CONTROL_POOL,
-        machine=declared.machine or cloud.control.machine,
+        machine=declared.machine or control_machine(spec),
         capacity=OnDemand(count=1 if spec.nodes else 0),
         disk=DiskSpec(size_gib=SYSTEM_GIB + metrics_gib(spec, declared)),
     )
@@ -74,10 +76,37 @@ def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
     )
 
 
+def control_machine(spec: ClusterSpec) -> str:
+    """Return the default machine type of the control node: that of the cloud, or the cheapest one in the catalog with enough memory for the metrics."""
+    default, region = profile_of(spec.cloud).control.machine, spec.where.region
+    machines = {name: one for name, one in profile_of(spec.cloud).machines.items() if runs_prometheus(one)}
+    enough = [name for name, one in machines.items() if one.memory_gib >= memory_gib(spec)]
+
+    def price(name: str) -> tuple[float, int]:
+        listed = machines[name].price(CapacityKind.ON_DEMAND, region)
+        return listed.usd_per_hour if listed else math.inf, machines[name].memory_gib
+
+    return default if default in enough or not enough else min(enough, key=price)
+
+
+def runs_prometheus(machine: MachineType) -> bool:
+    """Return whether a machine type can be a control node: without GPUs, and with the processors for which the lock has checksums."""
+    return machine.gpu is None and machine.arch == "x86_64"
+
+
+def memory_gib(spec: ClusterSpec) -> int:
+    """Return the memory that the control node needs for the metrics of all nodes in GiB."""
+    return math.ceil(BASE_GIB + series_of(spec) * BYTES_PER_SERIES / 2**30)
+
+
+def series_of(spec: ClusterSpec) -> int:
+    """Return an upper limit for the number of series of all nodes."""
+    return sum(pool.nodes * _series(machine) for _, pool, machine in pools_of(spec))
+
+
 def metrics_gib(spec: ClusterSpec, declared: Monitoring) -> int:
     """Return the space for the metrics of all nodes in GiB, at least 10."""
-    series = sum(pool.nodes * _series(machine) for _, pool, machine in pools_of(spec))
-    used = series * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
+    used = series_of(spec) * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
     # Prometheus deletes a block after the limit is exceeded, and compacts blocks beside the old ones.
     return max(10, math.ceil(1.5 * used / 2**30))
 

@@ -8,6 +8,7 @@ from datetime import date
 
 from gpuinfra.base.findings import Finding, error, warn
 from gpuinfra.plan.machines import machines_of, pools_of, similar
+from gpuinfra.plan.monitoring import control_machine, memory_gib, runs_prometheus
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.monitoring import CONTROL_POOL
@@ -31,15 +32,18 @@ def control_node_has_a_small_machine(spec: ClusterSpec, today: date) -> Iterator
     if spec.monitoring is None or spec.monitoring.machine is None:
         return
     name, machines = spec.monitoring.machine, machines_of(spec)
-    machine, default = machines.get(name), profile_of(spec.cloud).control.machine
+    machine, default = machines.get(name), control_machine(spec)
     if machine is None:
         plain = {key: one for key, one in machines.items() if one.gpu is None}
         near = similar(name, plain)
         hint = f"did you mean {near}?" if near else f"remove it to use {default}"
         yield error("monitoring.machine", f"is {shown(name)}, which is not in the catalog", hint)
-    elif machine.gpu or machine.arch != "x86_64":
+    elif not runs_prometheus(machine):
         what = f"is {name}, which has {'GPUs' if machine.gpu else f'{machine.arch} processors'}; allowed: machine types without GPUs and with x86_64 processors"
         yield error("monitoring.machine", what, f"remove it to use {default}")
+    elif machine.memory_gib < (needed := memory_gib(spec)):
+        what = f"is {name} with {machine.memory_gib} GiB of memory, but the metrics of {spec.nodes} nodes need {needed} GiB"
+        yield error("monitoring.machine", what, f"remove it to use {default}, or declare a larger one")
 
 
 def control_node_has_a_name_of_its_own(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -68,6 +68,13 @@ def test_the_disk_follows_from_gpus_and_retention() -> None:
     assert environment == "RETENTION_TIME=365d\nRETENTION_SIZE=208GB\n"
 
 
+def test_the_default_machine_type_follows_from_the_number_of_series() -> None:
+    """The small default holds the metrics of 1,000 nodes. For more series, it is the cheapest machine type whose memory is sufficient."""
+    assert [control(planned(pools__0__capacity__0__count=nodes)).machine for nodes in (1, 1000, 4000)] == [
+        "m7i.xlarge", "m7i.xlarge", "m7i.2xlarge",
+    ]  # fmt: skip
+
+
 def test_prometheus_searches_only_pools_with_exporters() -> None:
     """A pool without GPUs serves no GPU metrics, so its nodes are targets and have alerts only of node exporter, as the control node."""
     login = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}

@@ -2912,6 +2912,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"monitoring": {**MONITORING, "machine": "g6.xlarge"}}),
         ("aws", {"monitoring": {**MONITORING, "machine": "p6e-gb200.36xlarge"}}),
         ("aws", {"monitoring": {**MONITORING, "machine": "m7i.xlarg"}}),
+        ("aws", {"monitoring": {**MONITORING, "machine": "m7i.xlarge"}, "pools.0.capacity.0.count": 4000}),
         (
             "aws",
             {
