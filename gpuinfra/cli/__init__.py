@@ -41,6 +41,7 @@ GROUPS = {
         "nodes": "List the nodes: state, verified since, price per hour",
         "calendar": "List when nodes start and are removed, and what is due",
         "alerts": "Print the alert rules for GPU metrics as a file for Prometheus",
+        "metrics": "Open Prometheus and Alertmanager of a stack on this machine",
         "drift": "Compare cloud resources and nodes with what was deployed",
         "replace": "Replace faulty nodes, with evidence for the provider",
         "maintenance": "Silence alerts and repair of a node for planned work",
