@@ -189,7 +189,7 @@ def command(
                 {"max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices)},
                 asks=not yes and sys.stdin.isatty(),
             )
-            until = None if keep_trying is None else time.time() + duration(keep_trying)
+            until = None if keep_trying is None else time.time() + duration("--keep-trying", keep_trying)
             returned = cloud_of(plan.cloud).failback(region, plan.region, paired.loaded.settings)
             restart = partial(_restart, returned)
             deploy = obtain_with(paired.second.files, paired.project, journal, limit, until, restart)

@@ -59,7 +59,7 @@ def command(
     if (period is not None) + end + release != 1:
         raise UsageError("specify one of --for, --end and --release")
     now = time.time()
-    until = now + duration(period) if period is not None else None
+    until = now + duration("--for", period) if period is not None else None
     work = Work(until=until, released=release, by=getpass.getuser(), why=why)
     with active_stack(stack, stacks, logs_in=False) as active:
         if stacks.notice:

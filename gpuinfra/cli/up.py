@@ -116,7 +116,7 @@ def command(
             without_nodes(stack_of(file), file)  # an error now, and not after the failure
         given = {
             "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute()),
-            "until": None if keep_trying is None else time.time() + duration(keep_trying),
+            "until": None if keep_trying is None else time.time() + duration("--keep-trying", keep_trying),
         }  # fmt: skip
         options = {
             **(journal.options if resume else {}),

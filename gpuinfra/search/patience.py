@@ -49,8 +49,8 @@ def clock_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-def duration(text: str) -> float:
-    """Return the seconds of `90m`, `12h` or `3d`. Raises `UsageError`."""
+def duration(option: str, text: str) -> float:
+    """Return the seconds of the value of an option: `90m`, `12h` or `3d`. Raises `UsageError`."""
     units = {"m": 60.0, "h": 3600.0, "d": 86400.0}
     try:
         seconds = float(text[:-1]) * units[text[-1:]]
@@ -58,6 +58,6 @@ def duration(text: str) -> float:
         seconds = -1.0
     if not 0 < seconds <= MAX_DAYS * units["d"]:
         raise UsageError(
-            f"--keep-trying is {text!r}; allowed: minutes, hours or days up to {MAX_DAYS}d, such as 90m, 12h, 3d"
+            f"{option} is {text!r}; allowed: minutes, hours or days up to {MAX_DAYS}d, such as 90m, 12h, 3d"
         )
     return seconds

@@ -106,11 +106,11 @@ def test_the_end_is_a_time() -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("90m", 5400.0), ("12h", 43200.0), ("3d", 259200.0)])
 def test_durations(text: str, seconds: float) -> None:
     """A duration has a unit."""
-    assert duration(text) == seconds
+    assert duration("--for", text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "12", "-1h", "31d", "1w", "nanh", "infd", "0m"])
 def test_a_wrong_duration_names_the_allowed_ones(text: str) -> None:
     """A wrong duration is one error with the value and what is allowed."""
-    with pytest.raises(UsageError, match="allowed: minutes, hours or days"):
-        duration(text)
+    with pytest.raises(UsageError, match=r"--for is .*; allowed: minutes, hours or days"):
+        duration("--for", text)

@@ -108,7 +108,7 @@ def test_the_command_records_planned_work_and_prints_its_end(control: Fleet) -> 
         (["gpu-1"], "specify one of --for, --end and --release"),
         (["gpu-1", "--for", "4h", "--end"], "specify one of --for, --end and --release"),
         (["gpu-9", "--end"], "NODE is gpu-9; allowed: "),
-        (["gpu-1", "--for", "soon"], "soon"),
+        (["gpu-1", "--for", "soon"], "--for is 'soon'; allowed: minutes, hours or days"),
     ],
 )
 def test_a_wrong_call_records_nothing(words: list[str], problem: str, control: Fleet) -> None:
