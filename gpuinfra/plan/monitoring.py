@@ -48,8 +48,9 @@ SERIES_PER_NODE, SERIES_PER_DEVICE = 400, 20
 """Upper limits for the series of node exporter for one node, without those of its vCPUs (one for each) and of its fabric devices."""
 BYTES_PER_SAMPLE = 2
 """Prometheus documents one to two bytes for a sample (https://prometheus.io/docs/prometheus/latest/storage/, retrieved 2026-11-29)."""
-BYTES_PER_SERIES, BASE_GIB = 6_000, 1
-"""Memory of Prometheus for one series at its highest, and memory of everything else on the control node. Measured with `bench/monitoring.py`."""
+BYTES_PER_SERIES, BASE_GIB = 4_500, 1
+"""Memory of Prometheus for one series, and memory of everything else on the control node. Prometheus 3.13.2 used at most 2,863 bytes for each of
+1.7 million series (`bench/monitoring.py`, 2026-11-29). Half as much again is for queries of people and dashboards."""
 SAMPLES_PER_DAY = 86_400 // 30
 """Samples of one series, with the interval of `config.SCRAPE_S`."""
 

@@ -34,7 +34,7 @@ MATRIX = [
 def test_a_machine_of_any_cloud_reaches_its_golden_state(
     host: NodeHost, cloud: str, machine: str, os_name: str, image: str, reboots: int
 ) -> None:
-    """All steps end in the golden state after the expected number of reboots; a second run changes nothing. In the next boot, each step is proven and none runs again."""
+    """All steps end in the golden state after the expected number of reboots; a second run changes nothing, and in the next boot, no step runs again."""
     node = Machine(host, pool_of(cloud, machine, os_name, image))
     node.launch(cloud)
     code, said, rebooted = node.through()

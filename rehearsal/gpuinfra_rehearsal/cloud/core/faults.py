@@ -104,7 +104,7 @@ class Faults:
         self._store.reset(_THROTTLED)
 
     def without_effect(self) -> list[str]:
-        """Return the faults that have not changed an answer or a node yet."""
+        """Return the faults that have not changed an answer or a node yet, in this run or an earlier one."""
         return [text for text in self.ordered if text not in self._effective]
 
     def of_node(self, name: str) -> tuple[str, ...]:
@@ -133,6 +133,8 @@ class Faults:
                 if refusal is not None:
                     self._effective.add(fault.text)
                     return refusal
+            else:
+                self._effective.add(fault.text)
         return None
 
     def delay(self, *words: str) -> float:
@@ -143,10 +145,10 @@ class Faults:
 
     def throttles(self) -> bool:
         """Return whether this request of the operator is throttled. Counts the request."""
-        if not self._throttled or self._store.next(_THROTTLED) > self._throttled:
+        if not self._throttled:
             return False
         self._effective |= {text for text in self.ordered if text.startswith("cloud:throttled:")}
-        return True
+        return self._store.next(_THROTTLED) <= self._throttled
 
     def _applied(self, faults: Iterable[_GroupFault]) -> bool:
         """Record that these faults have an effect, and return whether there are any."""
@@ -161,7 +163,9 @@ class Faults:
         """Return the fault for this creation (error, partial or lost), or None. Counts the call."""
         for fault in self._calls:
             meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
-            if meant and self._store.next(f"fault {fault.text}") <= fault.times:
+            if meant:
+                # Also after its last time, which can be in an earlier run.
                 self._effective.add(fault.text)
-                return fault.kind
+                if self._store.next(f"fault {fault.text}") <= fault.times:
+                    return fault.kind
         return None
