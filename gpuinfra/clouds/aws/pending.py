@@ -33,6 +33,8 @@ SHAPES = {
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
     "aws:budgets/budget:Budget": "{account}:{name}",
     "aws:cloudtrail/trail:Trail": "arn:{partition}:cloudtrail:{region}:{account}:trail/{name}",
+    "aws:cloudwatch/eventRule:EventRule": "default/{name}",
+    "aws:cloudwatch/eventTarget:EventTarget": "default/{rule}/{targetId}",
     "aws:cloudwatch/logGroup:LogGroup": "{name}",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "{name}",
     "aws:ec2/placementGroup:PlacementGroup": "{name}",
@@ -54,6 +56,7 @@ SHAPES = {
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": "{bucket}",
     "aws:s3/bucketVersioning:BucketVersioning": "{bucket}",
     "aws:sns/topic:Topic": "arn:{partition}:sns:{region}:{account}:{name}",
+    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
     "aws:ssm/parameter:Parameter": "{name}",
 }
 """IDs that consist of inputs."""

@@ -32,6 +32,9 @@ ALL_BLOBS = "1601-01-01T00:00:00Z"
 NEW_POLICY = "default"
 """ID in a request for a new policy in a destination account. Azure assigns the ID
 (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22)."""
+CHANGES = tuple(f"Microsoft.Storage/storageAccounts/objectReplicationPolicies/{verb}" for verb in ("write", "delete"))
+"""Operations that change or delete a replication policy
+(https://learn.microsoft.com/azure/role-based-access-control/permissions/storage, retrieved 2026-11-29)."""
 SHORT_NAME = "replication"
 """Name of the action group in messages, at most 12 characters (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups, retrieved 2026-11-22)."""
 
@@ -65,7 +68,7 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on replication lag.
+    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on replication lag and on changed policies.
 
     Replication covers existing and new blobs. Deletions are replicated too, but the replica keeps the previous version of a deleted blob for 90 days.
     The container of a replica is read-only while its policy exists. `destroy` retains the vault, the key and the replicas, and deletes the policies.
@@ -89,6 +92,7 @@ class RegionClone(pulumi.ComponentResource):
         self.data_key_url = key.key_url
         actions = self._actions()
         self.buckets, self.policies = {}, {}
+        changes: list[storage.ObjectReplicationPolicy] = []
         for purpose, source in args.sources.items():
             store = self._replica(purpose, key)
             container = store.containers[replica_container(purpose)]
@@ -96,8 +100,10 @@ class RegionClone(pulumi.ComponentResource):
                 self._share_record(store)
             policy = self._replicate(purpose, source, store, container)
             self._alert(purpose, policy, actions)
+            changes.append(policy)
             self.policies[purpose] = policy.policy_id
             self.buckets[purpose] = pulumi.Output.all(container, policy.id).apply(lambda known: str(known[0]))
+        self._changes(changes, actions)
         self.register_outputs({"data_key_url": self.data_key_url, "buckets": self.buckets, "policies": self.policies})
 
     def _key(self) -> Key:
@@ -259,6 +265,40 @@ class RegionClone(pulumi.ComponentResource):
             ),
             actions=list(actions) or None,
             opts=child(self, rows.LAG_ALERT),
+        )
+
+    def _changes(
+        self, policies: Sequence[storage.ObjectReplicationPolicy], actions: Sequence[monitor.MetricAlertActionArgs]
+    ) -> None:
+        """Alert when a replication policy is changed or deleted in one of its accounts, also by `gpuinfra failover` or `pulumi up`.
+
+        The alert is created after the policies and deleted before them, so that a deployment and `destroy` send no message.
+        """
+        scope, leaf = self._second, monitor.AlertRuleAnyOfOrLeafConditionArgs
+        accounts = [account for one in policies for account in (one.source_account, one.destination_account)]
+        groups = [monitor.ActionGroupArgs(action_group_id=one.action_group_id) for one in actions]
+        monitor.ActivityLogAlert(
+            rows.CHANGE_ALERT.logical(self._name),
+            activity_log_alert_name=scope.unique_name("changed", 260),
+            resource_group_name=scope.group,
+            location="global",
+            description=f"The replication of a container of {scope.cluster} to {self._args.region} was changed. "
+            "gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
+            enabled=True,
+            scopes=accounts,
+            condition=monitor.AlertRuleAllOfConditionArgs(
+                all_of=[
+                    leaf(field="category", equals="Administrative"),
+                    leaf(
+                        any_of=[
+                            monitor.AlertRuleLeafConditionArgs(field="operationName", equals=one) for one in CHANGES
+                        ]
+                    ),
+                    leaf(field="status", equals="Succeeded"),
+                ]
+            ),
+            actions=monitor.ActionListArgs(action_groups=groups),
+            opts=child(self, rows.CHANGE_ALERT, depends_on=list(policies)),
         )
 
 
