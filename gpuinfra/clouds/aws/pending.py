@@ -22,6 +22,7 @@ REPEATABLE = frozenset(
     {
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",  # The VPC creates it; the provider only changes its rules.
         "aws:s3/bucketObjectv2:BucketObjectv2",  # An upload of the same content; the provider deletes all versions of a key.
+        "aws:sns/topicPolicy:TopicPolicy",  # SetTopicAttributes replaces the policy.
         "aws:sns/topicSubscription:TopicSubscription",  # Subscribe returns an existing subscription (API reference of SNS).
     }
 )
@@ -56,7 +57,6 @@ SHAPES = {
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": "{bucket}",
     "aws:s3/bucketVersioning:BucketVersioning": "{bucket}",
     "aws:sns/topic:Topic": "arn:{partition}:sns:{region}:{account}:{name}",
-    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
     "aws:ssm/parameter:Parameter": "{name}",
 }
 """IDs that consist of inputs."""

@@ -49,7 +49,6 @@ NAMED = {
     "aws:cloudwatch/logGroup:LogGroup": "name",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "name",
     "aws:kms/alias:Alias": "name",
-    "aws:sns/topicPolicy:TopicPolicy": "arn",
     "aws:s3/bucket:Bucket": "bucket",
     "aws:ssm/parameter:Parameter": "name",
 }
@@ -57,6 +56,7 @@ NAMED = {
 # Types whose ID is composed of inputs ({} = an input), such as the ID of the parent resource. Same source.
 PARTS = {
     "aws:cloudwatch/eventTarget:EventTarget": "{rule}-{targetId}",
+    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
