@@ -104,7 +104,8 @@ def _report(loaded: LoadedStack, resources: Resources) -> None:
         cloud_of(loaded.spec.cloud).report_ready(place, recovery.region, loaded.settings, resources)
     except (DeploymentError, Unreachable) as problem:
         raise DeploymentError(
-            f"the result is recorded, but the monitoring of the cloud did not accept the report, so that an alarm follows after two days: {problem}"
+            f"the result is recorded, but the cloud did not accept the report that {recovery.region} is ready, so an alarm follows after two days: "
+            f"{problem}; correct this, and run the command again"
         ) from None
 
 

@@ -277,11 +277,9 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
-    elif action == "cloudwatch:PutMetricData":
-        yield _scope(
-            "ReportReadiness", ["*"],
-            StringEquals={"cloudwatch:namespace": NAMESPACE, "aws:RequestedRegion": plan.recovery.region if plan.recovery else plan.region},
-        )  # fmt: skip
+    elif action == "cloudwatch:PutMetricData" and plan.recovery:
+        where = {"cloudwatch:namespace": NAMESPACE, "aws:RequestedRegion": plan.recovery.region}
+        yield _scope("ReportReadiness", ["*"], StringEquals=where)
     elif service == "route53" and types & NAMES.keys() and plan.recovery and plan.recovery.names:
         zone = [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"]
         if call.startswith("Change"):

@@ -90,20 +90,23 @@ class RegionClone(pulumi.ComponentResource):
         self._second = second.within(group.name)
         key = self._key()
         self.data_key_url = key.key_url
-        actions = self._actions()
+        groups = self._action_groups()
         self.buckets, self.policies = {}, {}
-        changes: list[storage.ObjectReplicationPolicy] = []
+        policies: list[pulumi.Resource] = []
+        accounts: list[pulumi.Output[str]] = []
         for purpose, source in args.sources.items():
             store = self._replica(purpose, key)
             container = store.containers[replica_container(purpose)]
             if purpose == "evidence":
                 self._share_record(store)
             policy = self._replicate(purpose, source, store, container)
-            self._alert(purpose, policy, actions)
-            changes.append(policy)
+            self._alert(purpose, policy, groups)
+            policies.append(policy)
+            first = pulumi.Output.from_input(source).apply(lambda id_: names.container_parts(id_).account_id)
+            accounts += [first, store.account_id]
             self.policies[purpose] = policy.policy_id
             self.buckets[purpose] = pulumi.Output.all(container, policy.id).apply(lambda known: str(known[0]))
-        self._changes(changes, actions)
+        self._changes(accounts, policies, groups)
         self.register_outputs({"data_key_url": self.data_key_url, "buckets": self.buckets, "policies": self.policies})
 
     def _key(self) -> Key:
@@ -197,7 +200,7 @@ class RegionClone(pulumi.ComponentResource):
             opts=child(self, rows.REPLICATION, replace_on_changes=REPLICATION_POLICY, delete_before_replace=True),
         )
 
-    def _actions(self) -> list[monitor.MetricAlertActionArgs]:
+    def _action_groups(self) -> list[pulumi.Output[str]]:
         scope, recipients = self._second, self._args.recipients
         if not recipients:
             return []
@@ -216,13 +219,13 @@ class RegionClone(pulumi.ComponentResource):
             ],
             opts=child(self, rows.ALERT_RECIPIENTS),
         )
-        return [monitor.MetricAlertActionArgs(action_group_id=group.id)]
+        return [group.id]
 
     def _alert(
         self,
         purpose: str,
         policy: storage.ObjectReplicationPolicy,
-        actions: Sequence[monitor.MetricAlertActionArgs],
+        groups: Sequence[pulumi.Input[str]],
     ) -> None:
         """Alert while operations are pending for longer than the limit. The metric counts pending operations by age.
 
@@ -263,20 +266,21 @@ class RegionClone(pulumi.ComponentResource):
                     )
                 ],
             ),
-            actions=list(actions) or None,
+            actions=[monitor.MetricAlertActionArgs(action_group_id=one) for one in groups] or None,
             opts=child(self, rows.LAG_ALERT),
         )
 
     def _changes(
-        self, policies: Sequence[storage.ObjectReplicationPolicy], actions: Sequence[monitor.MetricAlertActionArgs]
+        self,
+        accounts: Sequence[pulumi.Input[str]],
+        policies: Sequence[pulumi.Resource],
+        groups: Sequence[pulumi.Input[str]],
     ) -> None:
         """Alert when a replication policy is changed or deleted in one of its accounts, also by `gpuinfra failover` or `pulumi up`.
 
         The alert is created after the policies and deleted before them, so that a deployment and `destroy` send no message.
         """
         scope, leaf = self._second, monitor.AlertRuleAnyOfOrLeafConditionArgs
-        accounts = [account for one in policies for account in (one.source_account, one.destination_account)]
-        groups = [monitor.ActionGroupArgs(action_group_id=one.action_group_id) for one in actions]
         monitor.ActivityLogAlert(
             rows.CHANGE_ALERT.logical(self._name),
             activity_log_alert_name=scope.unique_name("changed", 260),
@@ -285,7 +289,7 @@ class RegionClone(pulumi.ComponentResource):
             description=f"The replication of a container of {scope.cluster} to {self._args.region} was changed. "
             "gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
             enabled=True,
-            scopes=accounts,
+            scopes=list(accounts),
             condition=monitor.AlertRuleAllOfConditionArgs(
                 all_of=[
                     leaf(field="category", equals="Administrative"),
@@ -297,7 +301,9 @@ class RegionClone(pulumi.ComponentResource):
                     leaf(field="status", equals="Succeeded"),
                 ]
             ),
-            actions=monitor.ActionListArgs(action_groups=groups),
+            actions=monitor.ActionListArgs(
+                action_groups=[monitor.ActionGroupArgs(action_group_id=one) for one in groups]
+            ),
             opts=child(self, rows.CHANGE_ALERT, depends_on=list(policies)),
         )
 
