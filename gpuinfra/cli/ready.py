@@ -86,7 +86,27 @@ def _record(paired: Paired, lines: Sequence[ReadinessLine]) -> None:
         paired.loaded.name,
         shared_results.results_of(document["ready"], summary, paired.drill(), datetime.now(UTC)),
     )
+    if document["ready"]:
+        _report(paired.loaded, paired.resources)
     click.echo(f"the result is recorded in {paired.recovery.region}", err=True)
+
+
+def _report(loaded: LoadedStack, resources: Resources) -> None:
+    """Report to the monitoring of the cloud that the second region is ready. Raises `DeploymentError`."""
+    from gpuinfra.clouds.cloud import cloud_of
+    from gpuinfra.clouds.region.active import place_of
+    from gpuinfra.clouds.region.failover import Unreachable
+
+    place, recovery = place_of(resources), loaded.spec.recovery
+    if place is None or recovery is None:
+        return
+    try:
+        cloud_of(loaded.spec.cloud).report_ready(place, recovery.region, loaded.settings, resources)
+    except (DeploymentError, Unreachable) as problem:
+        raise DeploymentError(
+            f"the result is recorded, but the cloud did not accept the report that {recovery.region} is ready, so an alarm follows after two days: "
+            f"{problem}; correct this, and run the command again"
+        ) from None
 
 
 def _last_search(file: LoadedStack) -> str:

@@ -157,6 +157,12 @@ class Cloud(PlannedCloud):
         outputs of `GpuCluster`."""
         return None
 
+    def report_ready(
+        self, place: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Report to the monitoring of the cloud that the second region is ready. Without a report for two days, an alarm notifies the recipients.
+        `place` is that of `record`, and `resources` are those of the stack. Raises `Unreachable` and `DeploymentError`."""
+
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine] | None:
         """Return what `gpuinfra ready` reads from the cloud."""
         return None

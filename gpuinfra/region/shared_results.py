@@ -9,21 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError, GpuinfraError
 from gpuinfra.base.json_text import bounded
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.region.active import LONGEST, RecordChanged, RecordStore, operator
+from gpuinfra.clouds.region.active import FRESH, LONGEST, RecordChanged, RecordStore, operator
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.clouds.region.readiness import ReadinessLine, passes, skips, unread, warns
 from gpuinfra.remote import drills
 
 SCHEMA = "gpuinfra.readiness-record/1"
 TOPIC = "recorded"
-FRESH = timedelta(days=2)
-"""Age of the last result above which it counts as missing: a daily job may fail once."""
 
 
 @dataclass(frozen=True, kw_only=True)

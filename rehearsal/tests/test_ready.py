@@ -24,9 +24,9 @@ pytestmark = pytest.mark.long
 SECOND = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
 
 
-def answer(up: Finished, path: Path) -> tuple[int, list[dict[str, str]]]:
+def answer(up: Finished, path: Path, *words: str) -> tuple[int, list[dict[str, str]]]:
     """Exit code, and the lines."""
-    done = run(command("ready", str(path), "--rehearsal", "--folder", str(up.root.parent), "--json"), up.root)
+    done = run(command("ready", str(path), "--rehearsal", "--folder", str(up.root.parent), "--json", *words), up.root)
     assert done.out, done.err
     return done.code, json.loads(done.out)["lines"]
 
@@ -140,7 +140,8 @@ def without_capacity(session: Session, stack: str, files: tuple[Path, Path], quo
 
 @pytest.mark.parametrize("stack", SECOND)
 def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """After `up` and with a clone that uses the replica, the region is ready until it has no quota, reservation or image, or no replication, key or replica."""
+    """After `up` and with a clone that uses the replica, the region is ready until it has no quota, reservation or image, or no replication, key or replica.
+    The recorded results are in the second region, and the cloud accepts the report of a ready region."""
     path = tmp_path / f"Pulumi.{stack}.yaml"
     shutil.copyfile(shipped("stacks") / path.name, path)
     up = rehearse("up", str(path), "--without-nodes")
@@ -150,7 +151,7 @@ def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: 
     assert {line for line, state in lines.items() if state == "fail"} == {("stack file", f"{stack}-{SECOND[stack]}")}
     cloned = run(command("clone", str(path), "--region", SECOND[stack]), up.root)
     assert cloned.code == 0, cloned.out + cloned.err
-    code, found = answer(up, path)
+    code, found = answer(up, path, "--record")
     assert code == 1
     (empty,) = [one for one in found if one["state"] == "fail"]
     assert (empty["topic"], empty["name"]) == ("data", "storage[0].bucket")
@@ -158,8 +159,12 @@ def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: 
     assert (name, of) == ("clone", stack)
     cloned = run(command(name, str(path), *words), up.root)
     assert cloned.code == 0, cloned.out + cloned.err
+    code, found = answer(up, path, "--record")
+    assert code == 0, found
+    assert [one["state"] for one in found if one["topic"] == "recorded"] == ["warn"], "the earlier result is not ready"
     code, lines = ready(up, path)
     assert code == 0, lines
+    assert [state for (topic, _), state in lines.items() if topic == "recorded"] == ["ok"]
     assert lines["data", "storage[0].bucket"] == "ok"
     assert "unread" not in lines.values()
     assert {topic for topic, _ in lines} >= {

@@ -25,9 +25,9 @@ COUNT = {"aws": 2, "gcp": 2, "azure": 4}
 PLACE = {"aws": "us-east-2", "gcp": None, "azure": None}
 """Region of the replication itself. Jobs of Storage Transfer Service are global, and a policy is part of its account."""
 ENDED = {
-    "aws": ("ReplicationConfig", "MetricAlarm", "sns/"),
+    "aws": ("ReplicationConfig", "MetricAlarm", "EventRule", "EventTarget", "sns/"),
     "gcp": ("TransferJob", "AlertPolicy", "NotificationChannel", "IAMCustomRole", "projects/iAMMember"),
-    "azure": ("ObjectReplicationPolicy", "MetricAlert", "ActionGroup"),
+    "azure": ("ObjectReplicationPolicy", "MetricAlert", "ActivityLogAlert", "ActionGroup"),
 }
 """Parts of the types that `destroy` removes."""
 

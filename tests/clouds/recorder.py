@@ -237,7 +237,13 @@ _ARNS = {
     "aws:sns/topic:Topic": "arn:aws:sns:{region}:{account}:{name}",
     "aws:cloudtrail/trail:Trail": "arn:aws:cloudtrail:us-east-1:{account}:trail/{name}",
 }
-_NAMED_BY_ID = ("aws:iam/", "aws:autoscaling/group", "aws:cloudwatch/metricAlarm", "aws:sns/topic:")
+_NAMED_BY_ID = (
+    "aws:iam/",
+    "aws:autoscaling/group",
+    "aws:cloudwatch/metricAlarm",
+    "aws:cloudwatch/eventRule",
+    "aws:sns/topic:",
+)
 
 
 def _hex(name: str) -> str:

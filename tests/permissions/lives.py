@@ -20,6 +20,7 @@ GENERATED = (
     "aws:iam/instanceProfile:InstanceProfile",
     "aws:autoscaling/group:Group",
     "aws:sns/topic:Topic",
+    "aws:cloudwatch/eventRule:EventRule",
     "aws:cloudwatch/metricAlarm:MetricAlarm",
 )
 _NAME = re.compile(r'(?<=["/:])[\w-]+(?=\\?")')
@@ -106,6 +107,8 @@ def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "dataRepositoryPath",
             "routeTableId",
             "permissionsBoundary",
+            "arn",
+            "rule",
         )
     }
     tags = inputs.get("tags")

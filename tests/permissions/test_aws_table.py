@@ -37,6 +37,7 @@ NO_HANDLERS = {
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
     "fsx/openZfsFileSystem:OpenZfsFileSystem": "the same",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
+    "cloudwatch/eventTarget:EventTarget": "a property of the rule there",
     "ec2/defaultSecurityGroup:DefaultSecurityGroup": "a part of the VPC there",
 }
 
@@ -61,7 +62,7 @@ THEIRS_ONLY = {
     "a role that reports the delivery of messages, or that a subscription of a stream needs": "iam:getrole iam:passrole",
     "an organization's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
     "a member there, a type of its own here": (
-        "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging sns:subscribe"
+        "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging sns:subscribe events:*targets*"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
     ),
     "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",
@@ -71,7 +72,7 @@ OURS_ONLY = {
         "ec2:describesubnets ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute "
         "ec2:describeprefixlists ec2:describelaunchtemplateversions"
         " ec2:describesecuritygrouprules iam:getrole ssm:getparameter s3:getbucketpolicy s3:getbucketrequestpayment"
-        " iam:listinstanceprofilesforrole"
+        " iam:listinstanceprofilesforrole sns:gettopicattributes"
     ),
     "the provider changes in place or tags what CloudFormation replaces": (
         "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"

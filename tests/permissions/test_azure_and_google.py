@@ -356,6 +356,10 @@ OTHER_COLLECTIONS = {
     "storagetransfer.jobs": "the collection is `transferJobs` in the API",
     "storagetransfer.projects": "the method is `googleServiceAccounts.get` in the API",
     "logging.cmekSettings": "a method of the project in the API",
+    "logging.notificationRules": (
+        "no request of the API: an alerting policy on log entries requires it "
+        "(https://docs.cloud.google.com/logging/docs/alerting/monitoring-logs, retrieved 2026-11-29)"
+    ),
     "cloudquotas.quotas": (
         "no bundled document describes Cloud Quotas "
         "(https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos/get, retrieved 2026-11-23)"

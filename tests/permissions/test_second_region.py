@@ -268,3 +268,15 @@ def test_read_permissions_include_ready_and_no_failover() -> None:
                "autoscaling:ResumeProcesses", "s3:GetObjectVersion", "s3:PutObjectTagging"}  # fmt: skip
     assert changes <= actions("aws-recovery")
     assert not changes & read
+
+
+def test_a_report_of_a_ready_region_is_allowed_only_in_its_place() -> None:
+    """An operator writes the metric only in the second Region and in the namespace of gpuinfra. The permissions of `--read` write no metric."""
+    documents = tuple(json.dumps(one) for one in permissions_of(plan_of("aws-recovery")).documents)
+    for region, namespace, allowed in ((SECOND, "gpuinfra", True), (FIRST, "gpuinfra", False), (SECOND, "own", False)):
+        (request,) = operator.http("cloudwatch:PutMetricData", "*", region, {"cloudwatch:namespace": namespace})
+        assert operator.allows(documents, request)[0] is allowed, (region, namespace)
+    for cloud, action in (("aws", "cloudwatch:PutMetricData"), ("gcp", "monitoring.timeSeries.create")):
+        assert action in actions(RECOVERY[cloud])
+        read = permissions_of(plan_of(RECOVERY[cloud]), read_only=True)
+        assert action not in {need.action for need in read.needs}

@@ -153,6 +153,13 @@ class AwsCloud(BuiltCloud):
 
         return connect(place, second, config, key)
 
+    def report_ready(
+        self, place: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> None:
+        from gpuinfra.clouds.aws.region.record import report_ready
+
+        report_ready(place, second, config)
+
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine]:
         from gpuinfra.clouds.aws.region.readiness import look
 

@@ -99,6 +99,12 @@ def failure_alarms(plan: Plan) -> Iterator[PlannedInstance]:
         yield replace(above, values={**above.values, "region": plan.region})
 
 
+def change_alerts(plan: Plan) -> Iterator[PlannedInstance]:
+    """The notification of changed replication rules, in the first Region."""
+    for above in second_regions(plan):
+        yield replace(above, values={"region": plan.region})
+
+
 def alerts(plan: Plan) -> Iterator[PlannedInstance]:
     """Topics of the alarms, in both Regions."""
     for above in second_regions(plan):

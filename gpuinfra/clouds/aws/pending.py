@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 REPEATABLE = frozenset(
     {
+        "aws:cloudwatch/eventTarget:EventTarget",  # PutTargets replaces the target with this ID.
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",  # The VPC creates it; the provider only changes its rules.
         "aws:s3/bucketObjectv2:BucketObjectv2",  # An upload of the same content; the provider deletes all versions of a key.
+        "aws:sns/topicPolicy:TopicPolicy",  # SetTopicAttributes replaces the policy.
         "aws:sns/topicSubscription:TopicSubscription",  # Subscribe returns an existing subscription (API reference of SNS).
     }
 )
@@ -33,6 +35,7 @@ SHAPES = {
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
     "aws:budgets/budget:Budget": "{account}:{name}",
     "aws:cloudtrail/trail:Trail": "arn:{partition}:cloudtrail:{region}:{account}:trail/{name}",
+    "aws:cloudwatch/eventRule:EventRule": "{name}",
     "aws:cloudwatch/logGroup:LogGroup": "{name}",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "{name}",
     "aws:ec2/placementGroup:PlacementGroup": "{name}",

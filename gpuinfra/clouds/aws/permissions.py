@@ -15,6 +15,7 @@ from typing import Any
 from gpuinfra.base.naming import TOKEN_LENGTH, bucket_name, evidence_prefix, unique_name
 from gpuinfra.clouds.aws import instances, pending
 from gpuinfra.clouds.aws.profile import USER
+from gpuinfra.clouds.aws.region.recovery import NAMESPACE
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.requests import CHANGES, IN_BOTH, NAMES, OWN_PERMISSIONS, RECORD, SSH, Purpose, asked
 from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
@@ -276,6 +277,9 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
+    elif action == "cloudwatch:PutMetricData" and plan.recovery:
+        where = {"cloudwatch:namespace": NAMESPACE, "aws:RequestedRegion": plan.recovery.region}
+        yield _scope("ReportReadiness", ["*"], StringEquals=where)
     elif service == "route53" and types & NAMES.keys() and plan.recovery and plan.recovery.names:
         zone = [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"]
         if call.startswith("Change"):
@@ -592,6 +596,10 @@ def _named(plan: Plan, planned: _Planned, action: str, regions: Iterable[str]) -
     if service == "sns" and call not in ("GetSubscriptionAttributes", "Unsubscribe"):
         topics = _generated(planned, "aws:sns/topic:Topic")
         return [f"{arn}sns:{region}:*:{name}" for region in regions for name in topics]
+    if service == "events":
+        return [
+            f"{arn}events:{where}:rule/{name}" for name in _generated(planned, "aws:cloudwatch/eventRule:EventRule")
+        ]
     if service == "cloudwatch" and call != "GetMetricStatistics":
         # CloudWatch lists alarms before it filters them by name.
         alarms = ["*"] if call == "DescribeAlarms" else _generated(planned, "aws:cloudwatch/metricAlarm:MetricAlarm")

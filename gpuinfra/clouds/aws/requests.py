@@ -20,6 +20,7 @@ class Purpose(StrEnum):
     COPY = "gpuinfra failback: copy newer objects from the replicas"
     READ_RECORD = "up, drift, calendar, failover, failback and names: read the record of the active Region"
     WRITE_RECORD = "gpuinfra failover and failback: write the record of the active Region"
+    REPORT = "gpuinfra ready --record: report to CloudWatch that the second Region is ready"
     READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
     READ_NAMES = "gpuinfra ready and names: read the DNS names"
     MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
@@ -144,6 +145,8 @@ RECORD: dict[str, tuple[str, ...]] = {
 }
 """Requests for the record of the active Region of a plan with `recovery`. Without `s3:ListBucket`, a record that does not exist is an error
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, retrieved 2026-11-28)."""
+REPORT: dict[str, tuple[str, ...]] = {Purpose.REPORT: ("cloudwatch:PutMetricData",)}
+"""Requests of `gpuinfra ready --record`, in addition to those that write the record."""
 RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
 """Requests for a plan with `restore_from`."""
 IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, *RECORD, Purpose.READ_ADDRESSES))
@@ -165,13 +168,15 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
 
-CHANGES = frozenset({Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.WRITE_RECORD, Purpose.MOVE_NAMES})
+CHANGES = frozenset(
+    {Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.WRITE_RECORD, Purpose.REPORT, Purpose.MOVE_NAMES}
+)
 """gpuinfra requests that change something or open a session."""
 
 
 def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return the requests that gpuinfra makes for a plan."""
-    moves = {**READY, **FAILOVER, **FAILBACK, **RECORD} if plan.recovery else {}
+    moves = {**READY, **FAILOVER, **FAILBACK, **RECORD, **REPORT} if plan.recovery else {}
     if plan.recovery and plan.recovery.names:
         moves |= NAMES
     if any(one.restore_from for one in plan.file_systems):

@@ -199,6 +199,26 @@ _ALARM_ACTIONS = Actions(
 )
 LAG_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-late", instances.lag_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
 FAILURE_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-failed", instances.failure_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
+RESULT_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-unready", instances.second_regions, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
+CHANGE_RULE = ResourceKind("aws:cloudwatch/eventRule:EventRule", "{component}-changed", instances.change_alerts, REMOVED, FREE, Actions(
+    "events:PutRule events:TagResource?tags",
+    "events:DescribeRule events:ListTagsForResource",
+    "events:PutRule events:TagResource?tags events:UntagResource?-tags",
+    "events:DeleteRule",
+))
+CHANGE_TARGET = ResourceKind("aws:cloudwatch/eventTarget:EventTarget", "{component}-changed-alerts", instances.change_alerts, REMOVED, FREE, Actions(
+    "events:PutTargets",
+    "events:ListTargetsByRule",
+    "events:PutTargets",
+    "events:RemoveTargets",
+))
+# A deletion restores the default policy.
+ALERTS_POLICY = ResourceKind("aws:sns/topicPolicy:TopicPolicy", "{component}-{region}-alerts-policy", instances.change_alerts, REMOVED, FREE, Actions(
+    "sns:SetTopicAttributes",
+    "sns:GetTopicAttributes",
+    "sns:SetTopicAttributes",
+    "sns:SetTopicAttributes",
+))
 # Network.
 VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, retained(CONTAINS, with_data=True), FREE, Actions(
     "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",

@@ -30,6 +30,7 @@ SHAPES = {
     "azure-native:keyvault:Vault": _VAULT,
     "azure-native:managedidentity:UserAssignedIdentity": f"{_GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{{resourceName}}",
     "azure-native:monitor:ActionGroup": f"{_GROUP}/providers/Microsoft.Insights/actionGroups/{{actionGroupName}}",
+    "azure-native:monitor:ActivityLogAlert": f"{_GROUP}/providers/Microsoft.Insights/activityLogAlerts/{{activityLogAlertName}}",
     "azure-native:monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
     "azure-native:monitor:MetricAlert": f"{_GROUP}/providers/Microsoft.Insights/metricAlerts/{{ruleName}}",
     "azure-native:monitor:SubscriptionDiagnosticSetting": "/subscriptions/{subscription}/providers/Microsoft.Insights/diagnosticSettings/{name}",

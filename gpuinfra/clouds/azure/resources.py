@@ -181,6 +181,8 @@ LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpo
     # Azure also checks that the alert can read its metric and its action group.
     f"{_ACCOUNTS}/objectReplicationPolicies/read Microsoft.Insights/actionGroups/read?actions",
 ))
+CHANGE_ALERT = ResourceKind("azure-native:monitor:ActivityLogAlert", "{component}-changed", instances.second_regions, REMOVED, FREE,
+    _actions("Microsoft.Insights/activityLogAlerts", "Microsoft.Insights/actionGroups/read?actions"))
 # Network.
 NETWORK = ResourceKind("azure-native:network:VirtualNetwork", "{component}-network", instances.networks, retained(CONTAINS, with_data=True), FREE,
     _actions("Microsoft.Network/virtualNetworks"), find("network"))

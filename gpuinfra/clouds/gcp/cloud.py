@@ -142,6 +142,13 @@ class GcpCloud(BuiltCloud):
 
         return connect(place, second, config, key)
 
+    def report_ready(
+        self, place: str, second: str, config: Mapping[str, object], resources: Iterable[Mapping[str, Any]]
+    ) -> None:
+        from gpuinfra.clouds.gcp.region.record import report_ready
+
+        report_ready(place, resources)
+
     def readiness(self, question: ReadinessQuestion) -> Iterable[ReadinessLine]:
         from gpuinfra.clouds.gcp.region.readiness import look
 

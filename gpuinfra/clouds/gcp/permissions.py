@@ -131,6 +131,13 @@ RECORD: dict[str, tuple[str, ...]] = {
 """Requests for the record of the active region of a plan with `recovery`. Without `storage.objects.list`, a record that does not exist is an error
 (https://cloud.google.com/storage/docs/json_api/v1/status-codes, retrieved 2026-11-28)."""
 
+REPORT = "gpuinfra ready --record: report to Cloud Monitoring that the second region is ready"
+REPORTS: dict[str, tuple[str, ...]] = {
+    REPORT: ("monitoring.metricDescriptors.create", "monitoring.timeSeries.create"),
+}
+"""Requests of `gpuinfra ready --record`, in addition to those that write the record. The first report creates the metric
+(https://docs.cloud.google.com/monitoring/access-control, role `monitoring.metricWriter`, retrieved 2026-11-29)."""
+
 READ_NAMES = "gpuinfra ready and names: read the DNS names"
 MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
 NAMES: dict[str, tuple[str, ...]] = {
@@ -156,13 +163,13 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests["find the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
         requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
-        requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **(NAMES if plan.recovery.names else {})}
+        requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **REPORTS, **(NAMES if plan.recovery.names else {})}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     requests |= pending.requests({one.type for one in resources(plan)})
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, MOVE_NAMES}))
+        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, REPORT, MOVE_NAMES}))
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")
     scoped = list(_scoped(plan, uses))

@@ -131,10 +131,18 @@ REPLICATION = ResourceKind("gcp:storage/transferJob:TransferJob", "{component}-{
 ALERT_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.alert_recipients, REMOVED, FREE,
     _crud("monitoring.notificationChannels"))
 _ALERT_PRICE = priced_each("alert_month", "condition of an alerting policy")
-LAG_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-late", instances.replicas, REMOVED, _ALERT_PRICE,
-    _crud("monitoring.alertPolicies"))
-FAILURE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-failed", instances.replicas, REMOVED, _ALERT_PRICE,
-    _crud("monitoring.alertPolicies"))
+# A policy on log entries also creates, changes and deletes a notification rule of Cloud Logging
+# (https://docs.cloud.google.com/logging/docs/alerting/monitoring-logs, retrieved 2026-11-29).
+_ALERT_ACTIONS = Actions(
+    "monitoring.alertPolicies.create logging.notificationRules.create",
+    "monitoring.alertPolicies.get",
+    "monitoring.alertPolicies.update logging.notificationRules.update",
+    "monitoring.alertPolicies.delete logging.notificationRules.delete",
+)
+LAG_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-late", instances.replicas, REMOVED, _ALERT_PRICE, _ALERT_ACTIONS)
+FAILURE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-failed", instances.replicas, REMOVED, _ALERT_PRICE, _ALERT_ACTIONS)
+CHANGE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-changed", instances.second_regions, REMOVED, _ALERT_PRICE, _ALERT_ACTIONS)
+RESULT_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-unready", instances.second_regions, REMOVED, _ALERT_PRICE, _ALERT_ACTIONS)
 # Network.
 MAIN_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}-main", instances.main_networks, retained(CONTAINS, with_data=True), FREE,
     _NETWORK_ACTIONS, find("network", "main"))

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from gpuinfra.base.errors import DeploymentError
@@ -30,6 +30,8 @@ REPORT_KEY = "gpuinfra/readiness.json"
 """Name of the object beside the record with the last results of `gpuinfra ready --record` and of the drill. Each write replaces it."""
 OWN_KEYS = (KEY, REPORT_KEY)
 """Objects that gpuinfra itself writes to the replica of the evidence bucket."""
+FRESH = timedelta(days=2)
+"""Age of the last result above which it counts as missing: a daily job may fail once."""
 CONFIRM_VARIABLE = "GPUINFRA_CONFIRM_ACTIVE"
 """Environment variable with the region that the operator confirms to be active, for a Pulumi program that cannot read the record."""
 CLUSTER = "gpuinfra:index:GpuCluster"

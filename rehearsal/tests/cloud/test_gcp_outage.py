@@ -17,6 +17,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.gcp.api import Api
+from gpuinfra.clouds.gcp.region import record
 from gpuinfra.clouds.gcp.region.failback import GcpFailback
 from gpuinfra.clouds.gcp.region.failover import JOB, GcpFailover, copied_from
 from gpuinfra.clouds.gcp.region.readiness import LATENCY
@@ -27,6 +28,7 @@ from gpuinfra_rehearsal.cloud.core import registry
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.server import Server
 from gpuinfra_rehearsal.cloud.gcp import ids, objects
+from gpuinfra_rehearsal.cloud.gcp.http.reads import METRIC
 from rehearsal.tests.cloud import google
 from rehearsal.tests.cloud.conftest import Client
 from rehearsal.tests.cloud.test_gcp_replication import TRANSFER, _grants, _job
@@ -167,6 +169,19 @@ def test_a_queued_group_does_not_launch_nodes_after_it_was_stopped(cloud: Cloud,
     cloud.fleet.reconcile()
     assert one.running(google.path()) == 0
     assert gcp.read(made.token, made.id).outputs["state"] == "CANCELLED"
+
+
+def test_a_report_of_a_ready_region_is_kept(cloud: Cloud, api: Api, pair: BucketPair) -> None:
+    """Cloud Monitoring keeps the value of a custom metric by its labels, and refuses the metrics of Google."""
+    state = [{"type": "gcp:storage/bucket:Bucket", "id": pair.replica, "outputs": {"project": ids.PROJECT}}]
+    record.report_ready(pair.replica, state, api)
+    ((key, value),) = cloud.store.all(METRIC).items()
+    assert key == f"custom.googleapis.com/gpuinfra/ready/replica={pair.replica}"
+    assert value["point"]["value"] == {"int64Value": "1"}
+    point = {"interval": {"endTime": "2026-11-29T12:00:00Z"}, "value": {"int64Value": "1"}}
+    series = {"metric": {"type": LATENCY}, "points": [point]}
+    with pytest.raises(DeploymentError, match="invalid value"):
+        api.sent("POST", "monitoring", f"v3/projects/{ids.PROJECT}/timeSeries", body={"timeSeries": [series]})
 
 
 def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: BucketPair) -> None:

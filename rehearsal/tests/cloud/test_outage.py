@@ -9,9 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
+from botocore.exceptions import ClientError
 
 from gpuinfra.base.errors import DeploymentError
-from gpuinfra.clouds.aws.region import failover, replica_policies
+from gpuinfra.clouds.aws.region import failover, record, replica_policies
 from gpuinfra.clouds.aws.region.failback import AwsFailback
 from gpuinfra.clouds.aws.region.failover import GROUP, AwsFailover
 from gpuinfra.clouds.region import reach
@@ -19,6 +20,7 @@ from gpuinfra.clouds.region.failover import BucketPair, Unreachable
 from gpuinfra.clouds.region.reach import prove
 from gpuinfra_rehearsal import endpoints, workload
 from gpuinfra_rehearsal.cloud.aws import replication
+from gpuinfra_rehearsal.cloud.aws.http.describe import METRIC
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.aws.replication import CONFIGURATION
 from gpuinfra_rehearsal.cloud.core import registry
@@ -162,6 +164,17 @@ def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, bo
     ask(cloud, "outage", region=None)
     with pytest.raises(DeploymentError, match="Auto Scaling in us-east-1 responds"):
         prove(FIRST, one.services(state))
+
+
+def test_a_report_of_a_ready_region_reaches_only_its_own_region(cloud: Cloud, boto: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """CloudWatch keeps the value of the metric in the second region, also while the first region does not respond, and refuses the namespaces of AWS."""
+    monkeypatch.setattr(record, "client_of", lambda config: boto)
+    ask(cloud, "outage", region=FIRST)
+    record.report_ready(PAIR.replica, SECOND, {})
+    ((key, value),) = cloud.store.all(METRIC).items()
+    assert (key, value["value"]) == (f"{SECOND}/gpuinfra/Ready/Replica={PAIR.replica}", 1.0)
+    with pytest.raises(ClientError, match="InvalidParameterValue"):
+        boto("cloudwatch", SECOND).put_metric_data(Namespace="AWS/S3", MetricData=[{"MetricName": "x", "Value": 1.0}])
 
 
 @pytest.mark.usefixtures("buckets")

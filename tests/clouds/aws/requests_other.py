@@ -303,6 +303,26 @@ def _subscription(inputs: Inputs) -> Iterator[Call]:
     yield Call("sns", "Subscribe", params | {"ReturnSubscriptionArn": True})
 
 
+@mapper("sns/topicPolicy:TopicPolicy")
+def _topic_policy(inputs: Inputs) -> Iterator[Call]:
+    value = {"AttributeName": "Policy", "AttributeValue": inputs.take("policy")}
+    yield Call("sns", "SetTopicAttributes", {"TopicArn": inputs.take("arn"), **value})
+
+
+@mapper("cloudwatch/eventRule:EventRule")
+def _event_rule(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(Description="description", EventPattern="eventPattern")
+    yield Call("events", "PutRule", {"Name": inputs.name, **params, "Tags": inputs.tags()})
+
+
+@mapper("cloudwatch/eventTarget:EventTarget")
+def _event_target(inputs: Inputs) -> Iterator[Call]:
+    shown = inputs.take("inputTransformer")
+    message = {"InputPathsMap": shown["inputPaths"], "InputTemplate": shown["inputTemplate"]}
+    target = {**inputs.some(Id="targetId", Arn="arn"), "InputTransformer": message}
+    yield Call("events", "PutTargets", {"Rule": inputs.take("rule"), "Targets": [target]})
+
+
 @mapper("cloudwatch/metricAlarm:MetricAlarm")
 def _alarm(inputs: Inputs) -> Iterator[Call]:
     params = inputs.some(

@@ -242,6 +242,22 @@ def _subscription(made: list[requests.Call]) -> Resources:
     return [("AWS::SNS::Subscription", params)]
 
 
+def _topic_policy(made: list[requests.Call]) -> Resources:
+    params = made[0].params
+    return [("AWS::SNS::TopicPolicy", {"Topics": [params["TopicArn"]], "PolicyDocument": json.loads(params["AttributeValue"])})]  # fmt: skip
+
+
+def _event_rule(made: list[requests.Call]) -> Resources:
+    params = _params(made)
+    return [("AWS::Events::Rule", params | {"EventPattern": json.loads(params["EventPattern"])})]
+
+
+def _event_target(made: list[requests.Call]) -> Resources:
+    """In CloudFormation, a target is a property of its rule."""
+    params = made[0].params
+    return [("AWS::Events::Rule", {"Name": params["Rule"], "EventPattern": {"source": ["aws.s3"]}, "Targets": params["Targets"]})]  # fmt: skip
+
+
 def _role(made: list[requests.Call]) -> Resources:
     params = dict(made[0].params)
     params["AssumeRolePolicyDocument"] = json.loads(params["AssumeRolePolicyDocument"])
@@ -329,6 +345,9 @@ OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
     "s3/bucketReplicationConfig:BucketReplicationConfig": _replication,
     "sns/topic:Topic": _topic,
     "sns/topicSubscription:TopicSubscription": _subscription,
+    "sns/topicPolicy:TopicPolicy": _topic_policy,
+    "cloudwatch/eventRule:EventRule": _event_rule,
+    "cloudwatch/eventTarget:EventTarget": _event_target,
     "iam/role:Role": _role,
     "iam/rolePolicy:RolePolicy": _role_policy,
     "iam/rolePolicyAttachment:RolePolicyAttachment": _attachment,

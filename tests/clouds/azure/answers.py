@@ -18,6 +18,7 @@ _KINDS = {
     "network:PrivateEndpoint": ("Microsoft.Network/privateEndpoints", "privateEndpointName"),
     "network:BastionHost": ("Microsoft.Network/bastionHosts", "bastionHostName"),
     "monitor:ActionGroup": ("Microsoft.Insights/actionGroups", "actionGroupName"),
+    "monitor:ActivityLogAlert": ("Microsoft.Insights/activityLogAlerts", "activityLogAlertName"),
     "monitor:MetricAlert": ("Microsoft.Insights/metricAlerts", "ruleName"),
     "privatedns:PrivateZone": ("Microsoft.Network/privateDnsZones", "privateZoneName"),
     "storage:StorageAccount": ("Microsoft.Storage/storageAccounts", "accountName"),

@@ -42,6 +42,7 @@ REQUESTS = {
     "keyvault:Vault": Request("keyvault", "VaultCreateOrUpdateParameters", (_GROUP, "vaultName")),
     "managedidentity:UserAssignedIdentity": Request("msi.v2024_11_30", "Identity", (_GROUP, "resourceName")),
     "monitor:ActionGroup": Request("monitor", "ActionGroupResource", (_GROUP, "actionGroupName")),
+    "monitor:ActivityLogAlert": Request("monitor", "ActivityLogAlertResource", (_GROUP, "activityLogAlertName")),
     "monitor:MetricAlert": Request("monitor", "MetricAlertResource", (_GROUP, "ruleName")),
     "netapp:Account": Request("netapp", "NetAppAccount", (_GROUP, "accountName")),
     "netapp:CapacityPool": Request("netapp", "CapacityPool", (_GROUP, "accountName", "poolName")),

@@ -173,7 +173,9 @@ def _channel(inputs: Inputs) -> Iterator[Call]:
 
 @mapper("monitoring/alertPolicy:AlertPolicy")
 def _alert(inputs: Inputs) -> Iterator[Call]:
-    body = inputs.some("displayName", "combiner", "conditions", "notificationChannels", "userLabels")
+    body = inputs.some(
+        "displayName", "combiner", "conditions", "alertStrategy", "documentation", "notificationChannels", "userLabels"
+    )
     yield Call("monitoring.v3", "projects.alertPolicies.create", {"name": _of(inputs)}, body)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import boto3
@@ -14,12 +15,14 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from gpuinfra.base.errors import DeploymentError
+from gpuinfra.clouds.aws.region import record as aws_record
 from gpuinfra.clouds.aws.region.record import S3Record
 from gpuinfra.clouds.azure.region.record import BlobRecord
 from gpuinfra.clouds.azure.rest import Rest, RestAnswer
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.handover.ports import RequestFailed
+from gpuinfra.clouds.gcp.region import record as gcp_record
 from gpuinfra.clouds.gcp.region.record import GcsRecord
 from gpuinfra.clouds.region import reach
 from gpuinfra.clouds.region.active import KEY, RecordChanged, RecordStore
@@ -82,6 +85,53 @@ def test_a_missing_permission_is_not_a_missing_record() -> None:
     store, _ = s3(("get_object", "AccessDenied", PLACE))
     with pytest.raises(DeploymentError, match="AccessDenied"):
         store.read()
+
+
+def test_a_ready_region_is_reported_to_cloudwatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report adds the value 1 to the metric of the alarm, in the second Region."""
+    client = boto3.client("cloudwatch", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
+    stubber, regions = Stubber(client), list[str]()
+    value = {"MetricName": "Ready", "Dimensions": [{"Name": "Replica", "Value": "copy"}], "Value": 1.0}
+    stubber.add_response("put_metric_data", {}, {"Namespace": "gpuinfra", "MetricData": [value]})
+    stubber.add_client_error("put_metric_data", "AccessDenied", http_status_code=403)
+    stubber.activate()
+    monkeypatch.setattr(
+        aws_record, "client_of", lambda config: lambda service, region: regions.append(region) or client
+    )
+    aws_record.report_ready("copy", "us-west-2", {})
+    with pytest.raises(DeploymentError, match="AccessDenied"):
+        aws_record.report_ready("copy", "us-west-2", {})
+    assert regions == ["us-west-2", "us-west-2"]
+
+
+class Reports:
+    """Cloud Monitoring, which keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def json(self, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
+        """Keep the request."""
+        self.requests.append((method, url, body))
+        return {}
+
+
+def test_a_ready_region_is_reported_to_cloud_monitoring() -> None:
+    """The report adds the value 1 to the metric of the alert, in the project of the bucket."""
+    reports = Reports()
+    state = [
+        {"type": "gcp:storage/bucket:Bucket", "id": "other", "outputs": {"project": "others"}},
+        {"type": "gcp:storage/bucket:Bucket", "id": "copy", "outputs": {"project": "p"}},
+    ]
+    gcp_record.report_ready("copy", state, Api(reports, lambda _: None))
+    ((method, url, body),) = reports.requests
+    assert (method, url.partition(".com/")[2]) == ("POST", "v3/projects/p/timeSeries")
+    (series,) = body["timeSeries"]
+    assert series["metric"] == {"type": "custom.googleapis.com/gpuinfra/ready", "labels": {"replica": "copy"}}
+    assert series["resource"] == {"type": "global", "labels": {"project_id": "p"}}
+    (point,) = series["points"]
+    assert point["value"] == {"int64Value": "1"}
+    assert datetime.fromisoformat(point["interval"]["endTime"]).tzinfo is not None
 
 
 @dataclass

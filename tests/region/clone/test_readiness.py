@@ -20,6 +20,8 @@ from gpuinfra.cli import ready as cli
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.clouds.preflight import PreflightRow, problem
+from gpuinfra.clouds.region.active import CLUSTER
+from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.clouds.region.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, ReadinessLine
 from gpuinfra.region.clone.make import clone
 from gpuinfra.region.clone.model import ClonedFile, CloneRequest
@@ -244,16 +246,42 @@ def test_exit_code_states_whether_the_region_is_ready(
 def test_a_recorded_result_is_seen_by_the_next_check(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], lines: list[ReadinessLine]
 ) -> None:
-    """With `--record`, the result is stored in the second region, and the next check shows it on any machine."""
-    store = MemoryRecord()
+    """With `--record`, the result is stored in the second region, and the next check shows it on any machine.
+    Only a result that says that the region is ready is reported to the monitoring of the cloud."""
+    store, reported = MemoryRecord(), list[str]()
     monkeypatch.setattr(cli, "_results_store", lambda loaded, resources: store)
+    monkeypatch.setattr(cli, "_report", lambda loaded, resources: reported.append(loaded.name))
     first = run(monkeypatch, pair[0], lines, "--record", "--json")
+    assert len(reported) == (0 if BROKEN in lines else 1)
     assert first.return_value == (1 if BROKEN in lines else 0), first.output
     assert "the result is recorded in" in first.output
     document = json.loads(run(monkeypatch, pair[0], lines, "--json").output)
     (line,) = (one for one in document["lines"] if one["topic"] == "recorded")
     assert line["state"] == (WARN if BROKEN in lines else OK)
     assert ("not ready at" in line["reason"]) is (BROKEN in lines)
+
+
+@pytest.mark.parametrize("reason", [Unreachable("no answer"), DeploymentError("AccessDenied")])
+def test_a_report_that_the_cloud_refuses_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], reason: Exception
+) -> None:
+    """The report names the replica of the evidence bucket. Without a report, an alarm would follow although the result is recorded.
+    Azure has no alarm and gets no report."""
+    cloud, places = pair[0].name.split(".")[1].partition("-")[0], list[str]()
+
+    def refuse(place: str, *rest: Any) -> None:
+        places.append(place)
+        raise reason
+
+    outputs = {"recovery": {"buckets": {"evidence": "copy"}}}
+    loaded, state = read_stack(pair[0]), [{"type": CLUSTER, "outputs": outputs}]
+    if cloud == "azure":
+        cli._report(loaded, state)
+        return
+    monkeypatch.setattr(f"gpuinfra.clouds.{cloud}.region.record.report_ready", refuse)
+    with pytest.raises(DeploymentError, match=f"the result is recorded, but .*: {reason}"):
+        cli._report(loaded, state)
+    assert places == ["copy"]
 
 
 def test_without_a_second_region_nothing_can_be_recorded(

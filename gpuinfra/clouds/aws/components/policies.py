@@ -152,6 +152,21 @@ def access_log_delivery(
     ]
 
 
+def notify(topic_arn: pulumi.Input[str], account: pulumi.Input[str]) -> list[Statement]:
+    """Allow the alarms of this account and the rules of EventBridge to publish to a topic. AWS grants EventBridge access without a condition
+    (https://repost.aws/knowledge-center/sns-not-getting-eventbridge-notification, retrieved 2026-11-29)."""
+    publish = {"Effect": "Allow", "Action": "sns:Publish", "Resource": topic_arn}
+    return [
+        {
+            **publish,
+            "Sid": "PublishAlarms",
+            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Condition": {"StringEquals": {"aws:SourceAccount": account}},
+        },
+        {**publish, "Sid": "PublishEvents", "Principal": {"Service": "events.amazonaws.com"}},
+    ]
+
+
 def _account_owns_key(scope: Scope) -> Statement:
     return {
         "Sid": "AccountDecidesByIam",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pulumi
 import pulumi_aws as aws
@@ -20,11 +21,14 @@ from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.instances import Lookup
-from gpuinfra.clouds.aws.region.recovery import COMMITMENT
+from gpuinfra.clouds.aws.region.recovery import COMMITMENT, DIMENSION, METRIC, NAMESPACE
+from gpuinfra.clouds.region.active import FRESH
 from gpuinfra.plan.planned import ResourceKind
 
 RULE = "all"
 """ID of the replication rule of each bucket."""
+CHANGES = ("PutBucketReplication", "DeleteBucketReplication")
+"""Management events of a changed replication (https://docs.aws.amazon.com/AmazonS3/latest/userguide/cloudtrail-logging-s3-info.html, retrieved 2026-11-29)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +62,12 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """Keys, replicas and image copies in a second Region, the replication of buckets to it, and alarms on replication lag and failures.
+    """Keys, replicas and image copies in a second Region, the replication of buckets to it, and alarms on replication lag and failures,
+    on changed replication rules and on a missing readiness result.
 
     S3 publishes the lag in the Region of the replica, and failures in the Region of the source
     (https://docs.aws.amazon.com/AmazonS3/latest/userguide/repl-metrics.html, retrieved 2026-11-22). Each alarm is in the Region of its metric.
+    The notification of changed rules requires a trail in the account that records management events, as that of `AuditTrail` does.
 
     Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
     Deletions are replicated as delete markers, so a file system in the second Region does not show deleted files. The deleted
@@ -96,9 +102,12 @@ class RegionClone(pulumi.ComponentResource):
         self.images = {image: self._image(image) for image in dict.fromkeys(args.images)}
         role, allowed = self._role(replicas)
         self.role_arn = role.arn
-        self.buckets = {}
+        self.buckets, replications = {}, []
         for purpose, source in args.sources.items():
-            self.buckets[purpose] = self._replicate(purpose, source, replicas[purpose], role, allowed)
+            replication = self._replicate(purpose, source, replicas[purpose], role, allowed)
+            replications.append(replication)
+            both = pulumi.Output.all(replicas[purpose].bucket, replication.id)
+            self.buckets[purpose] = both.apply(lambda found: str(found[0]))
         of, to = f"the {{purpose}} bucket of {self._first.cluster}", args.region
         late = _Alarm(
             row=rows.LAG_ALARM,
@@ -120,8 +129,12 @@ class RegionClone(pulumi.ComponentResource):
             above=0,
             on_recovery=False,
         )
+        topics = {alarm.region: self._topic(alarm.region) for alarm in (late, failed)}
         for alarm in (late, failed):
-            self._alarms(alarm, replicas)
+            self._alarms(alarm, replicas, topics[alarm.region])
+        self._changes(topics[self._first.region], replications)
+        if "evidence" in replicas:
+            self._missing_result(replicas["evidence"], topics[self._second.region])
         self.register_outputs(
             {
                 "data_key_arn": self.data_key_arn,
@@ -217,10 +230,10 @@ class RegionClone(pulumi.ComponentResource):
         replica: PrivateBucket,
         role: aws.iam.Role,
         allowed: aws.iam.RolePolicy,
-    ) -> pulumi.Output[str]:
+    ) -> aws.s3.BucketReplicationConfig:
         # S3 accepts only 15 minutes for both times (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ReplicationTimeValue.html).
         minutes = COMMITMENT.lag_minutes
-        configuration = aws.s3.BucketReplicationConfig(
+        return aws.s3.BucketReplicationConfig(
             rows.REPLICATION.logical(self._name, purpose=purpose),
             bucket=source.bucket,
             region=self._first.region,
@@ -259,7 +272,6 @@ class RegionClone(pulumi.ComponentResource):
             ],
             opts=child(self, rows.REPLICATION, depends_on=[allowed]),
         )
-        return pulumi.Output.all(replica.bucket, configuration.id).apply(lambda found: str(found[0]))
 
     def _topic(self, region: str) -> aws.sns.Topic:
         topic = aws.sns.Topic(
@@ -276,8 +288,87 @@ class RegionClone(pulumi.ComponentResource):
             )
         return topic
 
-    def _alarms(self, alarm: _Alarm, replicas: Mapping[str, PrivateBucket]) -> None:
-        topic = self._topic(alarm.region)
+    def _changes(self, topic: aws.sns.Topic, replications: Sequence[pulumi.Resource]) -> None:
+        """Notify the recipients when the replication of a bucket is changed or deleted, also by `gpuinfra failover` or `pulumi up`.
+
+        The rule is created after the replication and deleted before it, so that a deployment and `destroy` send no message. EventBridge matches the
+        calls that change something, if a trail records them (https://docs.aws.amazon.com/eventbridge/latest/userguide/event-types.html,
+        retrieved 2026-11-29).
+        """
+        name, first = self._name, self._first
+        rule = aws.cloudwatch.EventRule(
+            rows.CHANGE_RULE.logical(name),
+            description=f"The replication of a bucket of {first.cluster} was changed",
+            event_pattern=pulumi.Output.json_dumps(
+                {
+                    "source": ["aws.s3"],
+                    "detail-type": ["AWS API Call via CloudTrail"],
+                    "detail": {
+                        "eventSource": ["s3.amazonaws.com"],
+                        "eventName": CHANGES,
+                        "requestParameters": {"bucketName": [one.bucket for one in self._args.sources.values()]},
+                        # A refused request changes nothing.
+                        "errorCode": [{"exists": False}],
+                    },
+                },
+                sort_keys=True,
+            ),
+            region=first.region,
+            opts=child(self, rows.CHANGE_RULE, depends_on=list(replications)),
+        )
+        allowed = aws.sns.TopicPolicy(
+            rows.ALERTS_POLICY.logical(name, region=first.region),
+            arn=topic.arn,
+            policy=policies.document(policies.notify(topic.arn, first.account)),
+            region=first.region,
+            opts=child(self, rows.ALERTS_POLICY),
+        )
+        text = (
+            f"The replication of <bucket> to {self._second.region} was changed: <call> by <who>. gpuinfra failover and "
+            "failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix."
+        )
+        aws.cloudwatch.EventTarget(
+            rows.CHANGE_TARGET.logical(name),
+            rule=rule.name,
+            target_id="recipients",
+            arn=topic.arn,
+            input_transformer=aws.cloudwatch.EventTargetInputTransformerArgs(
+                input_paths={
+                    "bucket": "$.detail.requestParameters.bucketName",
+                    "call": "$.detail.eventName",
+                    "who": "$.detail.userIdentity.arn",
+                },
+                input_template=f'"{text}"',
+            ),
+            region=first.region,
+            opts=child(self, rows.CHANGE_TARGET, depends_on=[allowed]),
+        )
+
+    def _missing_result(self, evidence: PrivateBucket, topic: aws.sns.Topic) -> None:
+        """Alarm if no `gpuinfra ready --record` of the last two days said that the second Region is ready.
+
+        The total of the periods can be at most seven days (API reference of CloudWatch, PutMetricAlarm, retrieved 2026-11-29).
+        """
+        region = self._second.region
+        aws.cloudwatch.MetricAlarm(
+            rows.RESULT_ALARM.logical(self._name, region=region),
+            alarm_description=f"No recorded result of the last {FRESH.days} days says that {region} is ready for {self._first.cluster}",
+            namespace=NAMESPACE,
+            metric_name=METRIC,
+            dimensions={DIMENSION: evidence.bucket},
+            statistic="Maximum",
+            period=3600,
+            evaluation_periods=FRESH // timedelta(hours=1),
+            comparison_operator="LessThanThreshold",
+            threshold=1,
+            treat_missing_data="breaching",
+            alarm_actions=[topic.arn],
+            ok_actions=[topic.arn],
+            region=region,
+            opts=child(self, rows.RESULT_ALARM),
+        )
+
+    def _alarms(self, alarm: _Alarm, replicas: Mapping[str, PrivateBucket], topic: aws.sns.Topic) -> None:
         for purpose, source in self._args.sources.items():
             aws.cloudwatch.MetricAlarm(
                 alarm.row.logical(self._name, region=alarm.region, purpose=purpose),

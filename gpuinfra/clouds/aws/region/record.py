@@ -11,6 +11,7 @@ from functools import partial
 
 from gpuinfra.clouds.aws.region.failback import CHANGED
 from gpuinfra.clouds.aws.region.failover import Client, ask, client_of
+from gpuinfra.clouds.aws.region.recovery import DIMENSION, METRIC, NAMESPACE
 from gpuinfra.clouds.region.active import KEY, LONGEST, RecordChanged, StoredRecord
 
 MISSING = frozenset({"NoSuchKey"})
@@ -19,6 +20,12 @@ MISSING = frozenset({"NoSuchKey"})
 def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> S3Record:
     """Use the credentials from the environment, or those that the settings of the provider select. `place` is the name of the bucket."""
     return S3Record(client_of(config), place, second, key)
+
+
+def report_ready(place: str, second: str, config: Mapping[str, object]) -> None:
+    """Add a value to the metric that the alarm of the second Region evaluates (API reference of CloudWatch, PutMetricData, retrieved 2026-11-29)."""
+    value = {"MetricName": METRIC, "Dimensions": [{"Name": DIMENSION, "Value": place}], "Value": 1.0}
+    ask(client_of(config)("cloudwatch", second).put_metric_data, Namespace=NAMESPACE, MetricData=[value])
 
 
 class S3Record:

@@ -16,6 +16,10 @@ from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
 
+NAMESPACE, METRIC, DIMENSION = "gpuinfra", "Ready", "Replica"
+"""CloudWatch metric in the second Region. Its value is 1 when `gpuinfra ready --record` finds that the Region is ready; otherwise, there is no value.
+The dimension is the name of the replica of the evidence bucket."""
+
 
 def quota_request(code: str, total: int, region: str, service: str = "ec2") -> str:
     """Return the command that requests a quota of `total` in a Region. `service` is the code of Service Quotas."""

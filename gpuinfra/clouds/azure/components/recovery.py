@@ -32,6 +32,9 @@ ALL_BLOBS = "1601-01-01T00:00:00Z"
 NEW_POLICY = "default"
 """ID in a request for a new policy in a destination account. Azure assigns the ID
 (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22)."""
+CHANGES = tuple(f"Microsoft.Storage/storageAccounts/objectReplicationPolicies/{verb}" for verb in ("write", "delete"))
+"""Operations that change or delete a replication policy
+(https://learn.microsoft.com/azure/role-based-access-control/permissions/storage, retrieved 2026-11-29)."""
 SHORT_NAME = "replication"
 """Name of the action group in messages, at most 12 characters (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups, retrieved 2026-11-22)."""
 
@@ -65,7 +68,7 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on replication lag.
+    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on replication lag and on changed policies.
 
     Replication covers existing and new blobs. Deletions are replicated too, but the replica keeps the previous version of a deleted blob for 90 days.
     The container of a replica is read-only while its policy exists. `destroy` retains the vault, the key and the replicas, and deletes the policies.
@@ -87,17 +90,23 @@ class RegionClone(pulumi.ComponentResource):
         self._second = second.within(group.name)
         key = self._key()
         self.data_key_url = key.key_url
-        actions = self._actions()
+        groups = self._action_groups()
         self.buckets, self.policies = {}, {}
+        policies: list[pulumi.Resource] = []
+        accounts: list[pulumi.Output[str]] = []
         for purpose, source in args.sources.items():
             store = self._replica(purpose, key)
             container = store.containers[replica_container(purpose)]
             if purpose == "evidence":
                 self._share_record(store)
             policy = self._replicate(purpose, source, store, container)
-            self._alert(purpose, policy, actions)
+            self._alert(purpose, policy, groups)
+            policies.append(policy)
+            first = pulumi.Output.from_input(source).apply(lambda id_: names.container_parts(id_).account_id)
+            accounts += [first, store.account_id]
             self.policies[purpose] = policy.policy_id
             self.buckets[purpose] = pulumi.Output.all(container, policy.id).apply(lambda known: str(known[0]))
+        self._changes(accounts, policies, groups)
         self.register_outputs({"data_key_url": self.data_key_url, "buckets": self.buckets, "policies": self.policies})
 
     def _key(self) -> Key:
@@ -191,7 +200,7 @@ class RegionClone(pulumi.ComponentResource):
             opts=child(self, rows.REPLICATION, replace_on_changes=REPLICATION_POLICY, delete_before_replace=True),
         )
 
-    def _actions(self) -> list[monitor.MetricAlertActionArgs]:
+    def _action_groups(self) -> list[pulumi.Output[str]]:
         scope, recipients = self._second, self._args.recipients
         if not recipients:
             return []
@@ -210,13 +219,13 @@ class RegionClone(pulumi.ComponentResource):
             ],
             opts=child(self, rows.ALERT_RECIPIENTS),
         )
-        return [monitor.MetricAlertActionArgs(action_group_id=group.id)]
+        return [group.id]
 
     def _alert(
         self,
         purpose: str,
         policy: storage.ObjectReplicationPolicy,
-        actions: Sequence[monitor.MetricAlertActionArgs],
+        groups: Sequence[pulumi.Input[str]],
     ) -> None:
         """Alert while operations are pending for longer than the limit. The metric counts pending operations by age.
 
@@ -257,8 +266,45 @@ class RegionClone(pulumi.ComponentResource):
                     )
                 ],
             ),
-            actions=list(actions) or None,
+            actions=[monitor.MetricAlertActionArgs(action_group_id=one) for one in groups] or None,
             opts=child(self, rows.LAG_ALERT),
+        )
+
+    def _changes(
+        self,
+        accounts: Sequence[pulumi.Input[str]],
+        policies: Sequence[pulumi.Resource],
+        groups: Sequence[pulumi.Input[str]],
+    ) -> None:
+        """Alert when a replication policy is changed or deleted in one of its accounts, also by `gpuinfra failover` or `pulumi up`.
+
+        The alert is created after the policies and deleted before them, so that a deployment and `destroy` send no message.
+        """
+        scope, leaf = self._second, monitor.AlertRuleAnyOfOrLeafConditionArgs
+        monitor.ActivityLogAlert(
+            rows.CHANGE_ALERT.logical(self._name),
+            activity_log_alert_name=scope.unique_name("changed", 260),
+            resource_group_name=scope.group,
+            location="global",
+            description=f"The replication of a container of {scope.cluster} to {self._args.region} was changed. "
+            "gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
+            enabled=True,
+            scopes=list(accounts),
+            condition=monitor.AlertRuleAllOfConditionArgs(
+                all_of=[
+                    leaf(field="category", equals="Administrative"),
+                    leaf(
+                        any_of=[
+                            monitor.AlertRuleLeafConditionArgs(field="operationName", equals=one) for one in CHANGES
+                        ]
+                    ),
+                    leaf(field="status", equals="Succeeded"),
+                ]
+            ),
+            actions=monitor.ActionListArgs(
+                action_groups=[monitor.ActionGroupArgs(action_group_id=one) for one in groups]
+            ),
+            opts=child(self, rows.CHANGE_ALERT, depends_on=list(policies)),
         )
 
 

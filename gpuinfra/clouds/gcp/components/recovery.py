@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pulumi
 import pulumi_gcp as gcp
@@ -21,6 +22,8 @@ from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.gcp.instances import BUCKET_ACCESS, replica_purpose
+from gpuinfra.clouds.gcp.region.recovery import READY, READY_LABEL
+from gpuinfra.clouds.region.active import FRESH
 from gpuinfra.plan.planned import ResourceKind
 
 PERMISSIONS = {
@@ -33,6 +36,9 @@ PERMISSIONS = {
 """Permissions of each role: https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication, and for replaced objects
 https://cloud.google.com/storage-transfer/docs/sink-cloud-storage, retrieved 2026-11-22. The predefined roles on that page contain more permissions.
 """
+CHANGES = ("UpdateTransferJob", "DeleteTransferJob")
+"""Methods that disable or delete a job. The records of admin activity always contain them
+(https://docs.cloud.google.com/storage-transfer/docs/audit-logging, retrieved 2026-11-29)."""
 METRICS = "storagetransfer.googleapis.com/transferjob"
 """https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22. Latencies are in milliseconds."""
 
@@ -42,7 +48,7 @@ class RegionCloneArgs:
     """Arguments for the second region."""
 
     scope: Scope
-    """Scope of the first region. The APIs `cloudkms`, `monitoring`, `pubsub`, `storage` and `storagetransfer` must be enabled in its project."""
+    """Scope of the first region. The APIs `cloudkms`, `logging`, `monitoring`, `pubsub`, `storage` and `storagetransfer` must be enabled in its project."""
     region: str
     """Second region."""
     sources: Mapping[str, pulumi.Input[str]]
@@ -54,7 +60,8 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """A key and replicas in a second region, the replication of buckets to it, and alerts on replication latency and failures.
+    """A key and replicas in a second region, the replication of buckets to it, and alerts on replication latency and failures,
+    on changed replication jobs and on a missing readiness result.
 
     Replication covers objects that are written after it is set up. Existing objects require a one-time transfer job. Deletions are not
     replicated, so a replica keeps each object until you delete it there. `destroy` retains the key and the replicas and ends the replication.
@@ -91,6 +98,9 @@ class RegionClone(pulumi.ComponentResource):
             self.jobs[purpose] = job.name
             self.buckets[purpose] = pulumi.Output.all(replica, job.id).apply(lambda found: str(found[0]))
             self._alerts(purpose, source, replica, channels)
+        self._changes(channels)
+        if "evidence" in replicas:
+            self._missing_result(replicas["evidence"].bucket, channels)
         self.register_outputs({"data_key_id": self.data_key_id, "buckets": self.buckets, "jobs": self.jobs})
 
     def _key(self) -> pulumi.Output[str]:
@@ -251,6 +261,70 @@ class RegionClone(pulumi.ComponentResource):
             conditions=[gcp.monitoring.AlertPolicyConditionArgs(display_name=title, condition_threshold=condition)],
             notification_channels=list(channels),
             opts=child(self, row),
+        )
+
+    def _changes(self, channels: Sequence[pulumi.Input[str]]) -> None:
+        """Notify the recipients when a replication job is changed or deleted, also by `gpuinfra failover` or `pulumi up`.
+
+        The filter contains the numbers of the jobs, so the policy is created after the jobs and deleted before them. A text without a field matches an
+        entry if any of its fields contains the text (https://docs.cloud.google.com/logging/docs/view/logging-query-language, retrieved 2026-11-29).
+        """
+        title = f"The replication of a bucket of {self._args.scope.cluster} to {self._args.region} was changed"
+        methods = " OR ".join(f'"google.storagetransfer.v1.StorageTransferService.{one}"' for one in CHANGES)
+        numbers = pulumi.Output.all(*self.jobs.values()).apply(
+            lambda names: " OR ".join(f'"{name.rpartition("/")[2]}"' for name in names)
+        )
+        condition = gcp.monitoring.AlertPolicyConditionConditionMatchedLogArgs(
+            filter=pulumi.Output.concat(
+                f'log_id("cloudaudit.googleapis.com/activity") AND protoPayload.methodName = ({methods}) ',
+                # A refused request changes nothing.
+                "AND NOT protoPayload.status.code > 0 AND (", numbers, ")",
+            ),
+        )  # fmt: skip
+        limit = gcp.monitoring.AlertPolicyAlertStrategyNotificationRateLimitArgs(period="300s")
+        gcp.monitoring.AlertPolicy(
+            rows.CHANGE_ALERT.logical(self._name),
+            display_name=title,
+            combiner="OR",
+            conditions=[gcp.monitoring.AlertPolicyConditionArgs(display_name=title, condition_matched_log=condition)],
+            # Required for a condition on log entries.
+            alert_strategy=gcp.monitoring.AlertPolicyAlertStrategyArgs(notification_rate_limit=limit),
+            documentation=gcp.monitoring.AlertPolicyDocumentationArgs(
+                content="gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
+            ),
+            notification_channels=list(channels),
+            opts=child(self, rows.CHANGE_ALERT),
+        )
+
+    def _missing_result(self, evidence: pulumi.Input[str], channels: Sequence[pulumi.Input[str]]) -> None:
+        """Notify the recipients if no `gpuinfra ready --record` of the last two days said that the second region is ready.
+
+        A condition on the absence of a metric has a limit of 23.5 hours and requires a first value. A PromQL condition has neither, and its metric does
+        not have to exist (https://docs.cloud.google.com/monitoring/alerts/metric-absence and using-promql, retrieved 2026-11-29).
+        """
+        region = self._args.region
+        title = f"No result of the last {FRESH.days} days says that {region} is ready for {self._args.scope.cluster}"
+        domain, _, path = READY.partition("/")
+        metric = f"{domain.replace('.', '_')}:{path.replace('/', '_')}"
+        query = pulumi.Output.concat(
+            f'absent_over_time({metric}{{monitored_resource="global",{READY_LABEL}="',
+            evidence,
+            f'"}}[{FRESH // timedelta(hours=1)}h])',
+        )
+        condition = gcp.monitoring.AlertPolicyConditionConditionPrometheusQueryLanguageArgs(
+            query=query, duration="0s", evaluation_interval="3600s", disable_metric_validation=True
+        )
+        gcp.monitoring.AlertPolicy(
+            rows.RESULT_ALERT.logical(self._name),
+            display_name=title,
+            combiner="OR",
+            conditions=[
+                gcp.monitoring.AlertPolicyConditionArgs(
+                    display_name=title, condition_prometheus_query_language=condition
+                )
+            ],
+            notification_channels=list(channels),
+            opts=child(self, rows.RESULT_ALERT),
         )
 
 

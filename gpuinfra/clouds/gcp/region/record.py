@@ -7,21 +7,39 @@ A write with `ifGenerationMatch` is refused with status 412 if the object has a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.json_text import parsed
 from gpuinfra.clouds.gcp.api import CHANGED, STORAGE, Api
 from gpuinfra.clouds.gcp.region.failover import objects_of
+from gpuinfra.clouds.gcp.region.recovery import READY, READY_LABEL
 from gpuinfra.clouds.region.active import KEY, RecordChanged, StoredRecord
 
+BUCKET = "gcp:storage/bucket:Bucket"
 READS = 5
 
 
 def connect(place: str, second: str, config: Mapping[str, object], key: str = KEY) -> GcsRecord:
     """Use the credentials from the environment. `place` is the name of the bucket."""
     return GcsRecord(Api(), place, key)
+
+
+def report_ready(place: str, resources: Iterable[Mapping[str, Any]], api: Api | None = None) -> None:
+    """Add a value to the metric that the alert evaluates. The first value creates the metric
+    (https://docs.cloud.google.com/monitoring/custom-metrics/creating-metrics, retrieved 2026-11-29)."""
+    project = next(
+        str(one["outputs"]["project"]) for one in resources if one.get("type") == BUCKET and one.get("id") == place
+    )
+    series = {
+        "metric": {"type": READY, "labels": {READY_LABEL: place}},
+        "resource": {"type": "global", "labels": {"project_id": project}},
+        "points": [{"interval": {"endTime": datetime.now(UTC).isoformat()}, "value": {"int64Value": "1"}}],
+    }
+    (api or Api()).sent("POST", "monitoring", f"v3/projects/{project}/timeSeries", body={"timeSeries": [series]})
 
 
 class GcsRecord:

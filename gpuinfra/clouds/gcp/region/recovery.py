@@ -14,8 +14,11 @@ from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
 _COMPUTE = "compute.googleapis.com"
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
-APIS = ("monitoring", "pubsub", "storagetransfer")
-"""APIs that only the replication calls."""
+APIS = ("logging", "monitoring", "pubsub", "storagetransfer")
+"""APIs that only the replication and its alerts call."""
+READY, READY_LABEL = "custom.googleapis.com/gpuinfra/ready", "replica"
+"""Metric of Cloud Monitoring. Its value is 1 when `gpuinfra ready --record` finds that the second region is ready; otherwise, there is no value.
+The label is the name of the replica of the evidence bucket."""
 
 
 def quota_request(quota: str, total: int, region: str, project: str | None) -> str:

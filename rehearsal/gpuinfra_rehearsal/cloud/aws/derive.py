@@ -22,6 +22,7 @@ TABLE = Path(__file__).parent / "replacements.json"
 
 _TYPES = {
     "aws:autoscaling/group:Group": "AWS::AutoScaling::AutoScalingGroup",
+    "aws:cloudwatch/eventRule:EventRule": "AWS::Events::Rule",
     "aws:cloudwatch/logGroup:LogGroup": "AWS::Logs::LogGroup",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "AWS::CloudWatch::Alarm",
     "aws:ec2/internetGateway:InternetGateway": "AWS::EC2::InternetGateway",

@@ -21,6 +21,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "enableLogFileValidation": False, "enableLogging": True, "includeGlobalServiceEvents": True,
         "isMultiRegionTrail": False, "isOrganizationTrail": False,
     },
+    "aws:cloudwatch/eventRule:EventRule": {"eventBusName": "default", "forceDestroy": False},
+    "aws:cloudwatch/eventTarget:EventTarget": {"eventBusName": "default", "forceDestroy": False},
     "aws:cloudwatch/logGroup:LogGroup": {"retentionInDays": 0, "skipDestroy": False},
     "aws:cloudwatch/metricAlarm:MetricAlarm": {"actionsEnabled": True},
     "aws:ec2/natGateway:NatGateway": {"connectivityType": "public"},

@@ -45,6 +45,7 @@ NAMED = {
     "aws:ec2/placementGroup:PlacementGroup": "name",
     "aws:iam/role:Role": "name",
     "aws:iam/instanceProfile:InstanceProfile": "name",
+    "aws:cloudwatch/eventRule:EventRule": "name",
     "aws:cloudwatch/logGroup:LogGroup": "name",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "name",
     "aws:kms/alias:Alias": "name",
@@ -54,6 +55,8 @@ NAMED = {
 
 # Types whose ID is composed of inputs ({} = an input), such as the ID of the parent resource. Same source.
 PARTS = {
+    "aws:cloudwatch/eventTarget:EventTarget": "{rule}-{targetId}",
+    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
@@ -70,6 +73,7 @@ _ARNS = {
     "aws:s3/bucketObjectv2:BucketObjectv2": ("s3", "{bucket}/{key}", "b"),
     "aws:iam/role:Role": ("iam", "role{path}{id}", "g"),
     "aws:iam/instanceProfile:InstanceProfile": ("iam", "instance-profile{path}{id}", "g"),
+    "aws:cloudwatch/eventRule:EventRule": ("events", "rule/{id}", ""),
     "aws:cloudwatch/logGroup:LogGroup": ("logs", "log-group:{id}", ""),
     "aws:cloudwatch/metricAlarm:MetricAlarm": ("cloudwatch", "alarm:{id}", ""),
     "aws:cloudtrail/trail:Trail": ("cloudtrail", "trail/{name}", ""),

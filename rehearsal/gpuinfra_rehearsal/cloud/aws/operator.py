@@ -267,7 +267,10 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("budgets:"):
         yield f"arn:aws:budgets::{account}:budget/{name}"
     elif action.startswith("sns:"):
-        yield str(inputs.get("topic") or f"arn:aws:sns:{where}:{name.rpartition(':')[2]}")
+        of_policy = inputs.get("arn") if kind == "sns/topicPolicy:TopicPolicy" else None
+        yield str(of_policy or inputs.get("topic") or f"arn:aws:sns:{where}:{name.rpartition(':')[2]}")
+    elif action.startswith("events:"):
+        yield f"arn:aws:events:{where}:rule/{inputs.get('rule') or name}"
     elif action.startswith("cloudwatch:"):
         yield f"arn:aws:cloudwatch:{where}:alarm:{name}"
     elif action.startswith("kms:") and "Alias" in action:

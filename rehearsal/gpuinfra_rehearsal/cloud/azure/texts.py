@@ -26,10 +26,12 @@ TEXTS = (
     _name("managedidentity:UserAssignedIdentity", "resourceName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 3, 128),
     _name("monitor:ActionGroup", "actionGroupName", r"[^:<>+/&%\\?\x00-\x1f]*[^:<>+/&%\\?\x00-\x1f .]", 1, 260),
     _name("monitor:MetricAlert", "ruleName", r"[^*#&+:<>?@%{}\\/\x00-\x1f]*[^*#&+:<>?@%{}\\/\x00-\x1f .]", 1, 260),
+    _name("monitor:ActivityLogAlert", "activityLogAlertName", r"[^<>*%{}&:\\?+/#|\x00-\x1f]*[^<>*%{}&:\\?+/#|\x00-\x1f .]", 1, 260),
     Text(types="azure-native:monitor:ActionGroup", path="groupShortName", form=_PLAIN, least=1, most=12,
          page="https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups"),
     # The reference of both types has no limits.
     Text(types="azure-native:monitor:ActionGroup", path="emailReceivers[].name", form=_PLAIN, least=1, most=128, page="https://learn.microsoft.com/rest/api/monitor/action-groups/create-or-update"),
+    Text(types="azure-native:monitor:ActivityLogAlert", path="description", form=_PLAIN, most=1024, page="https://learn.microsoft.com/rest/api/monitor/activity-log-alerts/create-or-update"),
     Text(types="azure-native:monitor:MetricAlert", path="description", form=_PLAIN, most=1024, page="https://learn.microsoft.com/rest/api/monitor/metric-alerts/create-or-update"),
     Text(types="azure-native:monitor:MetricAlert", path="criteria.allOf[].name", form=_PLAIN, least=1, most=128, page="https://learn.microsoft.com/rest/api/monitor/metric-alerts/create-or-update"),
     Text(types="azure-native:monitor:MetricAlert", path="criteria.allOf[].dimensions[].name", form=_PLAIN, least=1, most=128, page="https://learn.microsoft.com/rest/api/monitor/metric-alerts/create-or-update"),

@@ -173,7 +173,7 @@ def test_each_alarm_is_in_the_region_of_its_metric(recording: Recording) -> None
     assert {(one.inputs["region"], one.inputs["endpoint"]) for one in recording.of(SUBSCRIPTION)} == {
         (region, "gpu-budget@example.com") for region in topics
     }
-    alarms = recording.of(ALARM)
+    alarms = [one for one in recording.of(ALARM) if one.inputs["namespace"] == "AWS/S3"]
     assert len(alarms) == 2 * len(recording.of(REPLICATION))
     assert {(one.inputs["metricName"], one.inputs["region"], one.inputs["threshold"], one.inputs["statistic"]) for one in alarms} == {
         ("ReplicationLatency", SECOND, 900, "Maximum"),
@@ -190,6 +190,55 @@ def test_each_alarm_is_in_the_region_of_its_metric(recording: Recording) -> None
         assert one.inputs["comparisonOperator"] == "GreaterThanThreshold"
         assert one.inputs["dimensions"]["RuleId"] == recording.of(REPLICATION)[0].inputs["rules"][0]["id"]
         assert one.inputs["alarmActions"] == [f"arn:aws:sns:{one.inputs['region']}:000000000000:{topics[one.inputs['region']].name}"]  # fmt: skip
+
+
+def test_changed_replications_notify_the_recipients(recording: Recording) -> None:
+    """A rule in the region of the sources matches each successful change of their replication, and publishes to the topic.
+    The policy of the topic allows this, and the alarms. The rule is created after the replications, whose creation is also a change."""
+    (rule,), (target,) = (
+        recording.of("aws:cloudwatch/eventRule:EventRule"),
+        recording.of("aws:cloudwatch/eventTarget:EventTarget"),
+    )
+    pattern = json.loads(rule.inputs["eventPattern"])
+    assert (pattern["source"], pattern["detail-type"]) == (["aws.s3"], ["AWS API Call via CloudTrail"])
+    assert pattern["detail"] == {
+        "eventSource": ["s3.amazonaws.com"],
+        "eventName": ["PutBucketReplication", "DeleteBucketReplication"],
+        "requestParameters": {"bucketName": [one.inputs["bucket"] for one in recording.of(REPLICATION)]},
+        "errorCode": [{"exists": False}],
+    }
+    assert {one.urn for one in recording.of(REPLICATION)} <= {one.urn for one in recording.before(rule)}
+    topic = next(one for one in recording.of(TOPIC) if one.inputs["region"] == FIRST)
+    arn = f"arn:aws:sns:{FIRST}:000000000000:{topic.name}"
+    assert (target.inputs["rule"], target.inputs["arn"], target.inputs["targetId"]) == (rule.name, arn, "recipients")
+    (policy,) = recording.of("aws:sns/topicPolicy:TopicPolicy")
+    assert policy.urn in target.depends_on
+    statements = json.loads(policy.inputs["policy"])["Statement"]
+    assert {one["Principal"]["Service"]: one.get("Condition") for one in statements} == {
+        "events.amazonaws.com": None,
+        "cloudwatch.amazonaws.com": {"StringEquals": {"aws:SourceAccount": "000000000000"}},
+    }
+    assert {(one["Resource"], one["Action"]) for one in statements} == {(arn, "sns:Publish")}
+    assert {one.inputs["region"] for one in (rule, target, policy)} == {FIRST}
+    shown = target.inputs["inputTransformer"]
+    assert set(re.findall("<([a-z]+)>", shown["inputTemplate"])) == set(shown["inputPaths"])
+    assert "gpuinfra failover" in json.loads(shown["inputTemplate"])
+
+
+def test_a_missing_readiness_result_is_an_alarm(recording: Recording) -> None:
+    """The alarm is in the second region and counts hours without a value of the metric that `gpuinfra ready --record` writes.
+    CloudWatch accepts at most seven days."""
+    (alarm,) = (one.inputs for one in recording.of(ALARM) if one.inputs["namespace"] != "AWS/S3")
+    replicas = [one.inputs["bucket"] for one in recording.of(BUCKET) if "recovery-evidence" in one.name]
+    assert alarm["dimensions"] == {"Replica": replicas[0]}
+    assert (alarm["namespace"], alarm["metricName"], alarm["region"]) == ("gpuinfra", "Ready", SECOND)
+    assert (alarm["comparisonOperator"], alarm["threshold"], alarm["statistic"]) == ("LessThanThreshold", 1, "Maximum")
+    assert alarm["treatMissingData"] == "breaching"
+    assert alarm["period"] * alarm["evaluationPeriods"] == 2 * 24 * 3600
+    assert alarm["period"] >= 3600
+    assert "datapointsToAlarm" not in alarm
+    assert alarm["alarmActions"] == alarm["okActions"]
+    assert SECOND in alarm["alarmActions"][0]
 
 
 def test_the_trail_and_the_budget_cover_the_second_region(recording: Recording) -> None:
@@ -256,6 +305,7 @@ def test_permissions_cover_both_regions() -> None:
     assert regions("kms:PutKeyPolicy") == {FIRST, SECOND}
     assert regions("kms:CreateKey") == {FIRST, SECOND}
     assert regions("s3:PutBucketPolicy") == {FIRST, SECOND}
+    assert regions("events:PutRule") == regions("events:PutTargets") == {FIRST}
     assert regions("cloudwatch:PutMetricAlarm") == {FIRST, SECOND}
     assert regions("ec2:RunInstances") == {FIRST}
     assert regions("fsx:CreateFileSystem") == {FIRST}

@@ -31,6 +31,7 @@ VAULT, KEY = "azure-native:keyvault:Vault", "azure-native:keyvault:Key"
 GROUP, GRANT = "azure-native:resources:ResourceGroup", "azure-native:authorization:RoleAssignment"
 ROLE = "azure-native:authorization:RoleDefinition"
 IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
+CHANGED = "azure-native:monitor:ActivityLogAlert"
 ALERT, RECIPIENTS = "azure-native:monitor:MetricAlert", "azure-native:monitor:ActionGroup"
 
 
@@ -185,6 +186,26 @@ def test_without_recipients_there_is_no_action_group() -> None:
     assert not made.of(RECIPIENTS)
     assert len(made.of(ALERT)) == 2
     assert not any("actions" in one.inputs for one in made.of(ALERT))
+    assert [one.inputs["actions"] for one in made.of(CHANGED)] == [{"actionGroups": []}]
+
+
+def test_a_changed_policy_notifies_the_recipients(recording: Recording) -> None:
+    """The alert matches each successful change or deletion of a policy in an account of a source or of a replica. It is created after the policies,
+    whose creation is also a change."""
+    (alert,), (recipients,) = recording.of(CHANGED), recording.of(RECIPIENTS)
+    assert alert.inputs["location"] == "global"
+    accounts = {one.inputs[side] for one in recording.of(POLICY) for side in ("sourceAccount", "destinationAccount")}
+    assert len(accounts) == 4
+    assert set(alert.inputs["scopes"]) == accounts
+    category, operation, status = alert.inputs["condition"]["allOf"]
+    assert category == {"field": "category", "equals": "Administrative"}
+    assert status == {"field": "status", "equals": "Succeeded"}
+    kind = "Microsoft.Storage/storageAccounts/objectReplicationPolicies"
+    assert operation == {
+        "anyOf": [{"field": "operationName", "equals": f"{kind}/{verb}"} for verb in ("write", "delete")]
+    }
+    assert alert.inputs["actions"] == {"actionGroups": [{"actionGroupId": recipients.id}]}
+    assert {one.urn for one in recording.of(POLICY)} <= {one.urn for one in recording.before(alert)}
 
 
 @pytest.mark.parametrize(
@@ -239,6 +260,7 @@ def test_permissions_cover_the_replication_only_with_a_second_region() -> None:
     """Without `recovery`, the operator can create neither policies nor alerts."""
     needed = {
         "Microsoft.Storage/storageAccounts/objectReplicationPolicies/write",
+        "Microsoft.Insights/activityLogAlerts/write",
         "Microsoft.Insights/metricAlerts/write",
         "Microsoft.Insights/actionGroups/write",
     }

@@ -21,7 +21,7 @@ from gpuinfra.rules.recovery import recovery_covers_all_data
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.model import ClusterSpec
 from tests.clouds.gcp.answers import NUMBER, PROJECT
-from tests.clouds.recorder import Recording, record
+from tests.clouds.recorder import Recording, Registered, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
 from tests.permissions.needed import permissions_of
 from tests.rules.cases import TODAY
@@ -169,6 +169,8 @@ def test_each_pair_has_both_alerts(recording: Recording) -> None:
     found = set()
     for one in recording.of(ALERT):
         assert one.inputs["notificationChannels"] == channels
+        if "conditionThreshold" not in one.inputs["conditions"][0]:
+            continue
         (condition,) = [condition["conditionThreshold"] for condition in one.inputs["conditions"]]
         terms = dict(re.findall(r'(\S+) = "([^"]*)"', condition["filter"]))
         assert terms.pop("resource.type") == "storage_transfer_job"
@@ -188,9 +190,48 @@ def test_each_pair_has_both_alerts(recording: Recording) -> None:
     }
 
 
+def _condition(recording: Recording, kind: str) -> tuple[Registered, dict[str, Any]]:
+    """The only alert with a condition of this kind, and its condition."""
+    (alert,) = (one for one in recording.of(ALERT) if kind in one.inputs["conditions"][0])
+    return alert, alert.inputs["conditions"][0][kind]
+
+
+def test_a_changed_job_notifies_the_recipients(recording: Recording) -> None:
+    """The filter matches each successful request that changes or deletes a job of the stack, and no other job of the project.
+    The creation of a job does not match."""
+    alert, condition = _condition(recording, "conditionMatchedLog")
+    methods, jobs = re.findall(r"\(((?:\"[^\"]+\"(?: OR )?)+)\)", condition["filter"])[-2:]
+    service = "google.storagetransfer.v1.StorageTransferService"
+    assert re.findall(r'"([^"]+)"', methods) == [f"{service}.UpdateTransferJob", f"{service}.DeleteTransferJob"]
+    assert len(re.findall(r'"([^"/]+)"', jobs)) == len(recording.of(JOB))
+    assert 'log_id("cloudaudit.googleapis.com/activity")' in condition["filter"]
+    assert "NOT protoPayload.status.code > 0" in condition["filter"]
+    assert alert.inputs["alertStrategy"] == {"notificationRateLimit": {"period": "300s"}}
+    assert {one.urn for one in recording.of(JOB)} <= {one.urn for one in recording.before(alert)}
+
+
+def test_a_missing_readiness_result_is_an_alert(recording: Recording) -> None:
+    """The query returns a value after 48 hours without a value of the metric that `gpuinfra ready --record` writes. The metric does not have to exist yet."""
+    _, condition = _condition(recording, "conditionPrometheusQueryLanguage")
+    (replica,) = (one for source, one in _pairs(recording).items() if "evidence" in source)
+    selected = f'custom_googleapis_com:gpuinfra_ready{{monitored_resource="global",replica="{replica}"}}'
+    assert condition == {
+        "query": f"absent_over_time({selected}[48h])",
+        "duration": "0s",
+        "evaluationInterval": "3600s",
+        "disableMetricValidation": True,
+    }
+
+
 def test_the_apis_of_the_replication_are_enabled_first(recording: Recording) -> None:
     """Jobs, roles and alerts depend on the APIs that they call."""
-    for type_, api in ((JOB, "storagetransfer"), (JOB, "pubsub"), (ALERT, "monitoring"), (ROLE, "iam")):
+    for type_, api in (
+        (JOB, "storagetransfer"),
+        (JOB, "pubsub"),
+        (ALERT, "monitoring"),
+        (ALERT, "logging"),
+        (ROLE, "iam"),
+    ):
         for one in recording.of(type_):
             enabled = {other.inputs["service"] for other in recording.before(one) if other.type == SERVICE}
             assert f"{api}.googleapis.com" in enabled
@@ -235,7 +276,8 @@ def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
 
 def test_permissions_cover_the_replication_only_with_a_second_region() -> None:
     """Without `recovery`, the operator can neither create roles nor replication jobs."""
-    needed = {"storagetransfer.jobs.create", "storagetransfer.projects.getServiceAccount", "iam.roles.create", "monitoring.alertPolicies.create"}  # fmt: skip
+    needed = {"storagetransfer.jobs.create", "storagetransfer.projects.getServiceAccount", "iam.roles.create"}
+    needed |= {"monitoring.alertPolicies.create", "logging.notificationRules.create", "monitoring.timeSeries.create"}
     with_, without = (
         {need.action for need in permissions_of(plan_of(stack)).needs} for stack in ("gcp-recovery", "gcp-a3mega")
     )

@@ -201,3 +201,12 @@ class TopicSubscription(Behavior):
         wanted = {key: call.plain.get(key) for key in ("topic", "protocol", "endpoint")}
         held = (one.id for one in cloud.store.where(SUBSCRIPTION, **wanted) if one.region == call.region)
         return next(held, None)
+
+
+@behaves
+class Replaced(Behavior):
+    """The policy of a topic, or a target of a rule. `SetTopicAttributes` and `PutTargets` replace an existing one
+    (API references of SNS and EventBridge, retrieved 2026-11-29)."""
+
+    types = ("aws:cloudwatch/eventTarget:EventTarget", "aws:sns/topicPolicy:TopicPolicy")
+    joins = True

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Filters = Mapping[str, Sequence[str]]
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+METRIC = "custom-metric"
+"""Kind of the newest value of a metric, by Region, namespace, name and dimensions."""
 _TASK = "data-repository-task"
 
 
@@ -132,6 +134,20 @@ def get_metric_statistics(cloud: Cloud, asked: Mapping[str, Any], region: str) -
     return {"Label": str(asked.get("MetricName")), "Datapoints": [] if latency is None else [point]}
 
 
+def put_metric_data(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Store the values of metrics (API reference of CloudWatch, PutMetricData, retrieved 2026-11-29)."""
+    namespace = str(asked.get("Namespace") or "")
+    context = {"cloudwatch:namespace": namespace}
+    cloud.operator.check(operator, operator.http("cloudwatch:PutMetricData", "*", region, context))
+    if not namespace or namespace.startswith("AWS/"):
+        raise ApiRejected("InvalidParameterValue", "The value AWS/ for parameter Namespace is invalid.", status=400)
+    for value in asked.get("MetricData") or ():
+        dimensions = ",".join(f"{one['Name']}={one['Value']}" for one in value.get("Dimensions") or ())
+        key = f"{region}/{namespace}/{value['MetricName']}/{dimensions}"
+        cloud.store.put(METRIC, key, {"at": time.time(), "value": value.get("Value")})
+    return {}
+
+
 def create_data_repository_task(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Import the metadata of the objects in the buckets that are linked to a file system. The task ends when it is created."""
     id = str(asked.get("FileSystemId"))
@@ -188,6 +204,7 @@ def _log_of(resource: Resource) -> dict[str, str]:
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
     "TrentService.DescribeKey": describe_key,
     "GraniteServiceVersion20100801.GetMetricStatistics": get_metric_statistics,
+    "GraniteServiceVersion20100801.PutMetricData": put_metric_data,
     "Logs_20140328.DescribeLogGroups": describe_log_groups,
     "AWSSimbaAPIService_v20180301.DescribeFileSystems": describe_file_systems,
     "AWSSimbaAPIService_v20180301.DescribeBackups": describe_backups,

@@ -6,6 +6,7 @@ The path after the service and its version is the resource's name, which is also
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra_rehearsal.cloud.core.store import Resource
 
+METRIC = "custom-metric"
+"""Kind of the newest value of a custom metric, by type and labels."""
 JOB = "gcp:storage/transferJob:TransferJob"
 _TYPES = {
     "cloudkms": ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"),
@@ -99,11 +102,13 @@ def _list(cloud: Cloud, type_: str, field: str, permission: str, *, parent: str)
 
 
 def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
-    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring, for the latency of a replication job. The interval ends at the time of the
+    """Handle `v3/projects/PROJECT/timeSeries` of Cloud Monitoring: `POST`, and `GET` for the latency of a replication job. The interval ends at the time of the
     stand-in. Google publishes no latency while no objects are replicated. Replications do not fail."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
-    if not who.is_operator or request.method != "GET" or rest != f"v3/projects/{PROJECT}/timeSeries":
+    if not who.is_operator or request.method not in ("GET", "POST") or rest != f"v3/projects/{PROJECT}/timeSeries":
         raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
+    if request.method == "POST":
+        return _write(cloud, request)
     cloud.operator.check(operator, operator.storage("monitoring.timeSeries.list", f"projects/{PROJECT}"))
     text, start, end = (request.query.get(name, "") for name in ("filter", "interval.startTime", "interval.endTime"))
     source, replica = (re.search(rf'metric\.labels\.{side}_bucket = "([^"]+)"', text) for side in ("source", "destination"))  # fmt: skip
@@ -116,6 +121,24 @@ def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
     point = {"interval": {"startTime": start, "endTime": end}, "value": {"doubleValue": delay * 1000}}
     labels = {"source_bucket": source[1], "destination_bucket": replica[1]}
     return json_response({"timeSeries": [{"metric": {"type": _LATENCY, "labels": labels}, "points": [point]}]})
+
+
+def _write(cloud: Cloud, request: Request) -> Response:
+    """Store values of custom metrics. The first value of a metric creates its descriptor, which requires a permission of its own
+    (https://docs.cloud.google.com/monitoring/custom-metrics/creating-metrics, retrieved 2026-11-29)."""
+    project = f"projects/{PROJECT}"
+    cloud.operator.check(operator, operator.storage("monitoring.timeSeries.create", project))
+    for series in json.loads(request.body or b"{}").get("timeSeries", []):
+        metric, labels = str(series["metric"]["type"]), series["metric"].get("labels") or {}
+        if not metric.startswith("custom.googleapis.com/"):
+            raise GoogleError(
+                "badRequest", f'Field timeSeries[0].metric.type had an invalid value of "{metric}"', status=400
+            )
+        if not any(key.startswith(f"{metric}/") for key in cloud.store.all(METRIC)):
+            cloud.operator.check(operator, operator.storage("monitoring.metricDescriptors.create", project))
+        key = f"{metric}/{','.join(f'{name}={value}' for name, value in sorted(labels.items()))}"
+        cloud.store.put(METRIC, key, {"point": series["points"][0]})
+    return json_response({})
 
 
 def _shown(cloud: Cloud, resource: Resource) -> dict[str, Any]:
