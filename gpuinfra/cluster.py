@@ -47,7 +47,7 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(reason)
         self.plan = make_plan(spec, component=self)
         """The plan, which is created before any resource."""
-        check_active(name, self.plan)
+        moving = check_active(name, self.plan)
         self.kept = [asdict(one) for one in self.plan.kept]
         built = build(
             cloud_as(spec.cloud, BuiltCloud).builder,
@@ -56,6 +56,7 @@ class GpuCluster(pulumi.ComponentResource):
             existing,
             foundation_stack=spec.use.foundation,
             site_stack=spec.use.site,
+            moving=moving,
         )
         self.outputs = {**built, "kept": self.kept}
         self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})

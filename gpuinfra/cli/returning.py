@@ -81,7 +81,13 @@ def returning_of(
         stop_first=stop_first,
         ignore=frozenset(ignore),
     )
-    return Returning(back=failing, forward=forward, resources=paired.resources, await_nodes=_await_nodes)
+    return Returning(
+        back=failing,
+        forward=forward,
+        resources=paired.resources,
+        await_nodes=_await_nodes,
+        exports=cloud_of(paired.plan.cloud).exports(own, config),
+    )
 
 
 def _await_nodes(resources: Resources) -> str:

@@ -22,10 +22,12 @@ OUTPUTS = "pulumi:pulumi:readStackResourceOutputs"
 """Function of the engine that returns the outputs of each resource of a stack, as last saved (pkg/resource/deploy/builtins.go of Pulumi v3.259.0)."""
 
 
-def check_active(name: str, plan: Plan) -> None:
-    """Raise `RunError` if the cluster with this logical name runs in its second region, or if that is unknown, in which case a preview warns."""
+def check_active(name: str, plan: Plan) -> bool:
+    """Raise `RunError` if the cluster with this logical name runs in its second region, or if that is unknown, in which case a preview warns.
+
+    Returns whether a failback, or the undoing of a failover, deploys the cluster and is not finished."""
     if plan.recovery is None:
-        return
+        return False
     stack, cloud, region = pulumi.get_stack(), cloud_of(plan.cloud), plan.region
     confirmed = os.environ.get(CONFIRM_VARIABLE) == region
     try:
@@ -38,11 +40,12 @@ def check_active(name: str, plan: Plan) -> None:
         if not confirmed and not pulumi.runtime.is_dry_run():
             raise pulumi.RunError(text) from None
         pulumi.log.warn(text)
-        return
+        return False
     if record and record.active and record.region != region:
         back = f"gpuinfra failback {stack}"
         abort = f"gpuinfra failover {stack} --to {plan.recovery.region} --abort"
         raise pulumi.RunError(elsewhere(stack, record.active, region, failback=back, abort=abort))
+    return record is not None and record.returns
 
 
 def _saved() -> list[Mapping[str, Any]]:

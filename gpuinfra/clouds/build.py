@@ -65,10 +65,11 @@ class ClusterBuilder(ABC, Generic[F, S]):
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
-    def __init__(self, parent: pulumi.Resource, plan: Plan, existing: Any) -> None:
-        """`opts` applies to every component that the builder creates."""
+    def __init__(self, parent: pulumi.Resource, plan: Plan, existing: Any, *, moving: bool = False) -> None:
+        """`opts` applies to every component that the builder creates. `moving` is true while the stack returns to its first region."""
         self.plan = plan
         self.existing = existing
+        self.moving = moving
         self.opts = pulumi.ResourceOptions(parent=parent)
         self.prepare(parent)
 
@@ -130,8 +131,10 @@ def build(
     *,
     foundation_stack: str | None,
     site_stack: str | None,
+    moving: bool = False,
 ) -> dict[str, Any]:
-    """Create all resources of the plan as children of `parent` and return the outputs of the cluster."""
+    """Create all resources of the plan as children of `parent` and return the outputs of the cluster. `moving` is true while the stack returns to its first
+    region."""
     given = builder.existing_type() if existing is None else existing
     if not isinstance(given, builder.existing_type):
         raise TypeError(
@@ -142,7 +145,7 @@ def build(
     around = Layer(name="site", stack=site_stack, refs=builder.site_refs)
     references_given = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
     used = UsedResources(references_given)
-    cloud = builder(parent, plan, used)
+    cloud = builder(parent, plan, used, moving=moving)
     result = cloud.outputs()
     if "foundation" in plan.layers:
         foundation = cloud.foundation()

@@ -346,6 +346,8 @@ class FileSystemPlan:
     """Declared cache size of a mounted bucket on each node, or None to use a tenth of the local disks."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
+    export_minutes: int | None = None
+    """Azure and Google Cloud: time between two scheduled exports, or None if exports are only manual."""
     backup_days: int = 0
     snapshot_days: int = 0
     """Azure NetApp Files: number of daily snapshots to keep."""

@@ -62,7 +62,7 @@ class PriceRule:
     item: str | None
     """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`,
     `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `snapshot_gb_month`, `key_month`, `alarm_month`, `alert_month`,
-    `bastion_hour`, `dns_zone_month`."""
+    `bastion_hour`, `dns_zone_month`, `schedule_month`."""
     each: str = ""
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""

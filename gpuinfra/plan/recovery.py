@@ -108,6 +108,7 @@ def recovery_point(
     recovery: Recovery, replication: Replication, file_systems: Iterable[FileSystemPlan]
 ) -> RecoveryTarget:
     """Return the maximum age of the newest checkpoint in the second region: its age just before the next checkpoint arrives."""
+    file_systems = tuple(file_systems)
     rate = throughput_mb_s(file_systems)
     size = recovery.checkpoint_gib * MB_PER_GIB
     export = recovery.export_mb_s or rate
@@ -120,6 +121,12 @@ def recovery_point(
     ]
     if rate:
         parts.append(_copy("write the checkpoint to the file system", size, rate, "throughput of the file system"))
+    intervals = [one.export_minutes for one in exported(file_systems)]
+    scheduled = [one for one in intervals if one is not None]
+    is_scheduled = bool(scheduled) and len(scheduled) == len(intervals)
+    if is_scheduled:
+        how = "export_minutes of the file system"
+        parts.append(RecoveryPart(what="wait for the next scheduled export", minutes=float(max(scheduled)), how=how))
     if export:
         why = "recovery.export_mb_s" if recovery.export_mb_s else "throughput of the file system, the upper limit"
         parts.append(_copy("export it to the bucket", size, export, why))
@@ -136,7 +143,9 @@ def recovery_point(
             )
         )
     possible = keeps_up and bool(rate) and bool(export)
-    return _target(recovery.rpo_minutes, parts, possible=possible, excluded=replication.not_in_rpo)
+    return _target(
+        recovery.rpo_minutes, parts, possible=possible, excluded=() if is_scheduled else replication.not_in_rpo
+    )
 
 
 def _replicate(

@@ -54,7 +54,7 @@ from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
-from gpuinfra.spec.storage import ObjectMount
+from gpuinfra.spec.storage import Lustre, ObjectMount
 
 SECRETS = "secretsprovider"
 BACKEND, LOGIN = "PULUMI_BACKEND_URL", "pulumi login"
@@ -236,8 +236,13 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
     state, facts = replicas_of(resources), cloud_of(stack.spec.cloud).second_region
     purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
+    replication = profile_of(stack.spec.cloud).replication
+    manual = replication is not None and replication.manual_exports
     for index, entry in with_bucket(stack.spec):
         path, replica = f"storage[{index}]", state.buckets.get(purposes[entry.mount])
+        if isinstance(entry, Lustre) and entry.export_minutes is None and manual:
+            reason = f"no exports are scheduled, so files that were written since the last export are lost if {stack.spec.where.region} fails"
+            yield warns("export", path, reason, f"set {path}.export_minutes in {stack.path.name}")
         if entry.bucket != "auto" or not sites or not replica:
             continue
         wanted: dict[str, object] = {"bucket": replica}
@@ -246,6 +251,11 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
         if facts is not None and facts.private_replicas:
             wanted["private_endpoint"] = True
         file_system = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
+        if isinstance(file_system, Lustre) and file_system.export_minutes is not None:
+            reason = f"is set in {sites[0].path.name}, so files that are older than the replica {replica} would replace its objects"
+            yield fails(
+                "data", f"{path}.export_minutes", reason, f"remove {path}.export_minutes from {sites[0].path.name}"
+            )
         wrong = [name for name, value in wanted.items() if getattr(file_system, name, None) != value]
         if not wrong:
             yield passes("data", f"{path}.bucket", f"is the replica {replica}")

@@ -117,6 +117,8 @@ def _link(entry: FileSystemPlan) -> tuple[str, ...]:
     where = "" if entry.bucket_path == "/" else f" in {entry.bucket_path}"
     imports = f"imports {_events(entry.import_events)} objects" if entry.import_events else "imports no later changes"
     exports = f"exports {_events(entry.export_events)} files{where}" if entry.export_events else "exports no files"
+    if entry.export_minutes is not None:
+        return f"{imports} automatically", f"exports new and changed files every {entry.export_minutes} minutes"
     return f"{imports} automatically", f"{exports} automatically"
 
 

@@ -116,14 +116,14 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             yield error(
                 f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
             )
-        elif declared[1].manual_exports:
+        elif declared[1].manual_exports and plan.export_minutes is None:
             what = "exports data only on request, so a checkpoint reaches the second region only after an export"
             yield warn(
                 path,
                 what,
-                "start an export after each checkpoint; the stack output export_commands contains the command",
+                "set export_minutes, or start an export after each checkpoint with the command in the stack output export_commands",
             )
-        elif plan.lifetime is Lifetime.KEPT:
+        elif plan.lifetime is Lifetime.KEPT and not declared[1].manual_exports:
             what = f"is only partly replicated: {plan.lifetime_reason}"
             yield error(path, what, "export all files and events, which is the default")
     # An error about a file system without a bucket is reported above.

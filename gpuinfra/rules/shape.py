@@ -206,7 +206,8 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 OF_SOME_CLOUDS = {
     "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
     "storage": (
-        "backup_days", "bucket_path", "deployment", "export_events", "fabric", "import_events", "importer_id", "metadata_iops", "private_endpoint", "version",
+        "backup_days", "bucket_path", "deployment", "export_events", "export_minutes", "fabric", "import_events", "importer_id", "metadata_iops",
+        "private_endpoint", "version",
     ),
     "network": ("machines",),
     "network.existing": ("dns_zones",),
@@ -247,9 +248,25 @@ def link_fields_have_a_bucket(spec: ClusterSpec, today: date) -> Iterator[Findin
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre" or entry.bucket or entry.existing:
             continue
-        for name in ("bucket_prefix", "bucket_path", "import_events", "export_events"):
+        for name in ("bucket_prefix", "bucket_path", "import_events", "export_events", "export_minutes"):
             if _is_set(entry, name):
                 yield error(f"storage[{i}].{name}", "is set, but bucket is not", "set bucket, or remove it")
+
+
+EXPORT_MINUTES = (15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440)
+"""Intervals after which a schedule in the cron format repeats at the same times each day."""
+
+
+def scheduled_exports_repeat_daily(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The time between two scheduled exports divides an hour or a day."""
+    for i, entry in enumerate(spec.storage):
+        minutes = entry.export_minutes if entry.kind == "lustre" else None
+        if minutes is not None and minutes not in EXPORT_MINUTES:
+            yield error(
+                f"storage[{i}].export_minutes",
+                f"is {minutes}; allowed: {listed(list(map(str, EXPORT_MINUTES)))}",
+                "choose one of them",
+            )
 
 
 def failed_pools_can_be_empty(spec: ClusterSpec, today: date) -> Iterator[Finding]:

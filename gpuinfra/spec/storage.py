@@ -92,6 +92,9 @@ class Lustre(SpecModel):
     """AWS: changes to objects in the bucket that are imported into the file system."""
     export_events: Events = ("NEW", "CHANGED", "DELETED")
     """AWS: changes to files in the file system that are exported to the bucket."""
+    export_minutes: Annotated[StrictInt, Unit("minutes")] | None = Field(default=None, ge=15, le=1440, examples=[60])
+    """Azure and Google Cloud: time between two scheduled exports of new and changed files to the bucket: 15, 20, 30, 60, 120, 180, 240, 360, 480, 720
+    or 1440. `gpuinfra failover` pauses the schedule, and `failback` resumes it. If omitted, files are exported only on request."""
     version: Literal["2.10", "2.12", "2.15"] | None = None
     """AWS: Lustre version of the file servers. If omitted, 2.15 is used."""
     metadata_iops: Annotated[StrictInt, Unit("metadata operations per second")] | None = Field(

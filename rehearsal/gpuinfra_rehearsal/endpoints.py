@@ -14,6 +14,7 @@ REGION_FALLBACK = "us-east-1"
 """The AWS SDKs require a region."""
 _GOOGLE_OVERRIDES = {
     "BILLINGBUDGETS": "billingbudgets/",
+    "CLOUDSCHEDULER": "cloudscheduler/",
     "CLOUDRESOURCEMANAGER": "cloudresourcemanager/",
     "SECRETMANAGER": "secretmanager/",
     "SERVICEUSAGE": "serviceusage/",

@@ -78,6 +78,8 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("InstanceTemplate", "IAMMember"): f"{_BOOT}: permissions of the control node",
         ("InstanceTemplate", "SecretIamMember"): f"{_BOOT}: permissions of the control node",
         ("InstanceTemplate", "RouterNat"): f"{_BOOT}: outbound access",
+        ("Job", "Bucket"): "the encoded body of the request contains the name of the bucket",
+        ("Job", "IAMMember"): "the service account is allowed to export before the first request",
         ("ProjectBucketConfig", "CryptoKeyIAMMember"): _GRANT,
         ("TransferJob", "IAMMember"): _GRANT,
     },

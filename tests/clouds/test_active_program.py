@@ -71,6 +71,21 @@ def test_a_program_in_the_active_region_continues(warned: list[str], record: Mem
     assert warned == []
 
 
+def test_a_program_knows_that_the_stack_returns(warned: list[str], record: MemoryRecord) -> None:
+    """Schedules of exports are created paused while a failback, or the undoing of a failover, is not finished. A failover alone does not pause them."""
+    own, ended = plan().region, {"steps": {}, "ended": "2026-11-28T00:00:00Z"}
+    assert not check_active("recovery", plan())
+    for move, body, returns in (
+        ("failover", {"steps": {}}, False),
+        ("failover", {"steps": {}, "aborting": "2026-11-28T00:00:00Z"}, True),
+        ("failover", ended, False),
+        ("failback", {"steps": {}, "ended": None}, True),
+        ("failback", ended, False),
+    ):
+        SharedRecord(record, STACK, own).update(move, body, own)
+        assert check_active("recovery", plan()) is returns, (move, body)
+
+
 def test_an_update_without_the_record_requires_a_confirmation(
     warned: list[str], record: MemoryRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:

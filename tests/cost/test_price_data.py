@@ -35,7 +35,7 @@ NO_PRICE = {
 SERVICES = {
     "aws": {"disk_gib_month:gp3", *(f"lustre_gib_month:{tier}" for tier in (50, 100, 125, 200, 250, 500, 1000)), "lustre_scratch_gib_month", "home_gib_month:elastic", "home_gb", "nat_hour", "nat_gb", "address_hour", "endpoint_hour", "endpoint_gb", "cross_zone_gb", "internet_gb", "key_month", "alarm_month", "log_gb", "data_event_100k", "object_gb_month"},
     "azure": {"disk_gib_month:Premium_LRS", *(f"lustre_gib_month:{tier}" for tier in (40, 125, 250, 500)), "home_gib_month:Premium_LRS", "nat_hour", "nat_gb", "address_hour", "endpoint_hour", "endpoint_gb", "cross_zone_gb", "internet_gb", "bastion_hour", "dns_zone_month", "alert_month", "log_gb", "object_gb_month"},
-    "gcp": {"disk_gib_month:hyperdisk-balanced", "disk_gib_month:pd-balanced", "disk_gib_month:pd-ssd", *(f"lustre_gib_month:{tier}" for tier in (125, 250, 500, 1000)), "home_gib_month:ZONAL", "nat_vm_hour", "nat_gb", "address_hour", "cross_zone_gb", "internet_gb", "key_month", "dns_zone_month", "alert_month", "log_gb", "object_gb_month"},
+    "gcp": {"disk_gib_month:hyperdisk-balanced", "disk_gib_month:pd-balanced", "disk_gib_month:pd-ssd", *(f"lustre_gib_month:{tier}" for tier in (125, 250, 500, 1000)), "home_gib_month:ZONAL", "nat_vm_hour", "nat_gb", "address_hour", "cross_zone_gb", "internet_gb", "key_month", "dns_zone_month", "alert_month", "schedule_month", "log_gb", "object_gb_month"},
 }  # fmt: skip
 """Cloud -> price items that a plan of that cloud can use."""
 SHARE = {"aws": (0.15, 1.0), "azure": (0.25, 0.94), "gcp": (0.15, 0.98)}

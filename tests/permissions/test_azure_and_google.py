@@ -342,7 +342,8 @@ def _collections() -> dict[str, set[str]]:
     names = {"compute": "compute.v1", "storage": "storage.v1", "cloudkms": "cloudkms.v1", "dns": "dns.v1", "logging": "logging.v2", "file": "file.v1",
              "serviceusage": "serviceusage.v1", "iam": "iam.v1", "resourcemanager": "cloudresourcemanager.v1",
              "monitoring": "monitoring.v3", "artifactregistry": "artifactregistry.v1", "billing": "billingbudgets.v1",
-             "secretmanager": "secretmanager.v1", "servicenetworking": "servicenetworking.v1", "storagetransfer": "storagetransfer.v1"}  # fmt: skip
+             "secretmanager": "secretmanager.v1", "servicenetworking": "servicenetworking.v1", "storagetransfer": "storagetransfer.v1",
+             "cloudscheduler": "cloudscheduler.v1"}  # fmt: skip
     for service, file in names.items():
         walk(service, json.loads((folder / f"{file}.json").read_text(encoding="utf-8")))
     return found
@@ -403,6 +404,7 @@ WITHOUT_PATH = {
     "Microsoft.Network/privateDnsZones/A": "the type of the records is a parameter of the path",
     "Microsoft.Network/privateDnsZones/TXT": "the type of the records is a parameter of the path",
     "Microsoft.Insights/diagnosticSettings": "a path below any resource",
+    "Microsoft.Logic/workflows": "the client library of Logic Apps is not a test dependency (`test_azure_operations.py` has its operations)",
     "Microsoft.Resources/subscriptions/resourceGroups": "a path without a provider",
     "Microsoft.Resources/subscriptions": "a path without a provider",
     "Microsoft.Consumption/budgets": "a path below a scope",

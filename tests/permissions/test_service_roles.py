@@ -127,6 +127,10 @@ def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
             # They list and redeploy machines, so their scope is the resource group. tests/clouds/azure/test_roles.py has their actions.
             assert re.fullmatch(r"/subscriptions/[^/]+/resourceGroups/[^/]+", one.inputs["scope"]), one.name
             continue
+        if one.name.endswith("-scratch-0-export"):
+            # tests/clouds/test_scheduled_exports.py has its action.
+            assert re.search(r"/amlFilesystems/[^/]+$", one.inputs["scope"]), one.name
+            continue
         scope = r"/containers/(evidence|active-region)$" if guid in custom else AZURE[guid][1]
         assert re.search(scope, one.inputs["scope"]), one.name
         assert one.inputs["description"]
@@ -145,8 +149,8 @@ def test_grants_on_google_cloud_are_known_and_narrow(stack: str) -> None:
         if "IAM" not in one.type.rsplit(":", 1)[-1] and "IamMember" not in one.type:
             continue
         kind = one.type.rsplit(":", 1)[-1]
-        if one.name.startswith("watched-control-"):
-            # tests/clouds/gcp/test_node_role.py has all grants of the control node.
+        if one.name.startswith(("watched-control-", "train-scratch-0-export-")):
+            # tests/clouds/gcp/test_node_role.py and tests/clouds/test_scheduled_exports.py have all grants of these accounts.
             continue
         if one.type in ("gcp:projects/iAMCustomRole:IAMCustomRole", "gcp:projects/iAMMember:IAMMember"):
             assert stack == "gcp-recovery", one.name

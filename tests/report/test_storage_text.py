@@ -37,6 +37,9 @@ def described(cloud: str, storage: list[dict[str, Any]]) -> list[str]:
         ("aws", lustre(bucket="auto", import_events=["NEW", "CHANGED"], export_events=[]), [
             "imports new and changed objects automatically", "exports no files automatically", "destroy retains it",
         ]),
+        ("gcp", lustre(capacity_gib=18000, bucket="auto", export_minutes=60), [
+            "imports no later changes automatically", "exports new and changed files every 60 minutes", "destroy retains it",
+        ]),
         ("gcp", lustre(capacity_gib=18000, bucket="auto"), [
             "imports no later changes automatically", "exports no files automatically", "destroy retains it",
         ]),

@@ -383,6 +383,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="")}),
     ],
+    "scheduled_exports_repeat_daily": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=minutes)})
+        for minutes in (15, 60, 1440)
+    ],
     "failed_pools_can_be_empty": [
         ("aws", {"handover.on_failure": "scale_to_zero"}),
         ("aws", {"handover.on_failure": "destroy", _C: block()}),
@@ -1397,6 +1401,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", recovery(region="mars-1")),
     ],
     "recovery_covers_all_data": [
+        ("gcp", {**gcp_recovery(), "storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=15)}),
         ("aws", recovery()),
         ("aws", {"storage": lustre()}),
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), *bucket(bucket="auto")]}),
@@ -1781,6 +1786,11 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, zone="1", bucket_prefix="data")}),
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="data")}),
         ("aws", {"storage": lustre(export_events=["NEW"])}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, export_minutes=60)}),
+    ],
+    "scheduled_exports_repeat_daily": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=minutes)})
+        for minutes in (45, 90, 300)
     ],
     "failed_pools_can_be_empty": [("aws", {"handover.on_failure": "scale_to_zero", _C: block()})],
     "region_is_known": [

@@ -398,6 +398,11 @@ def existing_data(plan: Plan) -> Iterator[PlannedInstance]:
     return (instance for one, instance in _lustre(plan) if one.bucket not in (None, "auto"))
 
 
+def scheduled(plan: Plan) -> Iterator[PlannedInstance]:
+    """Lustre file systems with scheduled exports."""
+    return (instance for one, instance in _lustre(plan) if one.export_minutes is not None)
+
+
 def importers(plan: Plan) -> Iterator[PlannedInstance]:
     """Roles of the importing service: one for the account and one for its blobs."""
     for file_system, instance in _lustre(plan):

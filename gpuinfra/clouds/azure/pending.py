@@ -28,6 +28,7 @@ SHAPES = {
     "azure-native:consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "azure-native:keyvault:Key": f"{_VAULT}/keys/{{keyName}}",
     "azure-native:keyvault:Vault": _VAULT,
+    "azure-native:logic:Workflow": f"{_GROUP}/providers/Microsoft.Logic/workflows/{{workflowName}}",
     "azure-native:managedidentity:UserAssignedIdentity": f"{_GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{{resourceName}}",
     "azure-native:monitor:ActionGroup": f"{_GROUP}/providers/Microsoft.Insights/actionGroups/{{actionGroupName}}",
     "azure-native:monitor:ActivityLogAlert": f"{_GROUP}/providers/Microsoft.Insights/activityLogAlerts/{{activityLogAlertName}}",

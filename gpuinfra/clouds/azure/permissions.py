@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuinfra.base.naming import TOKEN_LENGTH, unique_name
+from gpuinfra.clouds.azure.instances import scheduled
 from gpuinfra.clouds.azure.resources import (
     ACTIVITY_LOG,
     ASSIGNED,
@@ -120,6 +121,15 @@ FAILOVER: dict[str, tuple[str, ...]] = {
 Resource provider operations of Microsoft.Compute, Microsoft.Storage and Microsoft.StorageCache (MicrosoftDocs/azure-docs,
 articles/role-based-access-control/permissions), retrieved 2026-11-26."""
 
+SCHEDULE: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover and failback: pause and resume the scheduled exports": (
+        "Microsoft.Logic/workflows/read",
+        "Microsoft.Logic/workflows/disable/action",
+        "Microsoft.Logic/workflows/enable/action",
+    ),
+}
+"""Requests for a plan with `recovery` and scheduled exports. Resource provider operations of Microsoft.Logic, retrieved 2026-11-29."""
+
 _ZONE = "Microsoft.Network/privateDnsZones"
 READ_NAMES = "gpuinfra ready and names: read the DNS names"
 MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
@@ -139,7 +149,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
     requests = {**preflight_requests(plan, PREFLIGHT), **({**ASKED, **REPLACE} if plan.pools else {})}
     if plan.recovery:
-        requests |= {**READY, **FAILOVER}
+        requests |= {**READY, **FAILOVER, **(SCHEDULE if any(scheduled(plan)) else {})}
     if plan.recovery and plan.recovery.names:
         requests |= NAMES
     # Quotas are read only of services that the plan uses. The preflight also derives from them which resource providers must be registered.
@@ -150,7 +160,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     }
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
-        uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER, MOVE_NAMES)))
+        uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER, *SCHEDULE, MOVE_NAMES)))
     documents = [_role(plan, " read", "read", uses, SUBSCRIPTION_SCOPE)] if read_only else list(_roles(plan, uses))
     notes = [
         "replace SUBSCRIPTION with the ID of your subscription, then run `az role definition create --role-definition FILE` for each role",

@@ -96,7 +96,9 @@ class AzureProfile(CloudProfile):
     access_fields = frozenset(
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
-    own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id", "storage.private_endpoint"})
+    own_fields = frozenset(
+        {"network.existing.dns_zones", "storage.export_minutes", "storage.importer_id", "storage.private_endpoint"}
+    )
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("files", "netapp")
@@ -273,10 +275,11 @@ class AzureProfile(CloudProfile):
                 private_endpoint=entry.private_endpoint,
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
+                export_minutes=entry.export_minutes,
                 lifetime=Lifetime.KEPT,
                 lifetime_reason="the only copy of its data"
                 if entry.bucket is None
-                else "the only copy of changes that were not exported to its container, because exports are manual",
+                else "the only copy of changes that were not exported to its container, because exports are not continuous",
             )
         if isinstance(entry, ObjectMount):
             return mounted_bucket(entry, name, "blobfuse2", self.subnet(zone), word="container")

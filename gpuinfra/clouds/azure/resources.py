@@ -238,6 +238,11 @@ IMPORT_LOG = ResourceKind("azure-native:storage:BlobContainer", "{component}-imp
     _CONTAINER_ACTIONS)
 IMPORTER_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-importer-{at}", instances.importers, REMOVED, FREE,
     _GRANT_ACTIONS)
+# Scheduled exports. The identity of the workflow is assigned by Azure and deleted with it.
+EXPORT_SCHEDULE = ResourceKind("azure-native:logic:Workflow", "{component}-export-schedule", instances.scheduled, REMOVED, BY_REQUEST,
+    _actions("Microsoft.Logic/workflows"))
+EXPORT_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-export-role", instances.scheduled, REMOVED, FREE, _ROLE_ACTIONS)
+EXPORT_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-export", instances.scheduled, REMOVED, FREE, _GRANT_ACTIONS)
 # Home directories.
 HOME_ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.homes, retained("{why}"), FREE,
     _ACCOUNT_ACTIONS, find("account"))

@@ -20,6 +20,7 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.trust import checked_address
 
 COMPUTE_ENGINE, DNS, LUSTRE, STORAGE, TRANSFER = "compute", "dns", "lustre", "storage", "storagetransfer"
+SCHEDULER = "cloudscheduler"
 ADDRESSES = {
     **ENDPOINTS,
     COMPUTE_ENGINE: ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", COMPUTE),

@@ -73,6 +73,7 @@ def apis(plan: Plan) -> tuple[str, ...]:
     if "site" in plan.layers:
         needed |= {"cloudkms", "compute", "storage"} if plan.file_systems else {"compute"}
         needed |= {{"lustre": "lustre", "home": "file"}.get(one.kind, "storage") for one in plan.file_systems}
+        needed |= {"cloudscheduler"} if any(scheduled(plan)) else set()
         if plan.network and plan.network.existing_id is None:
             needed |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
     if _pools(plan):
@@ -340,6 +341,16 @@ def bucket_grants(plan: Plan) -> Iterator[PlannedInstance]:
     for file_system, instance in _file_systems(plan):
         for access in ("objects", "bucket") if file_system.bucket is not None else ():
             yield replace(instance, values={"access": access})
+
+
+def export_purpose(file_system: str) -> str:
+    """Return the purpose in the names of the service account and the role of scheduled exports. An account ID has no room for the name of a file system."""
+    return f"export-{naming.text_token(file_system, 6)}"
+
+
+def scheduled(plan: Plan) -> Iterator[PlannedInstance]:
+    """File systems with scheduled exports."""
+    return (instance for one, instance in _file_systems(plan) if one.export_minutes is not None)
 
 
 def node_roles(plan: Plan) -> Iterator[PlannedInstance]:

@@ -21,8 +21,10 @@ from gpuinfra.clouds.gcp.instances import (
     buckets,
     control_roles,
     data_networks,
+    export_purpose,
     node_health,
     replacing_roles,
+    scheduled,
 )
 from gpuinfra.clouds.gcp.names import bucket, role_id
 from gpuinfra.clouds.gcp.resources import BUNDLE, RESOURCES, resources
@@ -122,6 +124,16 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 `storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26).
 """
 
+SCHEDULE: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover and failback: pause and resume the scheduled exports": (
+        "cloudscheduler.jobs.enable",
+        "cloudscheduler.jobs.get",
+        "cloudscheduler.jobs.pause",
+    ),
+}
+"""Requests for a plan with `recovery` and scheduled exports. Resuming a job requires `enable`
+(https://docs.cloud.google.com/iam/docs/roles-permissions/cloudscheduler, retrieved 2026-11-29)."""
+
 READ_RECORD = "up, drift, calendar, failover, failback and names: read the record of the active region"
 WRITE_RECORD = "gpuinfra failover and failback: write the record of the active region"
 RECORD: dict[str, tuple[str, ...]] = {
@@ -164,12 +176,14 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     if plan.recovery:
         requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
         requests |= {**READY, **FAILOVER, **FAILBACK, **RECORD, **REPORTS, **(NAMES if plan.recovery.names else {})}
+        requests |= SCHEDULE if any(scheduled(plan)) else {}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     requests |= pending.requests({one.type for one in resources(plan)})
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, WRITE_RECORD, REPORT, MOVE_NAMES}))
+        writes = frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, *SCHEDULE, WRITE_RECORD, REPORT, MOVE_NAMES})
+        uses = reads_of(uses, writes)
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")
     scoped = list(_scoped(plan, uses))
@@ -295,6 +309,11 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
             roles += [f"projects/PROJECT/roles/{one}" for one in ids]
         if any(control_roles(plan)):
             roles.append(f"projects/PROJECT/roles/{role_id(plan.name, DISCOVERY, 'TOKEN')}")
+        roles += [
+            f"projects/PROJECT/roles/{role_id(plan.name, export_purpose(one.name), 'TOKEN')}"
+            for one in plan.file_systems
+            if one.export_minutes is not None and any(scheduled(plan))
+        ]
         if any(replacing_roles(plan)):
             roles.append(f"projects/PROJECT/roles/{role_id(plan.name, REPAIR, 'TOKEN')}")
         listed = ", ".join(f'"{one}"' for one in dict.fromkeys(roles))

@@ -90,7 +90,7 @@ class GcpProfile(CloudProfile):
     )
     tag_limit = 64
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
-    own_fields = frozenset({"network.machines", "software.registry"})
+    own_fields = frozenset({"network.machines", "software.registry", "storage.export_minutes"})
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("filestore",)
@@ -286,7 +286,7 @@ class GcpProfile(CloudProfile):
         if isinstance(entry, ObjectMount):
             return mounted_bucket(entry, name, "gcsfuse", self.subnet(zone), zone=zone)
         lustre = isinstance(entry, Lustre)
-        changes = "changes that were not exported to its bucket, because exports are manual"
+        changes = "changes that were not exported to its bucket, because exports are not continuous"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -299,6 +299,7 @@ class GcpProfile(CloudProfile):
             zone=zone,
             bucket=entry.bucket if lustre else None,
             bucket_prefix=entry.bucket_prefix if lustre else "",
+            export_minutes=entry.export_minutes if lustre else None,
             lifetime=Lifetime.KEPT,
             lifetime_reason=f"contains the only copy of {changes if lustre and entry.bucket else 'its data'}",
         )

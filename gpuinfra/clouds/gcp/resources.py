@@ -199,6 +199,20 @@ FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", 
     _crud("file.instances", wait="file.operations.get"), find("filestore"))
 DATA_BUCKET_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-data-{access}", instances.bucket_grants, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
+# Scheduled exports. The provider resumes a created job with a second request (post_create of `cloud_scheduler` in GoogleCloudPlatform/magic-modules). It
+# pauses one only during a failback, whose permissions contain that request. https://docs.cloud.google.com/iam/docs/roles-permissions/cloudscheduler
+# (both retrieved 2026-11-29).
+EXPORT_ACCOUNT = ResourceKind("gcp:serviceaccount/account:Account", "{component}-export-account", instances.scheduled, REMOVED, FREE,
+    _crud("iam.serviceAccounts"))
+EXPORT_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-export-role", instances.scheduled, REMOVED, FREE, _CUSTOM_ROLE_ACTIONS)
+EXPORT_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-export-grant", instances.scheduled, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+EXPORT_SCHEDULE = ResourceKind("gcp:cloudscheduler/job:Job", "{component}-export-schedule", instances.scheduled, REMOVED, priced_each("schedule_month", "job of Cloud Scheduler"), Actions(
+    "cloudscheduler.jobs.create cloudscheduler.jobs.enable iam.serviceAccounts.actAs",
+    "cloudscheduler.jobs.get cloudscheduler.jobs.fullView",
+    "cloudscheduler.jobs.update iam.serviceAccounts.actAs",
+    "cloudscheduler.jobs.delete",
+))
 # Nodes.
 NODE_ACCOUNT = ResourceKind("gcp:serviceaccount/account:Account", "{component}-account", instances.node_roles, REMOVED, FREE,
     _crud("iam.serviceAccounts"))

@@ -130,6 +130,13 @@ class SharedRecord:
         """The active region."""
         return self.active.region if self.active else self._first
 
+    @property
+    def returns(self) -> bool:
+        """Whether a failback, or the undoing of a failover, is not finished."""
+        moves = self.active.moves if self.active else {}
+        failback, failover = moves.get("failback"), moves.get("failover")
+        return (failback is not None and not failback.get("ended")) or bool(failover and failover.get("aborting"))
+
     def move(self, name: str) -> Body | None:
         """Return a copy of the journal of a move, or None if it was not started or is retired.
 

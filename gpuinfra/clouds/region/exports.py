@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,4 +33,17 @@ class Exports(Protocol):
 
     def ended(self, export: Export) -> bool:
         """Return whether the bucket has all files that had changed when the export started. Raises `DeploymentError` if the export failed."""
+        ...
+
+
+@runtime_checkable
+class ScheduledExports(Protocol):
+    """Requests to a cloud where a schedule exports files. A failover pauses it, because older files of the first region would replace newer objects."""
+
+    def schedules(self, resources: Iterable[Any]) -> tuple[str, ...]:
+        """Return the schedules of exports in a stack's state."""
+        ...
+
+    def set_schedule(self, schedule: str, *, paused: bool) -> None:
+        """Pause or resume a schedule. One that is in this state, or does not exist, is left alone. An export that runs continues."""
         ...

@@ -127,6 +127,15 @@ def asked(topic: str, name: str, answers: Callable[[], Iterable[ReadinessLine]])
         yield unread(topic, name, str(problem), "log in to the cloud, and run the command again")
 
 
+def exports_run(name: str, state: str | None, enabled: str, fix: str) -> ReadinessLine:
+    """Return the line about a schedule of exports in this state, or None if it does not exist. A failover does not require the schedule."""
+    if state == enabled:
+        return passes("export", name, "scheduled exports run")
+    condition = "does not exist" if state is None else f"is {state}"
+    reason = f"the schedule {condition}, so files that were written since the last export are lost if the region fails"
+    return warns("export", name, reason, fix)
+
+
 class ReplicatedStore(Protocol):
     """A bucket or container and its replica. Each method returns lines, or raises `Unread`."""
 

@@ -56,6 +56,9 @@ def set_storage(pair: RegionPair, draft: Draft) -> None:
                 draft.set(("storage", index, "throughput_mb_s_per_tib"), near, why)
         if isinstance(entry, Lustre):
             _start_empty(pair, draft, index, entry)
+            if pair.spec.recovery and pair.spec.recovery.region == pair.target:
+                why = "files that are older than the replica would replace its objects"
+                draft.set(("storage", index, "export_minutes"), None, why)
         if entry.bucket is None:
             if "site" in pair.spec.made_layers:
                 what = f"has no bucket, so its data has no replica, and the clone starts with an empty {entry.mount}"

@@ -25,6 +25,7 @@ from gpuinfra.region.failover.back import (
     launched,
     obtained,
     replicated_again,
+    resumed,
     stopped,
 )
 from gpuinfra.region.failover.journal import DONE, FailoverJournal
@@ -84,6 +85,7 @@ def _steps(
         steps = deployed(back, "the copied objects", refresh=True, where=FIRST)
         started += [step for step in steps if moved or not step.name.startswith(IMPORT)]
     yield from activating(back.second, started)
+    yield from resumed(returning) if fenced else ()
     if not moved:
         # A second region that does not respond must not keep the first one stopped.
         yield from replicas

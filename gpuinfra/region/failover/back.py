@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.naming import logical
 from gpuinfra.base.words import counted
+from gpuinfra.clouds.region.exports import Exports, ScheduledExports
 from gpuinfra.clouds.region.failover import (
     BucketPair,
     Comparison,
@@ -24,6 +25,7 @@ from gpuinfra.clouds.region.failover import (
     label,
 )
 from gpuinfra.region.failover.journal import DONE, FAILED, FENCE, IGNORED, UNREACHABLE, FailoverJournal
+from gpuinfra.region.failover.newest import set_schedules
 from gpuinfra.region.failover.steps import (
     DRAIN,
     EXPORT,
@@ -53,6 +55,7 @@ from gpuinfra.region.failover.steps import (
 SCHEMA = "gpuinfra.failback/1"
 CONFLICTS = "conflicts"
 PRECOPY, COPY, REPLICATE, LAUNCH, NODES = "precopy", "copy", "replicate", "launch", "nodes"
+SCHEDULE = "schedule"
 FIRST = "the first region"
 IGNORABLE = (JOBS, EXPORT)
 """Steps that `--ignore` accepts in a failback and an abort."""
@@ -70,6 +73,8 @@ class Returning:
     """The state of the stack in the first region."""
     await_nodes: Callable[[Resources], str]
     """Waits until the nodes of a state are verified, and runs their fabric tests meanwhile. Raises `DeploymentError` with the reasons of the cloud."""
+    exports: Exports | None = None
+    """Requests that pause and resume the scheduled exports of the first region, or None if the cloud has none."""
 
 
 def steps(returning: Returning) -> tuple[FailoverStep, ...]:
@@ -105,6 +110,25 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
         started = [*launched(returning), *started]
     yield from activating(back.second, started)
     yield from renamed(back, first=False)
+    yield from resumed(returning)
+
+
+def resumed(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the step that resumes the scheduled exports of the first region, after its file systems have the newest files.
+
+    The deployment before this step pauses the schedules that it creates (`gpuinfra.clouds.active_program`)."""
+    back = returning.back
+    stacks = [one for one in back.stacks if any(each.export_minutes is not None for each in one.plan.file_systems)]
+    if stacks and isinstance(returning.exports, ScheduledExports):
+        mounts = ", ".join(e.mount for one in stacks for e in one.plan.file_systems if e.export_minutes is not None)
+        what = f"resume the scheduled exports of {mounts}"
+        yield FailoverStep(name=SCHEDULE, what=what, run=lambda _: _resume(returning, stacks), where=FIRST)
+
+
+def _resume(returning: Returning, stacks: Sequence[SecondStack]) -> str:
+    states = [returning.back.state(one.loaded.name) for one in stacks]
+    schedules = [one for state in states for one in set_schedules(returning.exports, state, paused=False)]
+    return f"scheduled exports resumed: {', '.join(map(label, schedules))}"
 
 
 def obtained(returning: Returning) -> Iterator[FailoverStep]:
@@ -191,6 +215,7 @@ def _check(returning: Returning, groups: Sequence[str], pairs: Sequence[BucketPa
             f"run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} "
             "did not respond"
         )
+    set_schedules(returning.exports, returning.resources, paused=True)
     for pair in pairs:
         back.cloud.answers(BucketPair(source=pair.replica, replica=pair.source))
     for group in back.cloud.groups(back.resources):  # Nodes are launched only if the second region can be stopped.

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.exports import Export, Exports
+from gpuinfra.clouds.region.exports import Export, Exports, ScheduledExports
 from gpuinfra.clouds.region.failover import Failover, label
 from gpuinfra.remote.drain import JobStop
 
@@ -37,8 +37,19 @@ def stop_jobs(cloud: Failover, groups: Sequence[str], stop: Callable[[], Mapping
     return f"jobs stopped on {counted(len(results), 'node')}{note}"
 
 
-def export_all(exports: Exports, resources: Iterable[Any], polls: Iterable[None], limit_s: float) -> str:
-    """Export each file system, and wait until its bucket has every file. Raises `DeploymentError` after the last poll."""
+def set_schedules(exports: Exports | None, resources: Iterable[Any], *, paused: bool) -> tuple[str, ...]:
+    """Pause or resume the scheduled exports in a stack's state. Returns the schedules."""
+    if not isinstance(exports, ScheduledExports):
+        return ()
+    schedules = exports.schedules(resources)
+    for schedule in schedules:
+        exports.set_schedule(schedule, paused=paused)
+    return schedules
+
+
+def export_all(exports: Exports, resources: Sequence[Any], polls: Iterable[None], limit_s: float) -> str:
+    """Pause the scheduled exports, export each file system, and wait until its bucket has every file. Raises `DeploymentError` after the last poll."""
+    paused = set_schedules(exports, resources, paused=True)
     waiting = list(exports.exporting(resources))
     done, started = list(waiting), list[Export]()
     for _ in polls:
@@ -48,6 +59,7 @@ def export_all(exports: Exports, resources: Iterable[Any], polls: Iterable[None]
                 started.append(export)
         started = [export for export in started if not exports.ended(export)]
         if not waiting and not started:
-            return f"exported: {', '.join(map(label, done))}"
+            note = f"; scheduled exports are paused: {', '.join(map(label, paused))}" if paused else ""
+            return f"exported: {', '.join(map(label, done))}{note}"
     left = ", ".join(label(name) for name in (*waiting, *(export.file_system for export in started)))
     raise DeploymentError(f"the export did not finish within {limit_s / 60:.0f} minutes: {left}")

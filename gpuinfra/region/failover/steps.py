@@ -13,7 +13,7 @@ from typing import Any
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
-from gpuinfra.clouds.region.exports import Exports
+from gpuinfra.clouds.region.exports import Exports, ScheduledExports
 from gpuinfra.clouds.region.failover import BucketPair, Failover, label
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.engine.up import UpFailed
@@ -189,6 +189,8 @@ def export_step(failing: Failing) -> Iterator[FailoverStep]:
     file_systems = exports.exporting(failing.resources) if exports else ()
     if exports and file_systems:
         what = f"wait until {', '.join(map(label, file_systems))} {'has' if len(file_systems) == 1 else 'have'} exported every changed file"
+        if isinstance(exports, ScheduledExports) and (schedules := exports.schedules(failing.resources)):
+            what = f"pause the scheduled exports {', '.join(map(label, schedules))}, and {what}"
         yield FailoverStep(
             name=EXPORT,
             what=what,

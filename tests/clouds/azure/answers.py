@@ -113,6 +113,8 @@ def _outputs(kind: str, own: str, name: str, inputs: dict[str, Any]) -> dict[str
         return {"name": own, "keyUri": uri, "keyUriWithVersion": f"{uri}/00000000000000000000000000000001"}
     if kind == "managedidentity:UserAssignedIdentity":
         return {"principalId": _uuid(name, "principal"), "clientId": _uuid(name, "client"), "tenantId": TENANT}
+    if kind == "logic:Workflow":
+        return {"identity": {**inputs["identity"], "principalId": _uuid(name, "principal"), "tenantId": TENANT}}
     if kind == "storagecache:AmlFilesystem":
         return {"clientInfo": {"mgsAddress": "10.64.0.4", "lustreVersion": "2.15", "mountCommand": "mount"}}
     if kind == "netapp:CapacityPoolVolume":

@@ -205,6 +205,16 @@ def _replication(inputs: Inputs) -> Iterator[Call]:
     yield Call("storagetransfer.v1", "transferJobs.create", {}, body)
 
 
+@mapper("cloudscheduler/job:Job")
+def _schedule(inputs: Inputs) -> Iterator[Call]:
+    where = {"parent": f"{_of(inputs)}/locations/{inputs.take('region')}"}
+    body = {
+        "name": f"{where['parent']}/jobs/{inputs.take('name')}",
+        **inputs.some("description", "schedule", "timeZone"),
+    }
+    yield Call("cloudscheduler.v1", "projects.locations.jobs.create", where, {**body, **inputs.some("httpTarget")})
+
+
 @mapper("billing/budget:Budget")
 def _budget(inputs: Inputs) -> Iterator[Call]:
     where = {"parent": f"billingAccounts/{inputs.take('billingAccount')}"}

@@ -392,6 +392,21 @@ def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
     assert [word for word in shlex.split(line.fix) if word.startswith("storage[0].bucket=")] == ["storage[0].bucket=another"]  # fmt: skip
 
 
+@pytest.mark.parametrize("written", ["azure-recovery", "gcp-recovery"], indirect=True)
+def test_only_the_first_region_schedules_exports(pair: tuple[Path, Path]) -> None:
+    """A clone has no schedule, and a schedule in its file prevents a failover. Without one in the stack, a line states what is lost."""
+    stack, second = (read_stack(one) for one in pair)
+    assert [getattr(one.spec.storage[0], "export_minutes", None) for one in (stack, second)] == [15, None]
+    edit(pair[1], r"bucket: auto", "bucket: auto, export_minutes: 15")
+    lines = {one.name: one for one in data(stack, read(pair[0]), _state(pair))}
+    assert lines["storage[0].export_minutes"].state == FAIL
+    assert "would replace its objects" in lines["storage[0].export_minutes"].reason
+    edit(pair[0], r", export_minutes: 15", "")
+    lines = {one.topic: one for one in data(read_stack(pair[0]), read(pair[0]), _state(pair))}
+    assert lines["export"].state == WARN
+    assert "are lost if" in lines["export"].reason
+
+
 CONTAINER = (
     "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/second"
     "/providers/Microsoft.Storage/storageAccounts/replica/blobServices/default/containers/data"

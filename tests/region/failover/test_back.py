@@ -14,9 +14,11 @@ from gpuinfra.clouds.region.exports import Export
 from gpuinfra.clouds.region.failover import BucketPair, Copy
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.region.clone.model import Mode
+from gpuinfra.region.failover.abort import abort_steps
 from gpuinfra.region.failover.back import (
     CONFLICTS,
     SCHEMA,
+    Returning,
     expected_stop,
     left_to_do,
     repeat_launch,
@@ -27,6 +29,8 @@ from gpuinfra.region.failover.journal import DONE, FailbackJournal, FailoverJour
 from gpuinfra.region.failover.run import FailoverResult, run_steps
 from gpuinfra.remote.drain import JobStop
 from tests.region.failover.returning import AHEAD, BOTH, NEWER, Returned
+from tests.region.failover.test_abort import STEPS, Killed, interrupted, killed
+from tests.region.failover.test_newest import Scheduled
 from tests.region.failover.world import GOOD
 
 CALLS = [
@@ -374,3 +378,59 @@ def test_document_has_the_schema_of_a_failback(tmp_path: Path) -> None:
     """The JSON form names the first region and its own schema."""
     document = run(Returned(), tmp_path).document("aws-recovery", SCHEMA)
     assert (document["schema"], document["region"]) == ("gpuinfra.failback/1", "us-east-1")
+
+
+def returning(world: Returned, site: Scheduled) -> Returning:
+    """A failback whose first region has scheduled exports."""
+    one = world.returning()
+    (stack,) = one.back.stacks
+    systems = [replace(each, export_minutes=60) for each in stack.plan.file_systems]
+    stack = replace(stack, plan=replace(stack.plan, file_systems=tuple(systems)))
+    return replace(one, exports=site, back=replace(one.back, stacks=(stack,)))
+
+
+def test_scheduled_exports_are_resumed_last(tmp_path: Path) -> None:
+    """The check pauses a schedule that was resumed by hand, and the last step resumes it, when the file systems have the newest files.
+    A step that was killed runs again."""
+    world = Returned()
+    one = returning(world, Scheduled(world))
+    found = steps(one)
+    with closing(FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
+        journal.begin(one.back.stack, one.back.second, {})
+        with pytest.raises(Killed):
+            run_steps(journal, killed(found, len(found) - 1, after=True), lambda line: None)
+        result = run_steps(journal, found, lambda line: None)
+        assert result.ok, result.problem
+        assert journal.entry("schedule")["found"] == "scheduled exports resumed: every-hour"
+    paused, copied = world.calls.index("pause every-hour"), world.calls.index("copy model")
+    assert paused < copied < world.calls.index("first: import fs-1") < world.calls.index("resume every-hour")
+    assert world.calls[-2:] == ["resume every-hour"] * 2
+
+
+def test_no_step_resumes_exports_that_are_not_declared() -> None:
+    """A stack without a schedule, and a cloud without schedules, have no such step."""
+    world = Returned()
+    undeclared = replace(world.returning(), exports=Scheduled(world))
+    assert "schedule" not in [one.name for one in (*steps(undeclared), *steps(world.returning()))]
+
+
+@pytest.mark.parametrize("step", ["fence", "drain", "import"])
+def test_an_abort_resumes_scheduled_exports_after_the_deployment(step: str, tmp_path: Path) -> None:
+    """Before the fence, nothing is paused. Later, the schedule is resumed when the first region runs with the newest files."""
+    world = Returned(nodes=0)
+    interrupted(world, tmp_path, STEPS.index(step), after=True)
+    with closing(FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
+        journal.abort()
+        result = run_steps(journal, abort_steps(returning(world, Scheduled(world)), journal, None), lambda line: None)
+        assert result.ok, result.problem
+    last = max(world.calls.index(one) for one in ("up aws-recovery", "first: import fs-1") if one in world.calls)
+    assert last < world.calls.index("resume every-hour")
+
+
+def test_an_abort_before_the_fence_leaves_the_schedule_alone(tmp_path: Path) -> None:
+    """The failover has not paused it."""
+    world = Returned(nodes=0)
+    interrupted(world, tmp_path, STEPS.index("verify"), after=True)
+    with closing(FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)) as journal:
+        names = [one.name for one in abort_steps(returning(world, Scheduled(world)), journal, None)]
+    assert "abort schedule" not in names

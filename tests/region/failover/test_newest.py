@@ -12,6 +12,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.clouds.region.exports import Export
+from gpuinfra.region.failover.back import steps_not_run
 from gpuinfra.region.failover.journal import FAILED, IGNORED, UNREACHABLE, FailoverJournal
 from gpuinfra.region.failover.run import FailoverResult, first_region, run_steps
 from gpuinfra.region.failover.steps import LIMIT_S, steps
@@ -52,6 +53,20 @@ class Site:
     def ended(self, export: Export) -> bool:
         self.polls -= 1
         return self.polls < 0
+
+
+@dataclass
+class Scheduled(Site):
+    """A site with scheduled exports. It implements `gpuinfra.clouds.region.exports.ScheduledExports`."""
+
+    paused: bool = False
+
+    def schedules(self, resources: Iterable[Any]) -> tuple[str, ...]:
+        return ("every-hour",)
+
+    def set_schedule(self, schedule: str, *, paused: bool) -> None:
+        self.world._ask("first", f"{'pause' if paused else 'resume'} {schedule}")
+        self.paused = paused
 
 
 def run(site: Site, folder: Path, *, ignore: str = "", stop_first: bool = False) -> FailoverResult:
@@ -189,3 +204,41 @@ def test_export_errors_end_the_step(tmp_path: Path) -> None:
             raise DeploymentError("the export is Failed: no access")
 
     assert run(Failing(World()), tmp_path).problem.startswith("export: the export is Failed: no access")
+
+
+def test_scheduled_exports_are_paused_before_the_final_export(tmp_path: Path) -> None:
+    """An export of the schedule that runs is waited for, and no other one starts after the final one, also if that one fails and is ignored."""
+    site = Scheduled(World(), busy=1)
+    (step,) = (one for one in steps(site.world.failing(exports=site)) if one.name == "export")
+    assert step.what.startswith("pause the scheduled exports every-hour, and wait until fs-1 has exported")
+    result = run(site, tmp_path)
+    assert result.ok
+    assert [call for call in site.world.calls if "every-hour" in call or "export" in call] == [
+        "pause every-hour",
+        "export fs-1",
+        "export fs-1",
+    ]
+    assert result.journal.entry("export")["found"] == "exported: fs-1; scheduled exports are paused: every-hour"
+
+
+def test_scheduled_exports_stay_paused_if_the_final_export_is_ignored(tmp_path: Path) -> None:
+    """A failed export that the user ignores leaves no schedule that could write later."""
+
+    class Failing(Scheduled):
+        def ended(self, export: Export) -> bool:
+            raise DeploymentError("the export is Failed: no access")
+
+    site = Failing(World())
+    assert run(site, tmp_path, ignore="export").ignored == ("export",)
+    assert site.paused
+
+
+def test_a_schedule_in_a_region_that_does_not_respond_is_paused_later(tmp_path: Path) -> None:
+    """The step is recorded, a failback is refused until it is done, and the resumed failover pauses the schedule."""
+    site = Scheduled(World(down={"first"}))
+    result = run(site, tmp_path)
+    assert "export" in result.unreachable
+    assert "export" in steps_not_run(result.journal)
+    site.world.down.clear()
+    assert run(site, tmp_path).ok
+    assert site.paused

@@ -201,6 +201,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 key=foundation.data_key,
                 endpoint=endpoint,
                 workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
+                exports_paused=self.moving,
             )
             made = self.create(SharedFilesystem, file_system.name, args)
             mounts.append(made.mounted)

@@ -1,6 +1,7 @@
 """The shared file system: Azure Managed Lustre and the container from which it imports.
 
-The blobs in the container are imported as files when the file system is created. Exports are started manually, because automatic export is in preview.
+The blobs in the container are imported as files when the file system is created. Exports are started manually, or with `export_minutes` by a workflow of
+Azure Logic Apps, because automatic export is in preview (docs/internals/decisions/scheduled-exports.md).
 `destroy` retains the container. The plan states whether `destroy` also retains the file system.
 """
 
@@ -10,22 +11,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
+from pulumi_azure_native import authorization, logic, storagecache
 from pulumi_azure_native import storage as blobs
-from pulumi_azure_native import storagecache
 
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
-from gpuinfra.clouds.azure.components.grants import grant
+from gpuinfra.clouds.azure.components.grants import grant, own_role
 from gpuinfra.clouds.azure.components.keys import Key
 from gpuinfra.clouds.azure.components.propagation import after_importer_roles, importer_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
 from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
+from gpuinfra.clouds.azure.names import group_id
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME
 from gpuinfra.clouds.homes import mounted
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
+
+EXPORTS = ("Microsoft.StorageCache/amlFilesystems/archive/action",)
+"""The only action that a request to export requires (https://learn.microsoft.com/azure/role-based-access-control/permissions/storage, retrieved 2026-11-29)."""
+ARCHIVE = "2024-03-01"
+"""API version of the request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +69,8 @@ class SharedFilesystemArgs:
     """Private endpoint of the container's account. If unset, none is created, and you must provide network access to the account yourself."""
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for the access log of the account. If unset, access is not logged."""
+    exports_paused: bool = False
+    """Whether the scheduled exports are paused, because a failback has not yet imported the newest files."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
@@ -134,6 +143,8 @@ class SharedFilesystem(pulumi.ComponentResource):
             file_system.name,
             " --filesystem-path /",
         )
+        if plan.export_minutes is not None and self.bucket is not None:
+            self._schedule(file_system, plan.export_minutes)
         self.mounted = mounted(plan, self.dns_name, self.mount_name)
         self.register_outputs(
             {
@@ -142,6 +153,45 @@ class SharedFilesystem(pulumi.ComponentResource):
                 "mount_name": self.mount_name,
                 "bucket": self.bucket,
             }
+        )
+
+    def _schedule(self, file_system: storagecache.AmlFilesystem, minutes: int) -> None:
+        """Create the workflow that requests an export at each interval, and allow its identity to export this file system.
+
+        Azure refuses a request while a job of the file system runs, and the workflow waits for its next time.
+        Triggers, actions and their authentication: https://learn.microsoft.com/azure/logic-apps/logic-apps-workflow-actions-triggers and
+        https://learn.microsoft.com/azure/logic-apps/authenticate-with-managed-identity (both retrieved 2026-11-29).
+        """
+        scope, plan = self._args.scope, self._args.plan
+        workflow = logic.Workflow(
+            rows.EXPORT_SCHEDULE.logical(self._name),
+            workflow_name=scope.unique_name(f"export-{naming.text_token(plan.name, 6)}", 43),
+            resource_group_name=scope.group,
+            identity=logic.ManagedServiceIdentityArgs(type=logic.ManagedServiceIdentityType.SYSTEM_ASSIGNED),
+            state=logic.WorkflowState.DISABLED if self._args.exports_paused else logic.WorkflowState.ENABLED,
+            definition=file_system.id.apply(lambda id: _workflow(str(id), minutes)),
+            opts=child(self, rows.EXPORT_SCHEDULE),
+        )
+        role = own_role(
+            self._name,
+            scope,
+            rows.EXPORT_ROLE,
+            purpose=f"export-{plan.name}",
+            rights=authorization.PermissionArgs(
+                actions=list(EXPORTS), not_actions=[], data_actions=[], not_data_actions=[]
+            ),
+            group=pulumi.Output.all(scope.subscription, scope.group).apply(lambda known: group_id(known[0], known[1])),
+            parent=self,
+            what=f"Exports the files of {plan.mount} of {scope.cluster}.",
+        )
+        grant(
+            rows.EXPORT_GRANT.logical(self._name),
+            scope,
+            role=role,
+            at=file_system.id,
+            principal=workflow.identity.apply(lambda identity: str(identity.principal_id) if identity else ""),
+            why=f"scheduled exports of {scope.cluster} from {plan.mount}",
+            opts=child(self, rows.EXPORT_GRANT),
         )
 
     def _containers(
@@ -231,3 +281,26 @@ class SharedFilesystem(pulumi.ComponentResource):
             )
             for what, role in roles.items()
         ]
+
+
+def _workflow(file_system: str, minutes: int) -> dict[str, Any]:
+    """Return the definition of the workflow that exports a file system."""
+    return {
+        "$schema": "https://schema.management.azure.com/providers/Microsoft.Logic/schemas/2016-06-01/workflowdefinition.json#",
+        "contentVersion": "1.0.0.0",
+        "triggers": {"interval": {"type": "Recurrence", "recurrence": {"frequency": "Minute", "interval": minutes}}},
+        "actions": {
+            "export": {
+                "type": "Http",
+                "runAfter": {},
+                "inputs": {
+                    "method": "POST",
+                    "uri": f"https://management.azure.com{file_system}/archive?api-version={ARCHIVE}",
+                    "body": {"filesystemPath": "/"},
+                    "authentication": {"type": "ManagedServiceIdentity", "audience": "https://management.azure.com/"},
+                    "retryPolicy": {"type": "none"},
+                },
+                "operationOptions": "DisableAsyncPattern",
+            }
+        },
+    }

@@ -3,6 +3,9 @@
 No more than one job of the blob integration can run at a time (MicrosoftDocs/azure-stack-docs, azure-managed-lustre/auto-export.md, retrieved 2026-11-29).
 Request, states and times: AmlFilesystems - Archive, and `AmlFilesystemArchive` and `ArchiveStatusType` in the models of azure-mgmt-storagecache.
 The result is read from the file system, because the response contains no job.
+
+A workflow of Azure Logic Apps requests scheduled exports. A disabled workflow starts no runs, and runs that have started continue
+(https://learn.microsoft.com/azure/logic-apps/manage-logic-apps-with-azure-portal; Workflows - Disable and Enable, 2019-05-01; retrieved 2026-11-29).
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
-from gpuinfra.clouds.azure.region.failover import CACHE, FILE_SYSTEM, TIMEOUT_S, asked
-from gpuinfra.clouds.azure.region.readiness import last
+from gpuinfra.clouds.azure.region.failover import CACHE, FILE_SYSTEM, TIMEOUT_S, asked, asked_or
+from gpuinfra.clouds.azure.region.readiness import ENABLED, LOGIC, last, schedules_in
 from gpuinfra.clouds.azure.rest import Rest
 from gpuinfra.clouds.region.exports import Export
 
@@ -66,3 +69,11 @@ class AzureExports:
         answer = asked(lambda: self._rest.arm(file_system, CACHE))
         archives = ((answer.get("properties") or {}).get("hsm") or {}).get("archiveStatus") or []
         return {str(one.get("filesystemPath")): one.get("status") or {} for one in archives}
+
+    def schedules(self, resources: Iterable[Any]) -> tuple[str, ...]:
+        return tuple(str(one.get("id")) for one in schedules_in(resources))
+
+    def set_schedule(self, schedule: str, *, paused: bool) -> None:
+        workflow = asked_or({}, lambda: self._rest.arm(schedule, LOGIC))
+        if workflow and ((workflow.get("properties") or {}).get("state") == ENABLED) is paused:
+            asked(lambda: self._rest.arm_change("POST", f"{schedule}/{'disable' if paused else 'enable'}", LOGIC))

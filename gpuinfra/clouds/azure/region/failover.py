@@ -27,7 +27,7 @@ from gpuinfra.base.json_text import parsed
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.azure.blob_list import Blob, BlobContainer, blobs
-from gpuinfra.clouds.azure.region.readiness import STORAGE, last, policies
+from gpuinfra.clouds.azure.region.readiness import STORAGE, last, policies, schedules_in
 from gpuinfra.clouds.azure.rest import AzureRefused, NotReached, Rest, raise_for
 from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable, not_copied
 from gpuinfra.clouds.region.reach import Busy, persistent
@@ -142,12 +142,18 @@ class AzureFailover:
         self._delete_policy(pair, account)
 
     def beyond_reach(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        if not (groups := self.groups(resources)):
-            return ()
-        names = ", ".join(map(last, groups))
-        return (
-            f"the nodes of {names}: until Azure changes the scale sets, they run, are billed, and write in {self._first}",
-        )
+        held, parts = [*resources], []
+        if groups := self.groups(held):
+            names = ", ".join(map(last, groups))
+            parts.append(
+                f"the nodes of {names}: until Azure changes the scale sets, they run, are billed, and write in {self._first}"
+            )
+        if schedules := [last(str(one.get("id"))) for one in schedules_in(held)]:
+            names = ", ".join(schedules)
+            parts.append(
+                f"the scheduled exports of {names}: until Azure disables the workflows, they run and write to the containers in {self._first}"
+            )
+        return tuple(parts)
 
     def start_import(self, file_system: str) -> str:
         for running in asked(lambda: list(self._rest.pages(f"{file_system}/importJobs", CACHE))):

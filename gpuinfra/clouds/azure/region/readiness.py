@@ -29,6 +29,7 @@ from gpuinfra.clouds.region.readiness import (
     Unread,
     asked,
     deployed,
+    exports_run,
     fails,
     key,
     lag,
@@ -47,7 +48,10 @@ VAULT = "azure-native:keyvault:Vault"
 KEY = "azure-native:keyvault:Key"
 GRANT = "azure-native:authorization:RoleAssignment"
 UPLOAD = "gpuinfra:index:Upload"
-STORAGE, KEYS, GRANTS, METRICS = "2024-01-01", "2024-11-01", "2022-04-01", "2024-02-01"
+SCHEDULE = "azure-native:logic:Workflow"
+ENABLED = "Enabled"
+"""State of a workflow that runs."""
+STORAGE, KEYS, GRANTS, METRICS, LOGIC = "2024-01-01", "2024-11-01", "2022-04-01", "2024-02-01", "2019-05-01"
 """API versions."""
 TIMEOUT_S = 20.0
 RECENT = timedelta(hours=1)
@@ -119,6 +123,8 @@ def lines(question: ReadinessQuestion, get: Get, head: Head, now: datetime) -> I
         scope, _, name = grant.rpartition("/providers/Microsoft.Authorization/roleAssignments/")
         if scope in keys:
             yield from asked("role", name, lambda grant=grant, scope=scope, name=name: _role(get, grant, scope, name))
+    for schedule in (str(one.get("id")) for one in schedules_in(question.resources)):
+        yield from asked("export", last(schedule), lambda one=schedule: [_schedule(get, one)])
     for upload in question.of_type(UPLOAD):
         outputs = upload.get("outputs") or {}
         container, name = str(outputs.get("container")), str(outputs.get("blob"))
@@ -126,6 +132,22 @@ def lines(question: ReadinessQuestion, get: Get, head: Head, now: datetime) -> I
         for pair in pairs:
             if pair.source == f"{account}/{container.rpartition('/')[2]}":
                 yield from asked("bundle", name, lambda c=container, n=name, p=pair: p.bundle(head, c, n))
+
+
+def schedules_in(resources: Iterable[Resource]) -> Iterator[Resource]:
+    """Yield the workflows in a stack's state that export a file system. A program can create other workflows."""
+    for resource in resources:
+        outputs = (resource.get("outputs") or {}) if resource.get("type") == SCHEDULE else {}
+        if "/archive?" in str(outputs.get("definition")):
+            yield resource
+
+
+def _schedule(get: Get, id_: str) -> ReadinessLine:
+    answer = get(id_, LOGIC, {})
+    fix = f"az rest --method post --url '{id_}/enable?api-version={LOGIC}'" if answer else ""
+    return exports_run(
+        last(id_), str(((answer or {}).get("properties") or {}).get("state") or "") or None, ENABLED, fix
+    )
 
 
 def backend(question: ReadinessQuestion, every: Every, environment: Mapping[str, str]) -> Iterator[ReadinessLine]:

@@ -111,7 +111,7 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
+        why="without `export_minutes`, Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
     )
 

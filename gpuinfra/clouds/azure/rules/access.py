@@ -200,7 +200,7 @@ def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Findi
     """Managed Lustre exports to its container only if you start an export, so `destroy` retains the file system."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None:
-            what = "is set, and exports are manual, so destroy retains the file system, which is billed until you delete it"
+            what = "is set, and exports are not continuous, so destroy retains the file system, which is billed until you delete it"
             hint = "to delete the file system after `destroy`, first check that your last export (`az amlfs archive`) contains all changes"
             yield info(f"storage[{i}].bucket", what, hint)
 

@@ -70,7 +70,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 file_systems.append(mounted(file_system, "storage.googleapis.com", bucket))
                 continue
             args = SharedFilesystemArgs(
-                scope=self.scope, plan=file_system, network_id=network_id, key_id=foundation.data_key_id
+                scope=self.scope,
+                plan=file_system,
+                network_id=network_id,
+                key_id=foundation.data_key_id,
+                exports_paused=self.moving,
             )
             created = self.create(SharedFilesystem, file_system.name, args)
             file_systems.append(created.mounted)

@@ -1,12 +1,13 @@
 """The shared file system: Managed Lustre with the bucket from which it imports, or Filestore for home directories.
 
-Google Cloud copies data between a bucket and Managed Lustre only on request,
-and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
-run the commands in the outputs `import_command` and `export_command`.
+Google Cloud copies data between a bucket and Managed Lustre only on request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
+run the commands in the outputs `import_command` and `export_command`. With `export_minutes`, a job of Cloud Scheduler requests the exports.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,17 @@ from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.keys import key_grant
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.instances import export_purpose
+from gpuinfra.clouds.gcp.regions import region_of
 from gpuinfra.clouds.homes import mounted
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 SHARE = "home"
 """Share name of a Filestore instance. Limited to 16 characters."""
+EXPORTS = ("lustre.instances.exportData",)
+"""The only permission that a request to export requires (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-29).
+The service agent of Managed Lustre writes to the bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +43,13 @@ class SharedFilesystemArgs:
     """Network that is peered with Google services, `projects/P/global/networks/N`."""
     key_id: pulumi.Input[str] | None = None
     """Key that encrypts the files and the bucket. If unset, Google Cloud uses Google-owned keys."""
+    exports_paused: bool = False
+    """Whether the scheduled exports are paused, because a failback has not yet imported the newest files. If false, their state is not changed."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Managed Lustre or Filestore file system. `destroy` retains the file system and its bucket. Data is not exported to the bucket automatically."""
+    """A Managed Lustre or Filestore file system. `destroy` retains the file system and its bucket. Without `export_minutes`, data is exported to the bucket
+    only on request."""
 
     server: pulumi.Output[str]
     """Address from which nodes mount the file system."""
@@ -123,8 +132,64 @@ class SharedFilesystem(pulumi.ComponentResource):
                 )
                 for action in ("import", "export")
             )  # fmt: skip
+            if plan.export_minutes is not None:
+                self._schedule(lustre, self.bucket, plan.export_minutes)
         # `10.64.0.3@tcp:/scratch0`
         return lustre.mount_point.apply(lambda point: point.split("@")[0]), lustre.filesystem
+
+    def _schedule(self, lustre: gcp.lustre.Instance, bucket: pulumi.Output[str], minutes: int) -> None:
+        """Create the job that requests an export at each interval.
+
+        A request while a transfer runs fails with `ABORTED`, and the job is not repeated before its next time
+        (https://docs.cloud.google.com/managed-lustre/docs/transfer-data; `retryConfig` in the discovery document of Cloud Scheduler; retrieved 2026-11-29).
+        """
+        scope, plan, args = self._args.scope, self._args.plan, self._args
+        purpose = export_purpose(plan.name)
+        account = gcp.serviceaccount.Account(
+            rows.EXPORT_ACCOUNT.logical(self._name),
+            account_id=names.account_id(scope.cluster, purpose, scope.token),
+            display_name=f"Scheduled exports of {scope.cluster} from {plan.mount}",
+            opts=child(self, rows.EXPORT_ACCOUNT),
+        )
+        role = gcp.projects.IAMCustomRole(
+            rows.EXPORT_ROLE.logical(self._name),
+            role_id=names.role_id(scope.cluster, purpose, scope.token),
+            title=f"gpuinfra {scope.cluster}: export {plan.name}",
+            permissions=list(EXPORTS),
+            stage="GA",
+            opts=child(self, rows.EXPORT_ROLE),
+        )
+        granted = gcp.projects.IAMMember(
+            rows.EXPORT_GRANT.logical(self._name),
+            project=scope.project,
+            role=role.id,
+            member=account.email.apply(lambda email: f"serviceAccount:{email}"),
+            opts=child(self, rows.EXPORT_GRANT),
+        )
+        instance = pulumi.Output.concat(
+            "projects/", scope.project, "/locations/", lustre.location, "/instances/", lustre.instance_id
+        )
+        gcp.cloudscheduler.Job(
+            rows.EXPORT_SCHEDULE.logical(self._name),
+            name=scope.physical_name(naming.logical(self._name, "export")),
+            region=region_of(_zone(plan)),
+            description=f"Exports new and changed files of {plan.mount} to its bucket",
+            schedule=cron(minutes),
+            time_zone="Etc/UTC",
+            # A failover pauses the job, and the provider leaves a state that is not set unchanged.
+            paused=True if args.exports_paused else None,
+            http_target=gcp.cloudscheduler.JobHttpTargetArgs(
+                uri=pulumi.Output.concat("https://lustre.googleapis.com/v1/", instance, ":exportData"),
+                http_method="POST",
+                headers={"Content-Type": "application/json"},
+                body=bucket.apply(lambda name: _export_body(f"gs://{name}/{plan.bucket_prefix}")),
+                oauth_token=gcp.cloudscheduler.JobHttpTargetOauthTokenArgs(
+                    service_account_email=ready_after(account.email, [granted]),
+                    scope="https://www.googleapis.com/auth/cloud-platform",
+                ),
+            ),
+            opts=child(self, rows.EXPORT_SCHEDULE),
+        )
 
     def _data_bucket(self, bucket: str, agent: pulumi.Output[str]) -> pulumi.Output[str]:
         args = self._args
@@ -172,6 +237,19 @@ class SharedFilesystem(pulumi.ComponentResource):
         )
         server = filestore.networks.apply(lambda found: str((found[0].ip_addresses or [""])[0]))
         return server, pulumi.Output.from_input(f"/{SHARE}")
+
+
+def cron(minutes: int) -> str:
+    """Return the schedule for an interval that divides an hour or a day, in the unix-cron format."""
+    if minutes < 60:
+        return f"*/{minutes} * * * *"
+    return f"0 */{minutes // 60} * * *" if minutes < 24 * 60 else "0 0 * * *"
+
+
+def _export_body(uri: str) -> str:
+    """Return the body of a request to export all files, in base64."""
+    body = {"gcsPath": {"uri": uri}, "lustrePath": {"path": "/"}}
+    return base64.b64encode(json.dumps(body).encode()).decode()
 
 
 def _zone(plan: FileSystemPlan) -> str:

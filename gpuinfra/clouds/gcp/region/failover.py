@@ -28,6 +28,7 @@ from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.gcp.api import COMPUTE_ENGINE, LUSTRE, STORAGE, TRANSFER, Api
+from gpuinfra.clouds.gcp.region.readiness import schedules_in
 from gpuinfra.clouds.region.failover import BucketPair, Resource, not_copied
 
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
@@ -198,6 +199,10 @@ class GcpFailover:
             names = ", ".join(one.rpartition("/")[2] for one in groups)
             parts.append(
                 f"the nodes of {names}: until Compute Engine responds, they run, are billed, and write in their region"
+            )
+        if schedules := [str(one.get("id")).rpartition("/")[2] for one in schedules_in(held)]:
+            parts.append(
+                f"the scheduled exports of {', '.join(schedules)}: until Cloud Scheduler responds, they run and write to the buckets in their region"
             )
         if pairs := self.pairs(held):
             names = ", ".join(one.replica for one in pairs)

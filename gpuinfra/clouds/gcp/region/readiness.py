@@ -10,7 +10,7 @@ The metrics are documented at https://docs.cloud.google.com/storage-transfer/doc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -23,6 +23,7 @@ from gpuinfra.clouds.region.readiness import (
     asked,
     bundle,
     deployed,
+    exports_run,
     fails,
     key,
     lag,
@@ -37,6 +38,9 @@ JOB = "gcp:storage/transferJob:TransferJob"
 KEY = "gcp:kms/cryptoKey:CryptoKey"
 ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
 OBJECT = "gcp:storage/bucketObject:BucketObject"
+SCHEDULE = "gcp:cloudscheduler/job:Job"
+ENABLED, PAUSED = "ENABLED", "PAUSED"
+"""States of a job of Cloud Scheduler."""
 METRIC = "storagetransfer.googleapis.com/transferjob"
 LATENCY, COUNT = f"{METRIC}/replication_latency", f"{METRIC}/object_replication_count"
 RECENT = timedelta(hours=1)
@@ -46,6 +50,7 @@ ENDPOINTS = {
     "cloudkms": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", "https://cloudkms.googleapis.com/"),
     "iam": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM", "https://iam.googleapis.com/"),
     "monitoring": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING", "https://monitoring.googleapis.com/"),
+    "cloudscheduler": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER", "https://cloudscheduler.googleapis.com/"),
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
     "storagetransfer": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGETRANSFER", "https://storagetransfer.googleapis.com/"),
 }
@@ -100,6 +105,8 @@ def lines(question: ReadinessQuestion, get: Get, now: datetime) -> Iterator[Read
     for role in (str(one.get("id")) for one in question.of_type(ROLE)):
         if "replication" in role.rpartition("/")[2]:
             yield from asked("role", role, lambda role=role: _role(get, role))
+    for schedule in schedules_in(question.resources):
+        yield from asked("export", str(schedule.get("id")), lambda one=schedule: _schedule(get, str(one.get("id"))))
     for resource in question.of_type(OBJECT):
         outputs = resource.get("outputs") or {}
         bucket, name = str(outputs.get("bucket")), str(outputs.get("name"))
@@ -236,6 +243,21 @@ def _role(get: Get, role: str) -> Iterator[ReadinessLine]:
         yield fails("role", role, "the replication role is deleted", fix)
     else:
         yield passes("role", role, "exists")
+
+
+def schedules_in(resources: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the jobs of Cloud Scheduler in a stack's state that export a file system. A program can create other jobs."""
+    for resource in resources:
+        target = ((resource.get("outputs") or {}).get("httpTarget") or {}) if resource.get("type") == SCHEDULE else {}
+        if str(target.get("uri")).endswith(":exportData"):
+            yield resource
+
+
+def _schedule(get: Get, name: str) -> Iterator[ReadinessLine]:
+    answer = get("cloudscheduler", f"v1/{name}", {})
+    _, project, _, region, _, job = name.split("/")
+    fix = f"gcloud scheduler jobs resume {job} --location={region} --project={project}" if answer else ""
+    yield exports_run(name, str((answer or {}).get("state") or "") or None, ENABLED, fix)
 
 
 def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[ReadinessLine]:

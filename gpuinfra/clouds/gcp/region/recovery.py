@@ -78,7 +78,7 @@ def _data() -> Iterator[RecoveryCommand]:
         command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
     )
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
+        why="without `export_minutes`, Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
     )
 

@@ -195,10 +195,13 @@ def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre exports to its bucket only if you start an export, so `destroy` retains the file system."""
+    """Managed Lustre exports to its bucket only if you or a schedule start an export, so `destroy` retains the file system."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
-            what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
+            what = (
+                f"is {entry.bucket}, and exports from {entry.mount} are not continuous, so destroy retains the file system, "
+                "which is billed until you delete it"
+            )
             hint = "to delete the file system, run the commands in the `export_commands` output before `destroy`, and delete the file system afterward"
             yield info(f"storage[{i}].bucket", what, hint)
 

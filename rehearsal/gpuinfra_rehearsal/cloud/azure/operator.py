@@ -48,6 +48,11 @@ _CHANGES: tuple[tuple[str, str, str], ...] = (
     ("PATCH", r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/write"),
     ("PATCH", r".*/storageAccounts/[^/]+", "Microsoft.Storage/storageAccounts/write"),
     ("DELETE", r".*/objectReplicationPolicies/[^/]+", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete"),
+    *(
+        ("POST", rf".*/Microsoft\.Logic/workflows/[^/]+/{verb}", f"Microsoft.Logic/workflows/{verb}/action")
+        for verb in ("disable", "enable")
+    ),
+    ("GET", r".*/Microsoft\.Logic/workflows/[^/]+", "Microsoft.Logic/workflows/read"),
     ("POST", r".*/amlFilesystems/[^/]+/archive", "Microsoft.StorageCache/amlFilesystems/archive/action"),
     ("GET", r".*/amlFilesystems/[^/]+", "Microsoft.StorageCache/amlFilesystems/read"),
     ("PUT", r".*/amlFilesystems/[^/]+/importJobs/[^/]+", "Microsoft.StorageCache/amlFilesystems/importJobs/write"),

@@ -63,6 +63,7 @@ TEXTS = (
     _name("storage:ManagementPolicy", "managementPolicyName", "default", 7, 7),
     _name("storage:ManagementPolicy", "policy.rules[].name", r"[a-zA-Z0-9-]+", 1, 255),
     _name("storagecache:AmlFilesystem", "amlFilesystemName", r"[0-9a-zA-Z][-0-9a-zA-Z_]*[0-9a-zA-Z]", 2, 80),
+    _name("logic:Workflow", "workflowName", r"[a-zA-Z0-9_.()-]+", 1, 43),
     _name("netapp:Account", "accountName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 128),
     _name("netapp:SnapshotPolicy", "snapshotPolicyName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 64),
     _name("netapp:CapacityPool", "poolName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 64),

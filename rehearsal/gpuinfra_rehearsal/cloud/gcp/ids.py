@@ -71,6 +71,7 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any]) -> str:
 # IDs that do not have the form "place, collection, name": the "Import" section of each resource's documentation (pulumi_gcp 10.2),
 # retrieved 2026-11-21. The title of a condition distinguishes grants of the same role.
 _SHAPES = {
+    "gcp:cloudscheduler/job:Job": "projects/{project}/locations/{region}/jobs/{name}",
     "gcp:compute/instanceTemplate:InstanceTemplate": "projects/{project}/global/instanceTemplates/{name}",
     "gcp:compute/routerNat:RouterNat": "{project}/{region}/{router}/{name}",
     "gcp:compute/globalAddress:GlobalAddress": "projects/{project}/global/addresses/{name}",

@@ -34,6 +34,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
     ),
     "gcp:projects/iAMCustomRole:IAMCustomRole": ("roleId",),
     "gcp:storage/transferJob:TransferJob": ("project",),
+    "gcp:cloudscheduler/job:Job": ("name", "region", "project"),
 }  # fmt: skip
 _WHOLE = re.compile(
     r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"

@@ -47,6 +47,8 @@ TEXTS = (
     Text(types="gcp:*", path="condition.description", form=r"(?s:.*)", most=256, page="https://cloud.google.com/iam/docs/conditions-overview", code="INVALID_ARGUMENT"),
     Text(types="gcp:storage/bucket:Bucket", path="name", form=r"(?!goog)(?!.*google)(?!.*g00gle)[a-z0-9][a-z0-9_-]*[a-z0-9]", least=3, most=63, page="https://cloud.google.com/storage/docs/buckets", code="invalid"),
     Text(types="gcp:storage/bucketObject:BucketObject", path="name", form=r"[^\r\n]+", least=1, most=1024, page="https://cloud.google.com/storage/docs/objects", code="invalid"),
+    Text(types="gcp:cloudscheduler/job:Job", path="name", form=r"[a-zA-Z0-9_-]+", least=1, most=500, page="https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs", code="INVALID_ARGUMENT"),
+    Text(types="gcp:cloudscheduler/job:Job", path="description", form=r"(?s:.*)", most=500, page="https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs", code="INVALID_ARGUMENT"),
     Text(types="gcp:lustre/instance:Instance", path="description", form=r"(?s:.*)", most=2048, page="https://cloud.google.com/managed-lustre/docs/reference/rest/v1/projects.locations.instances", code="INVALID_ARGUMENT"),
     Text(types="gcp:filestore/instance:Instance", path="name", form=_RFC1035, least=1, most=63, page="https://cloud.google.com/filestore/docs/reference/rest/v1/projects.locations.instances/create", code="INVALID_ARGUMENT"),
     Text(types="gcp:filestore/instance:Instance", path="fileShares.name", form=r"[a-z][a-z0-9_]*", least=1, most=63, page="https://cloud.google.com/filestore/docs/reference/rest/v1/projects.locations.instances", code="INVALID_ARGUMENT"),

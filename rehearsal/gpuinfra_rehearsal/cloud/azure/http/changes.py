@@ -1,7 +1,8 @@
-"""Azure Resource Manager requests of a failover: the capacity of scale sets, tags of accounts, replication policies, and import jobs.
+"""Azure Resource Manager requests of a failover: the capacity of scale sets, tags of accounts, replication policies, import jobs, and schedules of exports.
 
 Paths and bodies: the REST references of Compute (Virtual Machine Scale Sets - Update, 2024-11-01), Storage (Storage Accounts - Update, Object Replication
-Policies, 2024-01-01) and Storage Cache (Import Jobs, AmlFilesystems - Archive, 2024-03-01), retrieved 2026-11-26. The wording of the errors is not recorded.
+Policies, 2024-01-01) and Storage Cache (Import Jobs, AmlFilesystems - Archive, 2024-03-01), retrieved 2026-11-26; Logic (Workflows - Disable and Enable,
+2019-05-01), retrieved 2026-11-29. The wording of the errors is not recorded.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _JOBS = "azure-import-job"
 _POLICIES = re.compile(r"(?P<account>.+/storageAccounts/[^/]+)/objectReplicationPolicies(/(?P<policy>[^/]+))?", re.I)
 _IMPORTS = re.compile(r"(?P<files>.+/amlFilesystems/[^/]+)/importJobs(/(?P<job>[^/]+))?", re.I)
 _ARCHIVE = re.compile(r"(?P<files>.+/amlFilesystems/[^/]+)/archive", re.I)
+_SCHEDULE = re.compile(r"(?P<workflow>.+/Microsoft\.Logic/workflows/[^/]+)/(?P<action>disable|enable)", re.I)
+WORKFLOW = "azure-native:logic:Workflow"
 _JOB_NAME = re.compile(r"[0-9a-zA-Z][-0-9a-zA-Z_]{0,78}[0-9a-zA-Z]")
 _MODES = ("Fail", "Skip", "OverwriteIfDirty", "OverwriteAlways")
 
@@ -37,6 +40,11 @@ def answer(cloud: Cloud, request: Request, place: str) -> dict[str, Any] | None:
         return _imports(cloud, request, imports["files"], imports["job"] or "")
     if (archive := _ARCHIVE.fullmatch(place)) and request.method == "POST":
         return _archive(cloud, archive["files"], json.loads(request.body or b"{}"))
+    if (schedule := _SCHEDULE.fullmatch(place)) and request.method == "POST":
+        if (workflow := _find(cloud, WORKFLOW, schedule["workflow"])) is None:
+            raise AzureError("ResourceNotFound", f"The Resource '{schedule['workflow']}' was not found.", status=404)
+        cloud.change(workflow, state="Disabled" if schedule["action"] == "disable" else "Enabled")
+        return {}
     if request.method == "PATCH":
         body = json.loads(request.body or b"{}")
         if (group := _find(cloud, model.GROUP, place)) and set(body) == {"sku"}:

@@ -7,6 +7,7 @@
 | `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`,
 `compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `storagetransfer/v1/...`, `iam/v1/...`, `monitoring/v3/...` | reads of replication resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
+| `cloudscheduler/v1/...`, also `...:pause` and `...:resume` | schedules of exports | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER |
 | `storagetransfer/v1/transferJobs/...`, `lustre/v1/...:importData`, `...:exportData`, `lustre/v1/.../operations` | changes of replication jobs,
 imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator:

@@ -16,6 +16,7 @@ from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.gcp import operator, outages, tokens
 from gpuinfra_rehearsal.cloud.gcp.behaviors import replication
 from gpuinfra_rehearsal.cloud.gcp.behaviors.functions import image
+from gpuinfra_rehearsal.cloud.gcp.behaviors.scheduling import JOB as SCHEDULE
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT
 
@@ -31,6 +32,7 @@ _TYPES = {
     "lustre": ("gcp:lustre/instance:Instance",),
     "file": ("gcp:filestore/instance:Instance",),
     "iam": ("gcp:projects/iAMCustomRole:IAMCustomRole",),
+    "cloudscheduler": (SCHEDULE,),
     "storagetransfer": (JOB,),
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
@@ -150,6 +152,8 @@ def _shown(cloud: Cloud, resource: Resource) -> dict[str, Any]:
         return {"primary": {"name": f"{resource.id}/cryptoKeyVersions/1", "state": "ENABLED"}}
     if resource.type == JOB:
         return {key: plain[key] for key in ("status", "description", "replicationSpec") if key in plain}
+    if resource.type == SCHEDULE:
+        return {"schedule": plain.get("schedule"), "state": resource.outputs["state"]}
     if resource.type == "gcp:projects/iAMCustomRole:IAMCustomRole":
         return {key: plain[key] for key in ("title", "stage") if key in plain}
     return {}

@@ -1,8 +1,8 @@
-"""Changes of replication jobs, and transfers of Managed Lustre, as `gpuinfra failover` and `gpuinfra failback` request them.
+"""Changes of replication jobs and of schedules, and transfers of Managed Lustre, as `gpuinfra failover` and `gpuinfra failback` request them.
 
-Storage Transfer: transferJobs.patch, with the status only. Managed Lustre: instances.importData and exportData, operations.list and get
-(https://cloud.google.com/managed-lustre/docs/reference/rest, retrieved 2026-11-26). A transfer ends at once. It fails if the service agent of Managed
-Lustre cannot read or write the bucket (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-26).
+Storage Transfer: transferJobs.patch, with the status only. Cloud Scheduler: jobs.pause and resume. Managed Lustre: instances.importData and exportData,
+operations.list and get (https://cloud.google.com/managed-lustre/docs/reference/rest, retrieved 2026-11-26). A transfer ends at once. It fails if the service
+agent of Managed Lustre cannot read or write the bucket (https://docs.cloud.google.com/managed-lustre/docs/transfer-data, retrieved 2026-11-26).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.gcp import access, operator, outages, tokens
 from gpuinfra_rehearsal.cloud.gcp.behaviors.network import LUSTRE
 from gpuinfra_rehearsal.cloud.gcp.behaviors.replication import TransferJob, set_status
+from gpuinfra_rehearsal.cloud.gcp.behaviors.scheduling import JOB, set_paused
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _AGENT = f"service-{PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
 _OPERATION = "gcp-lustre-operation"
 _PERMISSION_DENIED = 7
+_JOB = re.compile(r"v1/(?P<job>projects/[^/]+/locations/(?P<region>[^/]+)/jobs/[^/:]+):(?P<action>pause|resume)")
 _LUSTRE = re.compile(
     r"v1/(?P<place>projects/[^/]+/locations/(?P<location>[^/]+))/(?:(?P<instance>instances/[^/:]+):(?P<way>import|export)Data|operations(?:/(?P<operation>[^/]+))?)"
 )
@@ -35,6 +37,8 @@ def serves(service: str, method: str, rest: str) -> bool:
     """Return whether a request is one of these."""
     if service == "lustre":
         return _LUSTRE.fullmatch(unquote(rest)) is not None
+    if service == "cloudscheduler":
+        return method == "POST" and _JOB.fullmatch(unquote(rest)) is not None
     return service == "storagetransfer" and method == "PATCH"
 
 
@@ -45,6 +49,9 @@ def answer(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
         raise GoogleError("forbidden", f"Permission denied on resource '{unquote(rest)}'", status=403)
     if service == "storagetransfer":
         return _patch(cloud, request, unquote(rest).removeprefix("v1/"))
+    if job := _JOB.fullmatch(unquote(rest)):
+        outages.refuse(cloud.store, job["region"], "Cloud Scheduler")
+        return _schedule(cloud, job["job"], job["action"])
     at = _LUSTRE.fullmatch(unquote(rest))
     assert at is not None
     outages.refuse(cloud.store, outages.region(at["location"]), "Managed Lustre")
@@ -73,6 +80,17 @@ def _patch(cloud: Cloud, request: Request, name: str) -> Response:
             **{key: changed.plain[key] for key in ("status", "description", "replicationSpec") if key in changed.plain},
         }
     )
+
+
+def _schedule(cloud: Cloud, name: str, action: str) -> Response:
+    permission = {"pause": "pause", "resume": "enable"}[action]
+    cloud.operator.check(operator, operator.storage(f"cloudscheduler.jobs.{permission}", name))
+    job = cloud.store.find(JOB, name)
+    if job is None:
+        raise GoogleError("notFound", f"Job not found: {name}", status=404)
+    changed = set_paused(cloud, job, paused=action == "pause")
+    cloud.store.log(action, JOB, name, "")
+    return json_response({"name": name, "state": changed.outputs["state"]})
 
 
 def _transfer(cloud: Cloud, request: Request, place: str, name: str, way: str) -> dict[str, Any]:
