@@ -62,6 +62,13 @@ class RecoveryCommand:
     command: str
 
 
+EXPORTS = RecoveryCommand(
+    why="without `export_minutes`, Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
+    command="pulumi stack output export_commands",
+)
+"""The exports of a file system that has no schedule, on clouds where it does not export by itself."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MountName:
     """The DNS name of a file system."""

@@ -22,6 +22,7 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("Group", "VpcEndpoint"): f"{_BOOT}: access without the internet",
         ("Group", "SecurityGroupIngressRule"): _RULES,
         ("LaunchTemplate", "LustreFileSystem"): "the user data contains the address of the file system",
+        ("EventTarget", "TopicPolicy"): _GRANT,
         ("Eip", "InternetGateway"): "an Elastic IP address of a VPC requires an internet gateway: https://docs.aws.amazon.com/vpc/latest/userguide/vpc-eips.html",
         ("FlowLog", "RolePolicy"): _GRANT,
         ("Group", "PlacementGroup"): "the group's input contains the name of the placement group",
@@ -81,6 +82,7 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("Job", "Bucket"): "the encoded body of the request contains the name of the bucket",
         ("Job", "IAMMember"): "the service account is allowed to export before the first request",
         ("ProjectBucketConfig", "CryptoKeyIAMMember"): _GRANT,
+        ("AlertPolicy", "TransferJob"): "the filter of the policy contains the number of the job",
         ("TransferJob", "IAMMember"): _GRANT,
     },
 }  # fmt: skip

@@ -31,6 +31,7 @@ ALLOWED: dict[str, str] = {
     "Scope.of": "each SDK has its own call for the account, subscription or project",
     "_lustre": "one call of the shared `planned.retained_subnets` with the lookup of the cloud",
     "_quotas": "one call of the shared `second_region.quota_totals`; the unit, the command and the treatment of unknown quotas differ",
+    "schedules_in": "one loop over the state; the type, the output and the mark of a schedule differ",
     "networks": "the condition for a network of one's own differs; the rest is one call of the shared `inside`",
 }
 """Function name -> why the clouds keep a version each although the versions are alike."""

@@ -56,7 +56,7 @@ NOWHERE = "asks no account: files, public prices, or the page of permissions"
 ACCOUNT_OF = {
     **dict.fromkeys(("adopt", "calendar", "doctor", "failback", "failover", "images", "names", "plan", "ready", "up"), SETTINGS),
     **dict.fromkeys(
-        ("bootstrap", "check", "cp", "drift", "env", "maintenance", "nodes", "pairs", "replace", "run", "ssh", "verify"), STATE
+        ("bootstrap", "check", "cp", "drift", "env", "maintenance", "metrics", "nodes", "pairs", "replace", "run", "ssh", "verify"), STATE
     ),
     **dict.fromkeys(
         ("alerts", "cache", "catalog", "clone", "completion", "explain", "init", "permissions", "prices", "rehearse", "schema", "size"),

@@ -116,7 +116,8 @@ def test_a_statement_for_every_principal_requires_this_account(stack: str) -> No
 @pytest.mark.parametrize("stack", STACKS)
 def test_services_act_for_this_account(stack: str) -> None:
     """Every service principal has a condition on this account, against the confused deputy problem.
-    The trust policies of EC2, of CloudTrail's log role and of S3 Replication have none in their guides (`test_service_roles.py`)."""
+    The trust policies of EC2, of CloudTrail's log role and of S3 Replication have none in their guides (`test_service_roles.py`), and the policy of a
+    topic for EventBridge has none in its guide (`policies.notify`)."""
     for one, document in _documents(stack):
         for statement in document["Statement"]:
             service = (
@@ -124,7 +125,7 @@ def test_services_act_for_this_account(stack: str) -> None:
             )
             if (
                 service is None
-                or service == "ec2.amazonaws.com"
+                or service in ("ec2.amazonaws.com", "events.amazonaws.com")
                 or one.name.endswith(("-audit-log-role", "-replication-role"))
             ):
                 continue

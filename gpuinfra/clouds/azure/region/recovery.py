@@ -12,7 +12,7 @@ from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.region.second_region import quota_totals
 from gpuinfra.plan.model import Image, PoolPlan
 from gpuinfra.plan.recovery import Replication, image_by_id
-from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
+from gpuinfra.plan.recovery_model import EXPORTS, RecoveryCommand, RecoveryImage
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which an account keeps a replaced or deleted blob, so that it can be restored."""
@@ -98,7 +98,7 @@ def _image(image: Image, region: str, second: str) -> RecoveryImage:
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
-    return (*_quotas(second, pools), *_data())
+    return (*_quotas(second, pools), EXPORTS)
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
@@ -107,13 +107,6 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
         yield RecoveryCommand(
             why=f"the nodes need {counted(cores, 'vCPU')} {of}in {second}", command=quota_request(quota, cores, second)
         )
-
-
-def _data() -> Iterator[RecoveryCommand]:
-    yield RecoveryCommand(
-        why="without `export_minutes`, Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
-        command="pulumi stack output export_commands",
-    )
 
 
 REPLICATION = Replication(

@@ -9,7 +9,7 @@ from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.region.second_region import quota_totals
 from gpuinfra.plan.model import Image, PoolPlan
 from gpuinfra.plan.recovery import Replication
-from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
+from gpuinfra.plan.recovery_model import EXPORTS, RecoveryCommand, RecoveryImage
 
 _COMPUTE = "compute.googleapis.com"
 OLD_VERSIONS_DAYS = 90
@@ -77,10 +77,7 @@ def _data() -> Iterator[RecoveryCommand]:
         "with the values in the `recovery` stack output",
         command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
     )
-    yield RecoveryCommand(
-        why="without `export_minutes`, Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
-        command="pulumi stack output export_commands",
-    )
+    yield EXPORTS
 
 
 REPLICATION = Replication(
