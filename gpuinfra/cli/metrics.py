@@ -46,8 +46,8 @@ def command(stack: str, port: int, direct: bool) -> int:
     The exit code is 0 after Ctrl-C, and 1 if the connection fails or ends.
     """
     ssh = program("ssh")
-    for one in (port, port + APART):
-        _free(one)
+    for local in (port, port + APART):
+        _free(local)
     with opened(stack, None, direct, stacks_of({})) as hosts:
         host = next((one for one in hosts.hosts if one.pool == CONTROL_POOL), None)
         if host is None:

@@ -1498,6 +1498,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {}),
         ("aws", {"monitoring": MONITORING}),
         ("aws", {"monitoring": {**MONITORING, "machine": "m7i.2xlarge"}}),
+        ("aws", {"monitoring": {**MONITORING, "machine": "m7i.xlarge"}, "pools.0.capacity.0.count": 3389}),
     ],
     "control_node_has_a_name_of_its_own": [
         ("aws", {"monitoring": MONITORING}),

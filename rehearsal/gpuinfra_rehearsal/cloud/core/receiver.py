@@ -27,7 +27,7 @@ def received(cloud: Cloud) -> list[dict[str, Any]]:
     return [message for _, message in sorted(cloud.store.all(_KIND).items())]
 
 
-class Receiver:
+class AlertInbox:
     """Serves `/.receiver/NAME`."""
 
     def __init__(self, cloud: Cloud) -> None:

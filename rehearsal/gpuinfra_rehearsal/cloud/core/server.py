@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
         cloud.store.put("server", "http", {"port": self.port})
         services = {path: service for one in registry.installed() for path, service in one.services(cloud).items()}
         services[PREFIX] = Control(cloud, token)
-        services[receiver.PREFIX] = receiver.Receiver(cloud)
+        services[receiver.PREFIX] = receiver.AlertInbox(cloud)
         self._services = sorted(services.items(), key=lambda one: -len(one[0]))
         cloud.endpoint = f"http://127.0.0.1:{self.port}"
 
