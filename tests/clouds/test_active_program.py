@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -114,3 +115,21 @@ def test_a_stack_without_a_second_region_reads_nothing(
     monkeypatch.setattr(active_program, "_saved", lambda: pytest.fail("the engine was asked"))
     check_active("p4d", build_plan(read_stack(file_of("aws-p4d")).spec, TODAY))
     assert warned == []
+
+
+def test_outputs_that_are_being_written_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state in files can be incomplete during a read. The program reads it again, and fails only if all attempts fail."""
+    attempts = list[int]()
+
+    def invoke(*_: object) -> SimpleNamespace:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise Exception("failed to load checkpoint: EOF")  # the type of the SDK
+        return SimpleNamespace(value={"outputs": {"urn:a": {"id": "a"}}})
+
+    monkeypatch.setattr(pulumi.runtime, "invoke", invoke)
+    monkeypatch.setattr(active_program, "PAUSE_S", 0.0)
+    assert active_program._saved() == [{"urn": "urn:a", "id": "a"}]
+    attempts.clear()
+    with pytest.raises(pulumi.RunError, match=r"does not return the outputs of .*: failed to load checkpoint: EOF"):
+        active_program._saved(reads=2)
