@@ -104,6 +104,8 @@ def test_the_runbook_practices_a_failover(cloud: str, tmp_path: Path) -> None:
             line = line.replace(aws, own)
         words = shlex.split(line, comments=True)
         assert words[0] == "gpuinfra"
+        # As the page says for nodes without a key of the operator.
+        words += ["--ignore", "jobs"] if cloud == "azure" and {"failover", "failback"} & set(words) else []
         done = run(command(*words[1:]), tmp_path, cwd=tmp_path)
         assert done.code == code, f"{line}\n{done.out}\n{done.err}"[-6000:]
         return done

@@ -131,6 +131,7 @@ def cloud(book: Runbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setattr(f"gpuinfra.cli.{module}.exported", lambda name, **_: states[name])
     verdict: Any = [SimpleNamespace(verdict=FleetVerdict(nodes=(VERIFIED,)))]
     monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: verdict)
+    monkeypatch.setattr("gpuinfra.verification.store.await_nodes", lambda *_: "2 of 2 nodes verified")
     monkeypatch.setattr("gpuinfra.region.failover.steps.POLL_S", 0.02)
     monkeypatch.setattr("click.confirm", lambda *_, **__: True)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
