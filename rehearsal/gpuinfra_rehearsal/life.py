@@ -7,6 +7,7 @@ effect stops the run, because the later steps would report the same defect.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -196,9 +197,9 @@ class _Life:
         """Wait until the receiver of alerts has a message about a node under repair. Return the time of the message."""
         limit = time.monotonic() + REPAIR_TIMEOUT_S
         while True:
-            names = {f" {one['node']}: " for one in self._repairs() if one["instance_id"] == node["instance_id"]}
+            names = {str(one["node"]) for one in self._repairs() if one["instance_id"] == node["instance_id"]}
             for alert in self.session.cloud.alerts():
-                if any(name in json.dumps(alert["body"]) for name in names):
+                if any(re.search(rf"\b{re.escape(name)}\b", json.dumps(alert["body"])) for name in names):
                     return datetime.fromtimestamp(float(alert["at"]), UTC).strftime("%H:%M:%S")
             if time.monotonic() > limit:
                 raise StepFailed(f"no alert about {node['label']} reached its receiver after {REPAIR_TIMEOUT_S:.0f} s")

@@ -325,7 +325,7 @@ class RegionClone(pulumi.ComponentResource):
         )
         text = (
             f"The replication of <bucket> to {self._second.region} was changed: <call> by <who>. gpuinfra failover and "
-            "failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix."
+            "failback also change it. If you did not expect this change, run gpuinfra ready, which prints the fix."
         )
         aws.cloudwatch.EventTarget(
             rows.CHANGE_TARGET.logical(name),

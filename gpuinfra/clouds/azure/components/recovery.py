@@ -287,7 +287,7 @@ class RegionClone(pulumi.ComponentResource):
             resource_group_name=scope.group,
             location="global",
             description=f"The replication of a container of {scope.cluster} to {self._args.region} was changed. "
-            "gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
+            "gpuinfra failover and failback also change it. If you did not expect this change, run gpuinfra ready, which prints the fix.",
             enabled=True,
             scopes=list(accounts),
             condition=monitor.AlertRuleAllOfConditionArgs(

@@ -290,7 +290,7 @@ class RegionClone(pulumi.ComponentResource):
             # Required for a condition on log entries.
             alert_strategy=gcp.monitoring.AlertPolicyAlertStrategyArgs(notification_rate_limit=limit),
             documentation=gcp.monitoring.AlertPolicyDocumentationArgs(
-                content="gpuinfra failover and failback also change it. If nobody intended this change, run gpuinfra ready, which prints the fix.",
+                content="gpuinfra failover and failback also change it. If you did not expect this change, run gpuinfra ready, which prints the fix.",
             ),
             notification_channels=list(channels),
             opts=child(self, rows.CHANGE_ALERT),
