@@ -54,8 +54,9 @@ def command(stack: str, port: int, direct: bool) -> int:
             raise UsageError(f"{short_name(stack)} has no control node, which runs Prometheus; declare monitoring")
         with in_folder(hosts, [host]) as file:
             forwarded = [("-L", f"127.0.0.1:{port}:{PROMETHEUS}"), ("-L", f"127.0.0.1:{port + APART}:{ALERTMANAGER}")]
-            options = ["-N", "-o", "ExitOnForwardFailure=yes", *(word for pair in forwarded for word in pair)]
-            tunnel = subprocess.Popen([ssh, "-F", str(file), *options, host.name], stdin=subprocess.DEVNULL)
+            options = ["-T", "-o", "ExitOnForwardFailure=yes", *(word for pair in forwarded for word in pair)]
+            # `cat` ends with its input, so the connection also ends if this process is killed.
+            tunnel = subprocess.Popen([ssh, "-F", str(file), *options, host.name, "cat"], stdin=subprocess.PIPE)
             try:
                 _await(tunnel, port, host, stack)
                 click.echo(f"Prometheus:   http://127.0.0.1:{port}\nAlertmanager: http://127.0.0.1:{port + APART}")
@@ -65,7 +66,7 @@ def command(stack: str, port: int, direct: bool) -> int:
                 return 0
             finally:
                 tunnel.terminate()
-                tunnel.wait()
+                tunnel.communicate()  # also closes the pipe
 
 
 def _free(port: int) -> None:

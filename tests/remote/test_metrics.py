@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,8 +69,9 @@ sys.exit(metrics.command(["watched", "--port", local], standalone_mode=False))
 """
 
 
-def test_prometheus_is_open_until_ctrl_c(lab: Lab) -> None:
-    """The command prints the addresses when Prometheus answers, forwards requests, and ends with exit code 0 after Ctrl-C."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_prometheus_is_open_until_ctrl_c(number: signal.Signals, code: int, lab: Lab) -> None:
+    """The command prints the addresses when Prometheus answers, forwards requests, and ends with exit code 0 after Ctrl-C. If it is killed, ssh ends too."""
     host, local = control(lab), str(free_port(("127.0.0.1",)))
     with serve(Prometheus) as url:
         arguments = [str(host.port), host.user, str(lab.key), host.host_keys[0], url.partition("//")[2], local]
@@ -79,8 +81,19 @@ def test_prometheus_is_open_until_ctrl_c(lab: Lab) -> None:
             assert process.stdout.readline() == f"Alertmanager: http://127.0.0.1:{int(local) + metrics.APART}\n"
             with urllib.request.urlopen(f"http://127.0.0.1:{local}/-/ready", timeout=30) as reply:
                 assert reply.read() == b"Prometheus Server is Ready.\n"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            process.send_signal(number)
+            assert process.wait(60) == code
+        wait_until_free(int(local))
+
+
+def wait_until_free(port: int) -> None:
+    """Wait until no process listens on a port."""
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.1)
+    pytest.fail(f"port {port} is still open")
 
 
 def test_prometheus_that_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
