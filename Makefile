@@ -4,6 +4,8 @@ BIN := .venv/bin
 STACK ?= aws-p4d
 # Two test files in parallel; the tests of one file share their fixtures. Rehearsals, which take minutes, start first (testpaths).
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# A rehearsal waits for a third of its time, so more files than CPUs run in parallel.
+MANY := -n 6 --dist loadfile --no-loadscope-reorder
 # The tests start thousands of Python processes, and each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -18,7 +20,7 @@ test: dev engine lint ## all checks for a change
 	$(BIN)/python -m pytest -m "not long" $(TWO)
 
 test-long: dev engine ## tests that take many minutes: all kills, all random specs
-	$(BIN)/python -m pytest -m long $(TWO)
+	$(BIN)/python -m pytest -m long $(MANY)
 
 lint: dev ## style, types, shell and Go
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ class Exporters:
     def __init__(self, interval_s: float) -> None:
         from gpuinfra.clouds.aws.profile import PROFILE
         from gpuinfra.plan import monitoring
-        from tests.monitoring.test_dashboard import counters
+        from tests.monitoring.test_dashboards import counters
 
         machine = PROFILE.machines[MACHINE]
         assert machine.fabric is not None
@@ -163,7 +163,7 @@ def main() -> None:
     """Print the figures."""
     from gpuinfra.clouds.aws.profile import PROFILE
     from gpuinfra.plan import monitoring
-    from tests.monitoring.test_delivery import free_port
+    from tests.servers import free_port
 
     if PROGRAM is None:
         print("bench/monitoring.py requires prometheus")

@@ -5,7 +5,7 @@
 #         HOME_TLS_PORT          port at which the servers of homes with TLS accept it: 2049
 #         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`. The connection and the options
 #                                follow for a home that HOMES does not list and that is not mounted like the first one
-# Proves: each is mounted from its own server, with TLS if HOMES says so, and accepts a write.
+# Proves: each is mounted from its own server, with TLS if HOMES says so, and accepts a write, unless it is a replica before a failover.
 # Home directories that the image or the cloud created on this machine are copied to the share if they are missing there,
 # because the mount hides them together with their users' SSH keys.
 set -euo pipefail
@@ -23,7 +23,7 @@ main() {
   need_root
   need_tools apt-get dpkg-query mount mountpoint findmnt cp
   need_variables HOMES
-  local mount source options boot mounted=() encrypted=()
+  local mount source options boot mounted=() encrypted=() replicas=()
 
   install_packages nfs-common
   [[ $(homes) != *,port=* ]] || connect_with_tls # only with TLS, a port is an option
@@ -33,7 +33,7 @@ main() {
     # This sets only the order: with x-systemd.requires=, a restart of the unit would unmount the homes.
     ! uses_tls "$mount" || boot+=,x-systemd.after=$TLS_UNIT
     mount_one nfs "$mount" "$source" "$options,$boot"
-    restore_local_homes "$mount"
+    is_read_only_replica "$mount" || restore_local_homes "$mount"
     mounted+=("$mount")
   done < <(homes)
 
@@ -41,12 +41,13 @@ main() {
   ((${#mounted[@]} > 0)) || refuse "node.json lists no file system of kind home, but the plan has one; replace the node"
   while read -r mount source options; do
     prove_mount nfs "$mount" "$source"
+    ! is_read_only_replica "$mount" || replicas+=("$mount")
     if uses_tls "$mount"; then
       prove_port "$mount" "${options##*,port=}"
       encrypted+=("$mount")
     fi
   done < <(homes)
-  proved "home directories at ${mounted[*]} accept writes${encrypted[*]:+; with TLS: ${encrypted[*]}}"
+  proved "home directories at ${mounted[*]} accept writes${encrypted[*]:+; with TLS: ${encrypted[*]}}${replicas[*]:+; after a failover: ${replicas[*]}}"
 }
 
 # homes: prints mount, source and options of each home. With TLS, each is mounted through its own local port.

@@ -6,7 +6,7 @@
 #
 # Reads:  USERS_HOME     folder of the home directories: /home
 #         NODE_USER_<n>  one user: name, ID, `sudo` or `-`, and public keys separated by `; `: alice 2001 sudo ssh-ed25519 AAAA
-# Proves: each user has its ID and can write to its home directory, sshd reads the declared keys of each user, and the
+# Proves: each user has its ID and can write to its home directory, unless it is on a replica before a failover, sshd reads the declared keys of each user, and the
 #         users with `sudo` can run commands as root.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -116,6 +116,7 @@ home() {
   local path=$USERS_HOME/$1
   [[ ! -d $path ]] || return 0
   would "create $path" && return 0
+  ! is_read_only_replica "$USERS_HOME" || return 0 # The first region creates it.
   copy_folder /etc/skel "$path" "$2"
   [[ -d $path ]] || die "cannot create the home directory $path"
   changed "created $path"
@@ -135,7 +136,7 @@ allow_sudo() {
 prove_user() {
   local settings
   [[ $(id_of passwd "$1") == "$2" && $(id_of group "$1") == "$2" ]] || die "user $1 does not have the ID $2"
-  runuser -u "$1" -- test -w "$USERS_HOME/$1" ||
+  runuser -u "$1" -- test -w "$USERS_HOME/$1" || is_read_only_replica "$USERS_HOME" ||
     refuse "user $1 cannot write to $USERS_HOME/$1, which belongs to the ID $(stat -c %u "$USERS_HOME/$1"); declare this ID, or change the owner"
   # Under socket activation (Ubuntu 24.04), the folder exists only while sshd runs.
   mkdir -p /run/sshd

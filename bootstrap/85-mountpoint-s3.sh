@@ -31,21 +31,7 @@ main() {
 }
 
 install_client() {
-  local work deb
-  need_variables MOUNTPOINT_S3_URL MOUNTPOINT_S3_KEY_URL MOUNTPOINT_S3_KEY_FINGERPRINT
-  need_tools gpg curl
-  would "install $TITLE $MOUNTPOINT_S3_VERSION" && return 0
-  work=$(work_folder mountpoint-s3)
-  deb=$work/${MOUNTPOINT_S3_URL##*/}
-  download "$MOUNTPOINT_S3_URL" "$deb"
-  download "$MOUNTPOINT_S3_URL.asc" "$deb.asc"
-  download "$MOUNTPOINT_S3_KEY_URL" "$work/keys"
-  verify_signature "$deb" "$deb.asc" "$work/keys" "$MOUNTPOINT_S3_KEY_FINGERPRINT"
-  begin_installing
-  repair_packages
-  apt_refresh
-  retry 3 "installing ${deb##*/}" apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages install "$deb"
-  changed "installed $TITLE $MOUNTPOINT_S3_VERSION"
+  install_signed MOUNTPOINT_S3 "$TITLE" asc
 }
 
 # client_command MOUNT MODE CACHE BUCKET FOLDER: options of doc/CONFIGURATION.md. Metadata is cached for the same time with and without

@@ -5,12 +5,14 @@
 #         PROMETHEUS_URL, _SHA256        archive of this release
 #         ALERTMANAGER_VERSION           0.33.1
 #         ALERTMANAGER_URL, _SHA256      archive of this release
+# Mounts: the disk with the data of both, which node.json names, as /var/lib/gpuinfra-monitoring
 # Proves: both accept their configuration, run now and at the next boot, and respond on the loopback address.
 # The step 92-files writes the configuration. Alertmanager starts only after the node has read the declared secrets.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 
+readonly BUNDLE=${BASH_SOURCE[0]%/*}/..
 readonly PROGRAMS=/opt/gpuinfra-monitoring
 readonly SETTINGS=/etc/gpuinfra-monitoring
 
@@ -22,9 +24,11 @@ main() {
 
   install_release prometheus "$PROMETHEUS_VERSION" "$PROMETHEUS_URL" "$PROMETHEUS_SHA256"
   install_release alertmanager "$ALERTMANAGER_VERSION" "$ALERTMANAGER_URL" "$ALERTMANAGER_SHA256"
-  service_on gpuinfra-prometheus.service
-  service_on gpuinfra-alertmanager.service
-  service_on gpuinfra-repair.service
+  # Its predecessor can still have the disk. The pauses and the attempts take up to 13 minutes.
+  would "mount the disk with the data" || retry 6 "mounting the disk with the data" python3 "$BUNDLE/node.pyz" data-disk
+  service_current gpuinfra-prometheus.service
+  service_current gpuinfra-alertmanager.service
+  service_current gpuinfra-repair.service
 
   end_dry_run
   checked promtool "$PROGRAMS/prometheus/promtool" check config "$SETTINGS/prometheus.yml"
@@ -54,6 +58,23 @@ install_release() {
   ln -sfn "$folder" "$PROGRAMS/$name.new"
   mv -fT -- "$PROGRAMS/$name.new" "$PROGRAMS/$name"
   changed "installed $name $version"
+}
+
+# service_current UNIT: starts UNIT, or starts it again if its unit, its program or its configuration changed, as after an upgrade of a running node.
+service_current() {
+  local mark=$PROGRAMS/$1.sha256 now
+  now=$({
+    cat "/etc/systemd/system/$1" "$SETTINGS"/*
+    readlink "$PROGRAMS/prometheus" "$PROGRAMS/alertmanager" || true
+  } | sha256sum)
+  if [[ $(cat "$mark" 2>/dev/null) != "$now" ]] && systemctl is-active --quiet "$1"; then
+    would "restart $1" || {
+      systemctl restart "$1" || die "$1 did not start: $(service_reason "$1")"
+      changed "restarted $1, because its configuration changed"
+    }
+  fi
+  service_on "$1"
+  [[ $(cat "$mark" 2>/dev/null) == "$now" ]] || would "record the configuration of $1" || echo "$now" >"$mark"
 }
 
 # checked NAME COMMAND...: fails with the last line of the output if the command refuses the configuration.

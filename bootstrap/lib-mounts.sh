@@ -92,12 +92,22 @@ mounted_scratch() {
   done
 }
 
-# prove_mount TYPE MOUNT SOURCE: proves that SOURCE is mounted on MOUNT and that a write can be read back.
+# prove_mount TYPE MOUNT SOURCE: proves that SOURCE is mounted on MOUNT and that a write can be read back, unless MOUNT is a replica without writes.
 prove_mount() {
   local found
   found=$(source_of "$1" "$2")
   [[ $found == "$3" ]] || die "$2 is mounted from ${found:-nothing}, expected $3"
-  prove_write "$2"
+  is_read_only_replica "$2" || prove_write "$2"
+}
+
+# is_read_only_replica MOUNT: whether MOUNT is a replica of the home directories of the first region (option of its line in fstab) that does not accept
+# writes. It accepts writes when `gpuinfra failover` ends the replication, without being mounted again.
+is_read_only_replica() {
+  local probe
+  awk -v mount="$1" '$2 == mount && $4 ~ /(^|,)x-gpuinfra[.]replica(,|$)/ { found = 1 } END { exit !found }' /etc/fstab || return 1
+  probe=$(mktemp -d "$1/.gpuinfra-XXXXXXXXXXXX" 2>/dev/null) || return 0
+  rmdir -- "$probe"
+  return 1
 }
 
 # prove_write FOLDER: proves that a write can be read back. Users can write in the folder, and root must not follow a link that one of them

@@ -128,6 +128,25 @@ install_files() {
   changed "installed $what"
 }
 
+# install_signed PREFIX WHAT SUFFIX: installs the package file at PREFIX_URL, whose signature is at the same address with .SUFFIX, by the key at PREFIX_KEY_URL.
+install_signed() {
+  local url=$1_URL version=$1_VERSION key_url=$1_KEY_URL fingerprint=$1_KEY_FINGERPRINT what=$2 work deb
+  need_variables "$url" "$version" "$key_url" "$fingerprint"
+  need_tools gpg curl
+  would "install $what ${!version}" && return 0
+  work=$(work_folder "${1,,}")
+  deb=$work/${!url##*/}
+  download "${!url}" "$deb"
+  download "${!url}.$3" "$deb.$3"
+  download "${!key_url}" "$work/keys"
+  verify_signature "$deb" "$deb.$3" "$work/keys" "${!fingerprint}"
+  begin_installing
+  repair_packages
+  apt_refresh
+  retry 3 "installing ${deb##*/}" apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages install "$deb"
+  changed "installed $what ${!version}"
+}
+
 # hold PACKAGE...: holds the packages, so that apt does not change them.
 hold() {
   local name held todo=()

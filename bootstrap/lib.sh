@@ -15,6 +15,7 @@
 # Variables from the runner: GPUINFRA_REPORT (path), GPUINFRA_DRY_RUN (1: change nothing), GPUINFRA_PROVE (1: only prove), GPUINFRA_VERSIONS (path of
 # versions.env; default: next to this folder), GPUINFRA_FILE_SYSTEMS (lines of `kind mount dns_name mount_name`),
 # GPUINFRA_CLIENT_ID (Azure: client ID of the nodes' identity; empty on other clouds),
+# GPUINFRA_LOG_GROUP (AWS: name of the log group; empty on other clouds, and if the stack declares no logs),
 # GPUINFRA_UNFINISHED (path of a file that exists from `begin_installing` until the journal records the step as done).
 
 readonly EXIT_REFUSED=65

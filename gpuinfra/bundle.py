@@ -42,6 +42,7 @@ _UNITS_OF_STEP = {
 _UNITS_OF_VERSION = {
     "gpuinfra-home-tls.service": "HOME_TLS_PORT",
     "gpuinfra-lnet.service": "LNET_EFA_DEVICES",
+    "gpuinfra-logs.service": "LOG_FILES",
     "gpuinfra-metadata.service": "METADATA_GUARDED",
 }
 """Maps each unit to a variable in `versions.env`. The unit is installed only if the variable is set."""

@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra.base.registry import cloud_as
-from gpuinfra.checked_plan import make_plan, parsed_spec
+from gpuinfra.checked_plan import cluster_plan, parsed_spec
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.active_program import check_active
 from gpuinfra.clouds.build import build
@@ -45,7 +45,7 @@ class GpuCluster(pulumi.ComponentResource):
         spec = parsed_spec(spec)
         if reason := why_not_built(spec.cloud) or why_not_here(spec.cloud):
             raise pulumi.RunError(reason)
-        self.plan = make_plan(spec, component=self)
+        self.plan = cluster_plan(spec, self)
         """The plan, which is created before any resource."""
         moving = check_active(name, self.plan)
         self.kept = [asdict(one) for one in self.plan.kept]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +25,25 @@ class Answering(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+FIRST_PORT, PORTS = 15000, 17000
+"""Range of `free_port`. It lies below the ephemeral ports of Linux (32768 and above), which any connection of a parallel test can take in between."""
+_ports = itertools.count(os.getpid() * 97)
+
+
+def free_port(*more: str, apart: int = 0) -> int:
+    """A port that is free on 127.0.0.1 and the given addresses, with the one that is `apart` higher, and that no later call returns soon."""
+    for number in itertools.islice(_ports, PORTS):
+        port = FIRST_PORT + number % PORTS
+        try:
+            for address, one in itertools.product(("127.0.0.1", *more), {port, port + apart}):
+                with socket.socket() as probe:
+                    probe.bind((address, one))
+        except OSError:
+            continue
+        return port
+    raise RuntimeError("no port is free on all addresses")
 
 
 @contextmanager

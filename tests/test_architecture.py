@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -291,3 +292,31 @@ def test_tests_are_not_imported(package: str) -> None:
     form = re.compile(rf"^\s*(?:from|import) {re.escape(package)}\b", re.M)
     files = [path for folder in IMPORTED_BY[package] for path in folder.rglob("*.py")]
     assert [str(path.relative_to(ROOT)) for path in files if form.search(path.read_text(encoding="utf-8"))] == []
+
+
+OTHER_USERS = {
+    "render_source": "rehearsal",
+    "leave_out": "bench",
+    "MARGIN": "tests: the limit of floors that a person sets",
+}
+"""Names without a user in the product -> who uses them."""
+REGISTERED = ("gpuinfra/rules/", "gpuinfra/node/checks/")
+"""Modules whose functions and classes are collected from the module, as are those of `gpuinfra/clouds/<cloud>/rules`."""
+
+
+def test_every_name_of_the_product_has_a_user() -> None:
+    """No module of the product defines a function, class or constant that neither the product, its templates, nor a page for users names."""
+    sources = [path for folder in ("gpuinfra", "plugin", "policy") for path in (ROOT / folder).rglob("*.py")]
+    pages = [path for folder in ("docs", "examples", "gpuinfra") for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".j2")]  # fmt: skip
+    words: Counter[str] = Counter()
+    for path in (*sources, *pages, *(ROOT / "examples").rglob("*.py"), ROOT / "pyproject.toml", ROOT / "README.md"):
+        words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    unused = set()
+    for path in sources:
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(REGISTERED) and "/rules/" not in name:
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                own = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else [one.id for one in targets if isinstance(one, ast.Name)]  # fmt: skip
+                unused |= {one for one in own if words[one] == 1 and not one.startswith("__")}
+    assert unused == set(OTHER_USERS)

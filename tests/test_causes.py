@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,22 +22,42 @@ READERS = (*WRITERS, "rehearsal/gpuinfra_rehearsal")
 """Folders whose conditions are examined."""
 
 SEARCHES = frozenset(
-    {"startswith", "endswith", "find", "index", "count", "search", "match", "fullmatch", "findall", "finditer"}
+    {
+        *("startswith", "endswith", "find", "rfind", "index", "rindex", "count", "removeprefix", "removesuffix"),
+        *("partition", "rpartition", "split", "rsplit"),
+        *("search", "match", "fullmatch", "findall", "finditer", "fnmatch", "fnmatchcase"),
+    }
 )
-OF_LISTS = frozenset({"find", "index", "count"})
+OF_LISTS = frozenset({"index", "count"})
 """Those that lists and tuples also have."""
-MESSAGES = frozenset({"reason", "message", "hint", "fix", "why", "problem", "summary", "what_to_do", "refused"})
+MESSAGES = frozenset(
+    {
+        *("reason", "message", "hint", "fix", "why", "problem", "summary", "what_to_do", "refused"),
+        *("what", "note", "doubt", "in_words"),
+    }
+)
 """Names of attributes and keys that contain a text for people."""
+SEVERAL = frozenset({"unknown", "notes", "problems", "excluded"})
+"""Names of attributes and keys that contain several texts for people."""
 _WORDS = re.compile(r"[^\W\d_]\w*[^\w\n]*\s[^\w\n]*\w+")
 """Two words with a space between them."""
+_PLACEHOLDER = re.compile(r"%[-\d.]*[sdrf]")
 HOLE = "\0"
 """Stands for a value in an f-string."""
 
+OTHERS_DATA = frozenset({"refusals.json"})
+"""Data files with texts of others."""
 OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/cli/__init__.py", "str(problem).startswith('Symlink loop from ')"): "Python: pathlib",
+    ("gpuinfra/cli/__init__.py", "str(problem).removeprefix('Symlink loop from ')"): "Python: pathlib",
     ("gpuinfra/cli/stacks.py", "NO_PROJECT in reason"): "the Pulumi CLI",
     ("gpuinfra/cli/stacks.py", "NO_STACK in done.stderr"): "the Pulumi CLI",
     ("gpuinfra/clouds/already_exists.py", "word in error"): "the clouds, through the providers of Pulumi",
+    ("gpuinfra/clouds/azure/handover/attested.py", "issuer in ISSUERS"): "Azure: certificates",
+    (
+        "gpuinfra/clouds/gcp/preflight.py",
+        "re.search(f'\\\\b{re.escape(one)}\\\\b', str(error))",
+    ): "Google Cloud: permission that cannot be tested",
     (
         "gpuinfra/clouds/gcp/preflight.py",
         "re.search(\"'([a-z]+\\\\.[A-Za-z]+\\\\.[A-Za-z]+)'\", message)",
@@ -51,6 +73,7 @@ OTHERS: dict[tuple[str, str], str] = {
     ("gpuinfra/engine/locked.py", "_LOCK.finditer(errors, match.end())"): "the Pulumi CLI",
     ("gpuinfra/engine/up.py", "NO_STACK in answer.stderr"): "the Pulumi CLI",
     ("gpuinfra/engine/state_files.py", "NO_STACK in done.stderr"): "the Pulumi CLI",
+    ("gpuinfra/engine/disposable.py", "NO_STACK not in answer.stderr"): "the Pulumi CLI",
     ("gpuinfra/handover/refusals.py", "_CODE.fullmatch(text.text)"): "the clouds: recorded messages",
     ("gpuinfra/node/checks/burn_in.py", "one.status.lower() not in ('skip', 'not run', 'notrun')"): "DCGM",
     ("gpuinfra/node/checks/containers.py", "'runtime nvidia' not in found['docker']"): "Docker",
@@ -75,6 +98,7 @@ OTHERS: dict[tuple[str, str], str] = {
         "gpuinfra/node/nccl.py",
         "re.findall('NCCL INFO (?:\\\\[\\\\d+\\\\] )?Using network (.+)$', log, re.MULTILINE)",
     ): "NCCL",
+    ("gpuinfra/node/nccl.py", "str(error).startswith('%s: %s' % (name, _ABSENT))"): "the dynamic linker",
     ("gpuinfra/node/nccl.py", "_OFI.findall(log)"): "aws-ofi-nccl",
     ("gpuinfra/node/nccl.py", "_ABOUT_NETWORK.search(text)"): "NCCL",
     ("gpuinfra/node/table.py", "pci not in ABSENT"): "nvidia-smi",
@@ -142,7 +166,7 @@ Text = tuple[str, bool]
 class Names:
     """The strings that the names of a module stand for."""
 
-    strings: dict[str, tuple[Text, ...]] = field(default_factory=dict)
+    strings: MutableMapping[str, tuple[Text, ...]] = field(default_factory=dict)
 
     def of(self, node: ast.AST) -> tuple[Text, ...]:
         """The strings in an expression: literals, parts of f-strings, elements of collections, and constants."""
@@ -157,6 +181,13 @@ class Names:
             return self.strings.get(f"{node.value.id}.{node.attr}", ()) if isinstance(node.value, ast.Name) else ()
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             return tuple(text for one in node.elts for text in self.of(one))
+        if isinstance(node, ast.Dict):
+            return tuple(text for one in node.keys if one for text in self.of(one))
+        if isinstance(node, ast.Starred):
+            return self.of(node.value)
+        if isinstance(node, ast.BinOp):
+            parts = (*self.of(node.left), *self.of(node.right))
+            return tuple((one, kind) for text, kind in parts for one in _PLACEHOLDER.split(text) if one)
         if isinstance(node, ast.Call) and _name(node.func) in ("compile", "frozenset", "tuple"):
             return tuple(text for one in node.args for text in self.of(one))
         return ()
@@ -170,7 +201,15 @@ class Names:
         return "".join(parts)
 
     def define(self, statement: ast.stmt) -> None:
-        """Add the names that a statement defines."""
+        """Add the names that a statement defines. A class defines `Class.NAME`, which its methods read as `self.NAME`."""
+        if isinstance(statement, ast.ClassDef) and not any(_name(one).endswith("Enum") for one in statement.bases):
+            own: dict[str, tuple[Text, ...]] = {}
+            inside = Names(ChainMap(own, self.strings))
+            for inner in statement.body:
+                inside.define(inner)
+            self.strings.update(
+                {f"{one}.{name}": texts for name, texts in own.items() for one in (statement.name, "self", "cls")}
+            )
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = getattr(statement, "value", None)
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or value is None:
@@ -210,8 +249,9 @@ def constants(every: Iterable[Module]) -> dict[str, Names]:
                 source = _source(module, node)
                 for alias in node.names:
                     local = alias.asname or alias.name
-                    if source in by_name and alias.name in by_name[source].strings:
-                        names.strings[local] = by_name[source].strings[alias.name]
+                    for name, texts in getattr(by_name.get(source), "strings", {}).items():
+                        if name.partition(".")[0] == alias.name:
+                            names.strings[name.replace(alias.name, local, 1)] = texts
                     for name, texts in getattr(by_name.get(f"{source}.{alias.name}"), "strings", {}).items():
                         names.strings[f"{local}.{name}"] = texts
         found[module.path] = names
@@ -240,36 +280,42 @@ class Finder(ast.NodeVisitor):
         """Literals that are operands of conditions, by identity."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """Collect the local names that stand for a text for people, then examine the body."""
-        texts = set(self._texts[-1])
+        """Collect the local names that stand for a text for people or for a constant, then examine the body."""
+        texts, before = set(self._texts[-1]), dict(self._names.strings)
         for inner in ast.walk(node):
             if isinstance(inner, ast.ExceptHandler) and inner.name:
                 texts.add(f"str({inner.name})")
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Assign) and self._is_message(inner.value, texts):
-                texts |= {one.id for one in inner.targets if isinstance(one, ast.Name)}
+            if isinstance(inner, ast.Assign):
+                if self._is_message(inner.value, texts):
+                    texts |= {one.id for one in inner.targets if isinstance(one, ast.Name)}
+                elif isinstance(inner.value, ast.Constant):
+                    self._names.define(inner)
         self._texts.append(texts)
         self.generic_visit(node)
         self._texts.pop()
+        self._names.strings = before
+
+    def visit_For(self, node: ast.For) -> None:
+        """Let the target of a loop over constants stand for each of them, and the target of a loop over texts for a text."""
+        self._loop(node, [node])
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
-        """Let the target of a loop over constants stand for each of them."""
-        self._loop(node)
+        """As in a loop."""
+        self._loop(node, node.generators)
 
-    def visit_ListComp(self, node: ast.ListComp) -> None:
-        """As in a generator."""
-        self._loop(node)
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp  # type: ignore[assignment]
 
-    def visit_SetComp(self, node: ast.SetComp) -> None:
-        """As in a generator."""
-        self._loop(node)
-
-    def _loop(self, node: ast.GeneratorExp | ast.ListComp | ast.SetComp) -> None:
-        before = dict(self._names.strings)
-        for one in node.generators:
+    def _loop(self, node: ast.AST, loops: Sequence[ast.For | ast.comprehension]) -> None:
+        before, texts = dict(self._names.strings), set(self._texts[-1])
+        for one in loops:
             if isinstance(one.target, ast.Name):
                 self._names.strings[one.target.id] = self._names.of(one.iter)
+                if self._is_message(one.iter, texts, SEVERAL):
+                    texts.add(one.target.id)
+        self._texts.append(texts)
         self.generic_visit(node)
+        self._texts.pop()
         self._names.strings = before
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -277,8 +323,9 @@ class Finder(ast.NodeVisitor):
         operands = [node.left, *node.comparators]
         for left, operator, right in zip(operands, node.ops, operands[1:], strict=False):
             if isinstance(operator, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
-                whole = isinstance(operator, ast.Eq | ast.NotEq) or len(self._names.of(right)) > 1
-                self._add(node, [left, right], [left, right], whole=whole)
+                equal = isinstance(operator, ast.Eq | ast.NotEq)
+                whole = equal or len(self._names.of(right)) > 1
+                self._add(node, [left, right], [left, right], whole=whole, part=[] if equal else [right])
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -287,7 +334,9 @@ class Finder(ast.NodeVisitor):
             owner = node.func.value
             pattern = isinstance(owner, ast.Name) and owner.id == "re"
             own = [] if node.func.attr in OF_LISTS and len(self._names.of(owner)) > 1 else [owner]
-            self._add(node, [*own, *node.args], [owner, *node.args], regex=pattern or bool(self._names.of(owner)))
+            regex = pattern or bool(self._names.of(owner))
+            if node.args:
+                self._add(node, [*own, *node.args], [owner, *node.args], regex=regex, part=[owner, *node.args])
         self.generic_visit(node)
 
     def visit_Match(self, node: ast.Match) -> None:
@@ -305,34 +354,40 @@ class Finder(ast.NodeVisitor):
         *,
         regex: bool = False,
         whole: bool = False,
+        part: Sequence[ast.expr] = (),
     ) -> None:
+        """Add a condition, if its operands contain literals or if it searches a text for people, which are `part`."""
         found = [text for one in operands for text in self._names.of(one)]
         self.literals |= {id(inner) for one in operands for inner in ast.walk(one)}
         literals = [text for text, is_value in found if not (whole and is_value)]
         if regex:
             literals = [run for text in literals for run in runs(text)]
-        if literals:
+        if literals or any(self._is_message(one, self._texts[-1]) for one in part):
             message = any(self._is_message(one, self._texts[-1]) for one in texts)
             code = " ".join(ast.unparse(node).split())
             self.found.append(Condition(self._module.path, getattr(node, "lineno", 0), code, tuple(literals), message))
 
-    def _is_message(self, node: ast.AST, texts: set[str]) -> bool:
-        """Whether an expression is a text for people: `one.reason`, `one["reason"]`, `one.get("reason")`, `str(error)` or a name for one of these."""
+    def _is_message(self, node: ast.AST, texts: set[str], names: frozenset[str] = MESSAGES) -> bool:
+        """Whether an expression is a text for people: `one.reason`, `one["reason"]`, `one.get("reason")`, `str(error)`, a part of these, or a name for one."""
         if isinstance(node, ast.Attribute):
-            return node.attr in MESSAGES
+            return node.attr in names
         if isinstance(node, ast.Subscript):
-            return isinstance(node.slice, ast.Constant) and node.slice.value in MESSAGES
+            if isinstance(node.slice, ast.Slice):
+                return self._is_message(node.value, texts, names)
+            return isinstance(node.slice, ast.Constant) and node.slice.value in names
         if isinstance(node, ast.Name):
             return node.id in texts
+        if isinstance(node, ast.NamedExpr):
+            return self._is_message(node.value, texts, names)
         if isinstance(node, ast.BoolOp):
-            return any(self._is_message(one, texts) for one in node.values)
+            return any(self._is_message(one, texts, names) for one in node.values)
         if isinstance(node, ast.Call):
             if _name(node.func) == "str" and node.args and f"str({_name(node.args[0])})" in texts:
                 return True
             if isinstance(node.func, ast.Attribute):
                 key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-                return (node.func.attr == "get" and key in MESSAGES) or self._is_message(node.func.value, texts)
-            return any(self._is_message(one, texts) for one in node.args)
+                return (node.func.attr == "get" and key in names) or self._is_message(node.func.value, texts, names)
+            return any(self._is_message(one, texts, names) for one in node.args)
         return False
 
 
@@ -375,9 +430,22 @@ def finders(every: Iterable[Module], names: dict[str, Names]) -> list[Finder]:
     return found
 
 
+def data() -> Iterator[str]:
+    """The values in the data files of this project, without the texts of others."""
+    for path in sorted(path for folder in WRITERS for path in (ROOT / folder).rglob("*.json")):
+        if path.name not in OTHERS_DATA:
+            remaining: list[object] = [json.loads(path.read_text(encoding="utf-8"))]
+            while remaining:
+                value = remaining.pop()
+                if isinstance(value, str):
+                    yield value
+                elif isinstance(value, dict | list):
+                    remaining += value.values() if isinstance(value, dict) else value
+
+
 def written(every: Iterable[Module], names: dict[str, Names], literals: set[int]) -> str:
-    """The texts of three words or more that the modules write, without docstrings and without operands of conditions, in lower case."""
-    found: list[str] = []
+    """The texts of three words or more that the modules and data files contain, without docstrings and without operands of conditions, in lower case."""
+    found = [text.lower() for text in data() if len(text.split()) >= 3]
     for module in every:
         skipped = {id(one.value) for one in ast.walk(module.tree) if isinstance(one, ast.Expr)} | literals
         for node in ast.walk(module.tree):
@@ -426,6 +494,9 @@ def module(text: str, path: str = "gpuinfra/one.py") -> Module:
 WRITER = module(
     """
 REASON = "its group has not upgraded it yet"
+TABLE = {"its group has not upgraded it yet": 1}
+class Texts:
+    LATE = "the deadline passed, too late"
 LATE, EARLY = "the deadline passed", "too early"
 def why(hours, version):
     return f"the evidence is {hours} hours old, so its GPUs are no longer verified"
@@ -436,7 +507,9 @@ def other():
 """,
     "gpuinfra/handover/texts.py",
 )
-IMPORTS = "from gpuinfra.handover import texts\nfrom gpuinfra.handover.texts import LATE, REASON\nimport re\n"
+IMPORTS = (
+    "from gpuinfra.handover import texts\nfrom gpuinfra.handover.texts import LATE, REASON, TABLE, Texts\nimport re\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -460,10 +533,23 @@ IMPORTS = "from gpuinfra.handover import texts\nfrom gpuinfra.handover.texts imp
         're.search("GPUs are no longer", text)',
         'any(word in text for word in ("unrelated", "has not upgraded"))',
         'f"{count} hours old" in text',
+        '"no longer" + " verified" in text',
+        'text.startswith("%s its group has" % count)',
+        "Texts.LATE in text",
+        "text in TABLE",
+        'text.removeprefix("its group has")',
+        'text.partition("no longer verified")',
+        're.split("no longer verified", text)',
+        "node.reason.startswith(count)",
+        "count in node.what",
+        "text.endswith(node.note)",
+        'node.reason.split(" ")[0]',
+        'node.reason[:3] == "its"',
+        'any(one.startswith(f"{count}: ") for one in check.get("unknown") or [])',
     ],
 )
 def test_a_search_of_a_text_of_this_project_is_found(condition: str) -> None:
-    """Literals, constants, f-strings, regular expressions and comparisons with the fields of messages are found."""
+    """Literals, constants, f-strings, regular expressions, and searches and comparisons of the fields of messages are found."""
     reader = module(
         f"{IMPORTS}def decide(node, check, text, words, count):\n    return {condition}\n", "gpuinfra/cli/decide.py"
     )
@@ -476,12 +562,21 @@ def test_a_search_of_a_text_of_this_project_is_found(condition: str) -> None:
         "try:\n        run()\n    except ValueError as error:\n        return 'gone' in str(error)",
         "text = check.get('reason')\n    return text == 'x'",
         "match text:\n        case 'no longer verified':\n            return 1",
+        "start = 'the evidence is'\n    return text.startswith(start)",
+        "for word in ('unrelated', 'no longer verified'):\n        if word in text:\n            return 1",
+        "for one in check.unknown:\n        if text in one:\n            return 1",
     ],
 )
 def test_a_text_in_a_variable_is_found(body: str) -> None:
-    """The text of an exception, a name for a message and the cases of a `match` are found."""
+    """The text of an exception, a name for a message, a local constant, the target of a loop and the cases of a `match` are found."""
     reader = module(f"def decide(check, text):\n    {body}\n", "rehearsal/gpuinfra_rehearsal/decide.py")
     assert [one.path for one in searches([WRITER, reader])] == [reader.path]
+
+
+def test_the_texts_of_data_files_are_found() -> None:
+    """A search of a value of a data file is found: the table of measured throughput."""
+    reader = module('def decide(row):\n    return row.startswith("Llama 3.1 8B")\n')
+    assert [one.path for one in searches([reader])] == [reader.path]
 
 
 @pytest.mark.parametrize(
@@ -496,6 +591,9 @@ def test_a_text_in_a_variable_is_found(body: str) -> None:
         '"No space left on device" in text',
         'text.startswith("https://")',
         "first.reason == second.reason",
+        '" ".join(node.reason.split())',
+        "node.reason in layers",
+        "node.kind is Kind.OLD",
     ],
 )
 def test_a_comparison_of_values_is_allowed(condition: str) -> None:

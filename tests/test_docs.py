@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,16 @@ def test_no_page_is_too_long() -> None:
     """A page has at most 3,000 words, as `wc -w` counts them. Split a longer page by task or by cloud."""
     counts = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in PAGES}
     assert {page: count for page, count in counts.items() if count > LIMIT and page != "CHANGELOG.md"} == {}
+
+
+def test_headings_skip_no_level() -> None:
+    """A heading is at most one level below the one before it. The strict build of the site refuses others."""
+    skipped = []
+    for page in PAGES:
+        text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        levels = [0, *(len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE))]
+        skipped += [str(page.relative_to(ROOT)) for last, level in pairwise(levels) if level > last + 1]
+    assert skipped == []
 
 
 def test_page_lists_the_stacks_without_a_rehearsed_life_cycle() -> None:

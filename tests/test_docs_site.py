@@ -15,7 +15,7 @@ from gpuinfra.base.registry import CLOUDS
 from gpuinfra.cli import COMMANDS
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.report.document import report_schema
+from gpuinfra_rehearsal.document import report_schema
 from tests.report.test_accessibility import SAMPLES, examine
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from .remote.conftest import lab
-from .remote.servers import Lab, free_port, needed
+from .remote.servers import Lab, needed
 from .remote.test_run import fleet, gpuinfra, hosts_file
+from .servers import free_port
 
 __all__ = ["fleet", "lab"]
 PYTHON = os.environ.get("GPUINFRA_TORCH_PYTHON", "")
@@ -40,7 +41,7 @@ def example(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> Any:
     calls = iter(range(100))
 
     def run(line: str) -> list[str]:
-        port = str(free_port(("127.0.0.1",)))
+        port = str(free_port())
         logs = str(tmp_path / f"logs-{next(calls)}")
         words = ("run", "-N", "2", "--port", port, "--logs", logs, "--hosts", hosts_file(lab, fleet))
         done = gpuinfra(*words, "--", f"export OMP_NUM_THREADS=1; {line}")

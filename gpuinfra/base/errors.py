@@ -24,8 +24,8 @@ from collections.abc import Sequence
 
 from gpuinfra.base.findings import Finding
 
-ERROR_PREFIX = "gpuinfra: error: "
-"""Start of each line of stderr that states an error. A finding of a declaration contains its own severity."""
+ERROR_PREFIX, WARN_PREFIX = "gpuinfra: error: ", "gpuinfra: warn: "
+"""Starts of each line of stderr that states an error or a warning. A finding of a declaration contains its own severity."""
 
 
 def reason_of(error: BaseException) -> str:

@@ -34,6 +34,8 @@ _ML = "stas00/ml-engineering at 744d01e1:network/README.md"
 _ML_READ = date(2026, 11, 28)
 PAIRS_SEARCHED = "2026-11-28"
 """The last search for figures of machine types with a fabric and without a floor for B3."""
+UNPUBLISHED = "no figure of a healthy machine is published (searched 2026-11-30)"
+"""End of the source of a cloud's threshold for which no page gives the figure of a healthy machine, with the date of the last search."""
 MARGIN = 0.92
 """Highest share of a healthy figure that a floor may be, because healthy machines differ by a few percent."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.errors import WARN_PREFIX, DeploymentError, GpuinfraError, UsageError
 from gpuinfra.cli.stacks import NoStack, Resources, as_argument, exported
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def share(
         if not confirmed:
             raise
         click.echo(
-            f"warning: {problem}; --confirm-active is {confirmed}, so the journal of this machine is used", err=True
+            f"{WARN_PREFIX}{problem}; --confirm-active is {confirmed}, so the journal of this machine is used", err=True
         )
         return {CONFIRM_VARIABLE: confirmed}
     if record is None:
@@ -84,7 +84,7 @@ def check_start(declared: LoadedStack, project: Path, confirmed: str | None) -> 
         return
     except DeploymentError as problem:
         if confirmed:
-            click.echo(f"warning: {problem}; --confirm-active is {own}, so the deployment continues", err=True)
+            click.echo(f"{WARN_PREFIX}{problem}; --confirm-active is {own}, so the deployment continues", err=True)
             return
         raise DeploymentError(f"{problem}; if {own} is the active region, add --confirm-active {own}") from None
     if record and record.active and record.region != own:
@@ -98,6 +98,6 @@ def active_elsewhere(loaded: LoadedStack, resources: Resources) -> ActiveRegion 
     try:
         record = record_of(loaded, resources)
     except DeploymentError as problem:
-        click.echo(f"warning: {problem}", err=True)
+        click.echo(f"{WARN_PREFIX}{problem}", err=True)
         return None
     return record.active if record and record.active and record.region != loaded.spec.where.region else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.base.errors import INTERRUPTED, UsageError
+from gpuinfra.base.errors import INTERRUPTED, WARN_PREFIX, UsageError
 from gpuinfra.cli.options import HostTarget, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
@@ -52,7 +52,7 @@ def command(target: HostTarget, dry_run: bool, as_json: bool) -> int:
         orders = _orders(plan, pools.values())
         with connector_to(hosts, target.known_hosts) as connector:
             for line in connector.known.ignored_lines[:5]:
-                click.echo(f"gpuinfra: warn: {line}", err=True)
+                click.echo(f"{WARN_PREFIX}{line}", err=True)
             if dry_run:
                 ended = _dry_run(target, connector, hosts, orders, pools)
             else:
@@ -127,7 +127,6 @@ def _print_changes(ended: FleetResult[Any]) -> None:
 def _finish(ended: FleetResult[Any], as_json: bool, bundles: dict[str, str]) -> int:
     from gpuinfra.remote.fleet import by_kind
 
-    problems = [outcome.problem for outcome in ended.outcomes if outcome.problem is not None]
     entries = [_entry(outcome) for outcome in ended.outcomes]
     if as_json:
         counts: dict[str, int] = {}
@@ -136,15 +135,15 @@ def _finish(ended: FleetResult[Any], as_json: bool, bundles: dict[str, str]) -> 
         body = {"schema": SCHEMA, "bundles": bundles, "summary": counts, "hosts": entries}
         click.echo(json.dumps(body, indent=2, ensure_ascii=True))
     else:
-        done = len(entries) - len(problems)
-        click.echo(f"{done} of {len(entries)} hosts done")
-        for kind, group in by_kind(problems):
-            click.echo(f"{len(group)} {kind.value}: {group[0].reason}; {group[0].hint}")
+        click.echo(f"{len(ended.outcomes) - len(ended.problems)} of {len(entries)} hosts done")
+        for kind, group in by_kind(ended.problems):
+            _, first = group[0]
+            click.echo(f"{len(group)} {kind.value}: {first.reason}; {first.hint}")
             if len(group) > 1:
-                click.echo(f"  same problem: {some([p.reason.split(' ')[0].rstrip(':,') for p in group[1:]])}")
+                click.echo(f"  same problem: {some([host.title for host, _ in group[1:]])}")
     if ended.interrupted:
         return INTERRUPTED
-    return 1 if problems else 0
+    return 1 if ended.problems else 0
 
 
 def _entry(outcome: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import UsageError
+from gpuinfra.base.errors import WARN_PREFIX, UsageError
 from gpuinfra.cli.options import folder_option
 from gpuinfra.cli.rehearsals import KIND, installed, required
 
@@ -69,7 +69,7 @@ def command(
     if action == "show":
         _show(cached, cache, folder, as_json)
         for row in size(cache, folder, rehearsal.size(folder) if rehearsal else 0):
-            click.echo(f"warning: {row.found}; {row.fix}", err=True)
+            click.echo(f"{WARN_PREFIX}{row.found}; {row.fix}", err=True)
         return 0
     kinds = {kind for kind, is_chosen in chosen.items() if is_chosen or everything}
     gone = _to_remove(cached, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, limit)

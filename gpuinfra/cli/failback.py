@@ -122,7 +122,8 @@ def command(
                     overlap(paired, Limit.of({}, asks=False)), paired.recovery.region, region, stop_first=stop_first
                 )
                 click.echo(
-                    f"stop   no job runs from `jobs` to the end of `verify`: {expected_stop(failover)}", err=True
+                    f"stop   no job runs from `jobs` to the end of `verify`: {expected_stop(failover.minutes)}",
+                    err=True,
                 )
             if dry_run:
                 return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)

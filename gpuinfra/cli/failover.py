@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication, replicas) fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or this step (jobs, fence, export, drain, replication, replicas, sync, homes) fails. Repeatable.",
 )
 @click.option(
     "--stop-first",
@@ -362,6 +362,7 @@ def _failing(
         verdicts=verdicts,
         names=names_in(paired),
         exports=cloud_of(paired.plan.cloud).exports(paired.plan.region, paired.loaded.settings),
+        exports_there=cloud_of(paired.plan.cloud).exports(paired.recovery.region, paired.loaded.settings),
         stop_jobs=stop_jobs,
         stop_first=stop_first,
         ignore=frozenset(ignore),

@@ -273,8 +273,8 @@ def _ask(question: WizardQuestion, answers: StackAnswers, check: Callable[[], No
         if text.isdigit() and 1 <= int(text) <= len(proposals.rows):
             text = proposals.values[int(text) - 1]
         try:
-            if question.option == "capacity":
-                text = _with_fields(text)
+            if question.option == "capacity" and (text := _with_fields(text, answers)) == BACK:
+                continue
             _apply(question, answers, text)
             if check:
                 check()
@@ -312,8 +312,8 @@ def _show(proposals: Choices) -> None:
         click.echo(line)
 
 
-def _with_fields(text: str) -> str:
-    """Prompt for the fields that a kind of capacity requires and the answer does not contain."""
+def _with_fields(text: str, answers: StackAnswers) -> str:
+    """Prompt for the fields that a kind of capacity requires and the answer does not contain. Returns `<` if the user goes back to the kind."""
     from gpuinfra.new_stack.answers import entry_of, needed_fields
     from gpuinfra.reference.fields import all_fields
 
@@ -321,8 +321,17 @@ def _with_fields(text: str) -> str:
     for name in needed_fields(str(entry["kind"])):
         if name in entry or (name == "id" and "group_arn" in entry):
             continue
-        click.echo(next(one.meaning for one in all_fields()[f"pools.capacity.{name}"] if entry["kind"] in one.kinds))
-        value = click.prompt(name, prompt_suffix=": ").strip()
+        fields = [one for one in all_fields()[f"pools.capacity.{name}"] if entry["kind"] in one.kinds]
+        click.echo(fields[0].meaning)
+        while (value := click.prompt(name, prompt_suffix=": ").strip()) in (HELP, SKIP):
+            if value == HELP:
+                _show_help(fields, answers)
+            else:
+                click.echo(
+                    f"{name} cannot be skipped: {entry['kind']} capacity requires it; {BACK}: another kind of capacity"
+                )
+        if value == BACK:
+            return BACK
         text = f"{text},{name}={value}"
     return text
 
@@ -369,7 +378,7 @@ def _settable(finding: Finding) -> Finding:
 
     if finding.path not in all_fields():
         return finding
-    return replace(finding, hint=f"{finding.hint}; use --set {finding.path}=VALUE".removeprefix("; "))
+    return replace(finding, hint="; ".join(filter(None, (finding.hint, f"use --set {finding.path}=VALUE"))))
 
 
 def _show_next(path: Path, answers: StackAnswers) -> None:

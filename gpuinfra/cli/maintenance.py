@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import click
 
 from gpuinfra.base.errors import DeploymentError, UsageError
+from gpuinfra.base.words import titled
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import active_stack
 from gpuinfra.cli.stacks import Stacks, short_name
@@ -47,12 +48,13 @@ def command(
 
     NODE is a label (gpu-1) or an instance ID. The command writes the end of the planned work to the evidence bucket. The control node reads it within a
     minute, creates a silence in Alertmanager, and does not repair the node. The planned work ends by itself. The command does not contact the nodes.
+    --release also accepts the instance ID of a node that is in no group anymore, if the control node has an order for it.
 
     The exit code is 0 if the planned work is recorded.
     """
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.search.patience import duration
-    from gpuinfra.verification.maintenance import Work, planned, record
+    from gpuinfra.verification.maintenance import Work, former_nodes, planned, record
     from gpuinfra.verification.replacement import targets
     from gpuinfra.verification.store import polled
 
@@ -65,22 +67,27 @@ def command(
         if stacks.notice:
             click.echo(stacks.notice, err=as_json)
         try:
-            chosen = targets(polled(active.resources), nodes)
-            if not chosen[0].poll.controlled:
+            polls = polled(active.resources)
+            former = former_nodes(polls, nodes) if release else {}
+            members = targets(polls, [name for name in nodes if name not in former])
+            chosen = [(one.poll, one.node.instance_id, one.node.label) for one in members]
+            by_id = {one.instance_id: one for one in former.values()}
+            chosen += [(one.poll, one.instance_id, one.name) for one in by_id.values()]
+            if not chosen[0][0].controlled:
                 raise UsageError(
                     f"{stack} has no control node, which sends alerts and repairs nodes; declare monitoring"
                 )
-            for poll in {id(one.poll): one.poll for one in chosen}.values():
-                record(poll, [one.node for one in chosen if one.poll is poll], work, now)
-            recorded = planned(chosen[0].poll, now)
+            for poll in {id(poll): poll for poll, _, _ in chosen}.values():
+                record(poll, {id_: label for of, id_, label in chosen if of is poll}, work, now)
+            recorded = planned(chosen[0][0], now)
         except PortUnavailable as problem:
             raise DeploymentError(f"the planned work of {stack} cannot be recorded: {problem}") from None
     if as_json:
         document = {"schema": SCHEMA, "stack": short_name(stack), "planned": recorded, **stacks.marks}
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
         return 0
-    for target in chosen:
-        click.echo(f"{target.title}: {_said(until, release)}")
+    for _, id_, label in chosen:
+        click.echo(f"{titled(label, id_)}: {_said(until, release)}")
     return 0
 
 

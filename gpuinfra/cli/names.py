@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.base.errors import WARN_PREFIX, DeploymentError, GpuinfraError, UsageError
 from gpuinfra.cli.active import record_of
 from gpuinfra.cli.ready import Paired, declared, opened, verdicts
 from gpuinfra.cli.returning import names_in
@@ -89,7 +89,7 @@ def _share(paired: Paired, *journals: FailoverJournal) -> ActiveRegion | None:
     try:
         record = record_of(paired.loaded, paired.resources)
     except DeploymentError as problem:
-        click.echo(f"warning: {problem}; the journals of this machine are used", err=True)
+        click.echo(f"{WARN_PREFIX}{problem}; the journals of this machine are used", err=True)
         return None
     if record is None:
         return None

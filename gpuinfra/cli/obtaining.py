@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.base.errors import DeploymentError, UsageError
+from gpuinfra.base.errors import WARN_PREFIX, DeploymentError, UsageError
 from gpuinfra.cli.stacks import NoStack, Resources, exported
 from gpuinfra.cli.up import Limit, running_before, search_of
 
@@ -156,7 +156,7 @@ def adopt_retained(file: LoadedStack, project: Path, keep: Sequence[int], *, aga
     try:
         token = token_of(file, plan.name)
     except Unanswered as problem:
-        click.echo(f"warning: retained resources of {file.name} are {problem}; {problem.fix}", err=True)
+        click.echo(f"{WARN_PREFIX}retained resources of {file.name} are {problem}; {problem.fix}", err=True)
         return
     document = import_file(retained(cloud.retained(plan, token, file.settings, None)), urns)
     names = [str(row["logicalName"]) for row in document["resources"] if not row.get("component")]

@@ -21,6 +21,7 @@ from gpuinfra.cli.stacks import Resources, Stacks, as_argument, exported
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.region.active import RecordStore
+    from gpuinfra.clouds.region.checkpoints import ReplicatedCheckpoint
     from gpuinfra.clouds.region.readiness import ReadinessLine
     from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.plan.model import Plan
@@ -52,7 +53,7 @@ def command(stack: str, record: bool, as_json: bool, stacks: Stacks) -> int:
     from gpuinfra.report import ready_text
 
     with opened(declared(stack), stacks) as paired:
-        name, region, lines = paired.loaded.name, paired.recovery.region, paired.ask()
+        name, region, lines = paired.loaded.name, paired.recovery.region, (*paired.ask(), *_failback(paired))
         if record:
             _record(paired, lines)
     if as_json:
@@ -65,6 +66,20 @@ def command(stack: str, record: bool, as_json: bool, stacks: Stacks) -> int:
             click.echo(line)
     states = {one.state for one in lines}
     return 1 if FAIL in states else EnvironmentMissing.exit_code if UNREAD in states else 0
+
+
+def _failback(paired: Paired) -> Iterator[ReadinessLine]:
+    """Yield the line about the stop of a failback, if the record of the active region says that the stack failed over."""
+    from gpuinfra.cli.active import record_of
+    from gpuinfra.region.failover.back import stop_line
+    from gpuinfra.region.failover.journal import FailoverJournal
+
+    try:
+        record = record_of(paired.loaded, paired.resources)
+    except DeploymentError:
+        return  # Other lines state that the second region does not respond.
+    if record is not None and record.active and record.region == paired.recovery.region:
+        yield stop_line(record.move(FailoverJournal.MOVE) or {}, paired.plan.region)
 
 
 def _record(paired: Paired, lines: Sequence[ReadinessLine]) -> None:
@@ -84,11 +99,31 @@ def _record(paired: Paired, lines: Sequence[ReadinessLine]) -> None:
     shared_results.write(
         store,
         paired.loaded.name,
-        shared_results.results_of(document["ready"], summary, paired.drill(), datetime.now(UTC)),
+        shared_results.results_of(
+            document["ready"], summary, paired.drill(), datetime.now(UTC), live_drill=paired.live_drill()
+        ),
     )
     if document["ready"]:
         _report(paired.loaded, paired.resources)
     click.echo(f"the result is recorded in {paired.recovery.region}", err=True)
+
+
+def _live_drill(
+    loaded: LoadedStack, plan: Plan, stack: str, shared: Mapping[str, Any] | None, now: datetime
+) -> Iterator[ReadinessLine]:
+    """Yield the line about the last live drill, with the recovery time that follows from what it measured."""
+    from gpuinfra.plan.profile import profile_of
+    from gpuinfra.plan.recovery import recovery_time
+    from gpuinfra.remote import live_drills
+
+    recovery, replication = loaded.spec.recovery, profile_of(plan.cloud).replication
+    drill = live_drills.newest(loaded, shared)
+    if drill is None or recovery is None or replication is None:
+        return
+    measured, deadline = live_drills.measured(drill), loaded.spec.handover.deadline_minutes
+    rto = recovery_time(recovery, replication, plan.file_systems, deadline, measured)
+    command = f"gpuinfra drill {as_argument(stack)} --live"
+    yield from live_drills.lines(loaded, f"{recovery.region} live", command, rto, drill, now)
 
 
 def _report(loaded: LoadedStack, resources: Resources) -> None:
@@ -154,8 +189,12 @@ class Paired(Declared):
     """Reads the cloud and returns the lines."""
     drill: Callable[[], Mapping[str, Any] | None]
     """Returns the record of the last drill, of this machine or of the recorded results."""
+    live_drill: Callable[[], Mapping[str, Any] | None]
+    """Returns the record of the last live drill, as `drill`."""
     checkpoints: Callable[[], tuple[ReadinessLine, ...]]
     """Reads the newest complete checkpoint in each replica. Empty if the stack declares no checkpoints."""
+    newest: Callable[[], ReplicatedCheckpoint | None]
+    """Reads the newest complete checkpoint of all replicas, with its objects. Raises `Unreachable` and `DeploymentError`."""
 
 
 def declared(stack: str) -> Declared:
@@ -190,9 +229,9 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.region import shared_results
     from gpuinfra.region.clone.replicas import image_lines, replicas_of
     from gpuinfra.region.coverage import coverage
-    from gpuinfra.region.newest_checkpoint import of_checkpoints
+    from gpuinfra.region.newest_checkpoint import newest, of_checkpoints
     from gpuinfra.region.readiness import data, deployed_role, not_read, of_cloud, of_names, second_of
-    from gpuinfra.remote import drills
+    from gpuinfra.remote import drills, live_drills
     from gpuinfra.spec.load import project_name
 
     stack, loaded, plan, recovery, day = given.stack, given.loaded, given.plan, given.loaded.spec.recovery, today()
@@ -214,7 +253,7 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             verdicts=lambda: verdicts(resources),
         )
 
-        shared: list[Mapping[str, Any] | None] = []
+        shared: list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = []
 
         def ask() -> tuple[ReadinessLine, ...]:
             live = [
@@ -234,16 +273,16 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
                 *of_checkpoints(plan.cloud, question),
             ]
             now = datetime.now(UTC)
-            recorded, drill = shared_results.lines(
+            recorded, drill, live_drill = shared_results.lines(
                 loaded.name,
                 given.recovery.region,
                 _results_store(loaded, resources),
                 f"gpuinfra ready {as_argument(stack)} --record",
                 now,
             )
-            shared.append(drill)
+            shared.append((drill, live_drill))
             lines = [*second.merged(from_cloud, live), *coverage(loaded, second.files, _last_search), *not_read(second)]
-            lines += [drills.line(loaded, now, drill), recorded]
+            lines += [drills.line(loaded, now, drill), *_live_drill(loaded, plan, stack, live_drill, now), recorded]
             fixes = {
                 "": restore,
                 dns.NAMES_FIX: dns.NAMES_FIX.replace("STACK", as_argument(stack)),
@@ -260,8 +299,10 @@ def opened(given: Declared, stacks: Stacks) -> Iterator[Paired]:
             second=second,
             resources=resources,
             ask=ask,
-            drill=lambda: drills.newest(loaded, shared[-1] if shared else None),
+            drill=lambda: drills.newest(loaded, shared[-1][0] if shared else None),
+            live_drill=lambda: live_drills.newest(loaded, shared[-1][1] if shared else None),
             checkpoints=lambda: tuple(of_checkpoints(plan.cloud, question)),
+            newest=lambda: newest(plan.cloud, question),
         )
 
 

@@ -344,6 +344,7 @@ def search_of(
             engine, declared.name, project, clusters=[declared.spec.name], settings=declared.settings, output=sys.stderr,
             say=lambda line: click.echo(line, err=True), keep=[journal.lock, *locks], again=again,
         )  # fmt: skip
+        click.echo(f"starting pulumi up of {short_name(declared.name)}", err=True)
         up(
             engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock, *locks], again=again, exclude=exclude,
             agent=journal.run, more={CHECK_VARIABLE: "true", **(variables or {})}, refresh=refresh,
@@ -373,7 +374,9 @@ def search_of(
         remove=delete,
         settle=lambda patterns, again: deploy(again, patterns),
         state=lambda: exported(declared.name, project=project),
-        missing_nodes=partial(missing_nodes, before=journal.options.get("running")),
+        missing_nodes=partial(
+            missing_nodes, before=journal.options.get("running"), keeps=journal.options.get("until") is not None
+        ),
         say=lambda line: click.echo(line, err=True),
         over_limit=limit.refuses,
         searches=searches,

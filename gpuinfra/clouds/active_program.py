@@ -7,9 +7,6 @@ region there. `pulumi up` runs the program in its preview first, so nothing has 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Mapping
-from typing import Any
 
 import pulumi
 
@@ -17,12 +14,8 @@ from gpuinfra.base.errors import GpuinfraError
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region.active import CONFIRM_VARIABLE, SharedRecord, elsewhere, place_of, unreadable
 from gpuinfra.clouds.region.failover import Unreachable
+from gpuinfra.clouds.saved import saved_resources
 from gpuinfra.plan.model import Plan
-
-OUTPUTS = "pulumi:pulumi:readStackResourceOutputs"
-"""Function of the engine that returns the outputs of each resource of a stack, as last saved (pkg/resource/deploy/builtins.go of Pulumi v3.259.0)."""
-READS, PAUSE_S = 5, 0.5
-"""Attempts to read the outputs, and seconds between them. A state in files is written in place while the program runs, so a read can find it incomplete."""
 
 
 def check_active(name: str, plan: Plan) -> bool:
@@ -34,7 +27,7 @@ def check_active(name: str, plan: Plan) -> bool:
     stack, cloud, region = pulumi.get_stack(), cloud_of(plan.cloud), plan.region
     confirmed = os.environ.get(CONFIRM_VARIABLE) == region
     try:
-        place = place_of(_saved(), name)
+        place = place_of(saved_resources(), name)
         store = cloud.record(place, plan.recovery.region, _settings(plan.cloud)) if place else None
         record = SharedRecord(store, stack, region) if store else None
     except (Unreachable, GpuinfraError, pulumi.RunError) as problem:
@@ -49,20 +42,6 @@ def check_active(name: str, plan: Plan) -> bool:
         abort = f"gpuinfra failover {stack} --to {plan.recovery.region} --abort"
         raise pulumi.RunError(elsewhere(stack, record.active, region, failback=back, abort=abort))
     return record is not None and record.returns
-
-
-def _saved(reads: int = READS) -> list[Mapping[str, Any]]:
-    """Return the resources of the running stack as last saved, with their outputs."""
-    name = "/".join(part for part in (pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack()) if part)
-    try:
-        answer = pulumi.runtime.invoke(OUTPUTS, {"stackName": name}).value
-    except Exception as problem:  # The engine reports each failure of a function as a plain exception.
-        if reads > 1:
-            time.sleep(PAUSE_S)
-            return _saved(reads - 1)
-        raise pulumi.RunError(f"the engine does not return the outputs of {name}: {problem}") from None
-    outputs = (answer or {}).get("outputs") or {}
-    return [{"urn": urn, **resource} for urn, resource in outputs.items()]
 
 
 def _settings(cloud: str) -> dict[str, object]:

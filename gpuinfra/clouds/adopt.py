@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from gpuinfra.base.registry import CLOUDS
-from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.plan.planned import RetainedResource
 
 Key = tuple[str, str]
@@ -37,12 +35,6 @@ def retained(resources: Iterable[RetainedResource[Any]]) -> list[Retained]:
         Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
         for one in resources
     ]
-
-
-def is_imported(type_: str) -> bool:
-    """Return whether `adopt` imports resources of this type. The other resources are created again, which does not change anything in the account."""
-    lookups = [row.lookup for cloud in CLOUDS for row in cloud_of(cloud).resource_kinds if row.type == type_]
-    return any(lookups) or not lookups
 
 
 def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:

@@ -62,10 +62,10 @@ class ClusterBuilder(ABC, Generic[F, S]):
     scope_type: ClassVar[type[BaseScope]] = BaseScope
     ready_type: ClassVar[type[BaseNodesReady[Any]]]
     ready_args: ClassVar[type[BaseNodesReadyArgs]]
-    foundation_refs: ClassVar[type[Any]]
-    site_refs: ClassVar[type[Any]]
+    foundation_refs: ClassVar[type[FoundationOutputs]]
+    site_refs: ClassVar[type[SiteOutputs]]
 
-    def __init__(self, parent: pulumi.Resource, plan: Plan, existing: Any, *, moving: bool = False) -> None:
+    def __init__(self, parent: pulumi.Resource, plan: Plan, existing: UsedResources, *, moving: bool = False) -> None:
         """`opts` applies to every component that the builder creates. `moving` is true while the stack returns to its first region."""
         self.plan = plan
         self.existing = existing

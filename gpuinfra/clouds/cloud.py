@@ -7,7 +7,8 @@ its command ends with a message.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.build import ClusterBuilder
     from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
+    from gpuinfra.clouds.logs import LogLine, LogQuestion
     from gpuinfra.clouds.offerings import Search
     from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.checkpoints import CheckpointPair
     from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.drill import DrillCopies
     from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
@@ -121,6 +124,10 @@ class Cloud(PlannedCloud):
         """The report for the provider, for `gpuinfra replace`."""
         raise UsageError(f"where.cloud is {self.profile.name}, for which gpuinfra has no report for the provider")
 
+    def grafana_token(self, host: str, settings: Mapping[str, object]) -> AbstractContextManager[str] | None:
+        """Return a short-lived token for a Grafana that this cloud manages, or None if the host is none. Raises `DeploymentError`."""
+        return None
+
     def retained(
         self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
     ) -> Sequence[RetainedResource[Any]]:
@@ -139,6 +146,11 @@ class Cloud(PlannedCloud):
     def offerings(self, region: str, config: Mapping[str, object]) -> Search | None:
         """Return the search for capacity that is sold for a fixed time, for `gpuinfra calendar --offers`."""
         return None
+
+    def node_logs(self, question: LogQuestion) -> Iterator[LogLine]:
+        """Return the lines that the nodes sent to the log service, oldest first, for `gpuinfra logs`. The service is asked for a page when the lines of the
+        earlier ones were taken. Raises `DeploymentError` and `Unreachable`."""
+        raise UsageError(f"where.cloud is {self.profile.name}, on which gpuinfra does not send logs")
 
     # A second region
 
@@ -183,6 +195,10 @@ class Cloud(PlannedCloud):
 
     def failback(self, region: str, second: str, config: Mapping[str, object]) -> Failback | None:
         """Return the requests of `gpuinfra failback`. The regions are named as in the failover."""
+        return None
+
+    def drill_copies(self, second: str, config: Mapping[str, object]) -> DrillCopies | None:
+        """Return the requests of `gpuinfra drill --live` in the second region, or None if the cloud does not support it."""
         return None
 
 

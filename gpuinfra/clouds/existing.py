@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pulumi
 
@@ -25,21 +25,22 @@ class ExistingBase:
 
 
 E = TypeVar("E", bound=ExistingBase)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(Generic[R]):
     """A layer that another stack can create."""
 
     name: str
     """`foundation` or `site`."""
     stack: str | None
     """Stack that created the layer, or None."""
-    refs: type[Any]
+    refs: type[R]
     """Dataclass of the references from the layer to the layers above it."""
 
 
-def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
+def joined(existing: E, layers: Iterable[Layer[Any]], opts: pulumi.ResourceOptions | None = None) -> E:
     """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify.
     Values that the program passes in take precedence."""
     from_layers: dict[str, Any] = {}
@@ -57,7 +58,7 @@ def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | 
     return replace(existing, **from_layers)
 
 
-def references(layer: Layer, existing: ExistingBase) -> Any:
+def references(layer: Layer[R], existing: ExistingBase) -> R:
     """Return the references of a layer that this stack does not create. Raises `ValueError` if one is missing."""
     values = {one.name: getattr(existing, one.name) for one in _shared(layer.refs, existing)}
     given = {name: value for name, value in values.items() if value is not None}
@@ -81,7 +82,7 @@ class UsedResources:
         self._names.add(name)
         return getattr(self._existing, name)
 
-    def add(self, layer: Layer) -> None:
+    def add(self, layer: Layer[Any]) -> None:
         """Record that a layer uses the references of existing resources."""
         self._names |= {one.name for one in _shared(layer.refs, self._existing)}
 

@@ -14,6 +14,8 @@ EVIDENCE = "the evidence of a node is needed long after the node is deleted"
 DATA = "holds data"
 CONTROL_ROLE = "control"
 """Part of the names of the identity of the control node."""
+STORE = "metrics"
+"""Part of the names of the managed store to which the control node writes."""
 
 
 def top(plan: Plan, **values: str) -> PlannedInstance:
@@ -97,6 +99,19 @@ def declared_roles(plan: Plan, nodes: Iterable[PlannedInstance]) -> Iterator[Pla
             yield replace(instance, values={**instance.values, "role": node_role.name})
 
 
+def node_logs(cloud: str, plan: Plan, **values: str) -> Iterator[PlannedInstance]:
+    """Yield the logs of the nodes in the log service of the cloud."""
+    if plan.logs and plan.pools:
+        yield inside(cloud, top(plan, **values), "NodeLogs", "logs")
+
+
+def log_recipients(plan: Plan, logs: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
+    """Yield the recipients of the alert about Xids."""
+    for instance in logs:
+        for index in range(len(plan.logs.recipients) if plan.logs else 0):
+            yield replace(instance, values={**instance.values, "index": index})
+
+
 def if_replacing(plan: Plan, control: Iterable[PlannedInstance]) -> Iterator[PlannedInstance]:
     """Yield the identity of the control node if it replaces nodes."""
     repair = plan.monitoring.repair if plan.monitoring else None
@@ -108,6 +123,30 @@ def secrets(plan: Plan, control: Iterable[PlannedInstance]) -> Iterator[PlannedI
     for instance in control:
         for name in dict.fromkeys(plan.monitoring.secrets if plan.monitoring else ()):
             yield replace(instance, values={**instance.values, "secret": naming.text_token(name)})
+
+
+def data_disks(plan: Plan) -> Iterator[PlannedInstance]:
+    """Yield the disk with the data of the control node."""
+    if plan.monitoring:
+        yield PlannedInstance(component=naming.logical(plan.name, plan.monitoring.pool))
+
+
+def stores(plan: Plan) -> Iterator[PlannedInstance]:
+    """Yield the managed store for metrics."""
+    if plan.monitoring and plan.monitoring.store:
+        yield PlannedInstance(component=naming.logical(plan.name, STORE))
+
+
+def watching_stores(plan: Plan) -> Iterator[PlannedInstance]:
+    """Yield the managed store if it reports that the control node is gone."""
+    if plan.monitoring and plan.monitoring.store and plan.monitoring.store.watches:
+        yield from stores(plan)
+
+
+def alerting_stores(plan: Plan) -> Iterator[PlannedInstance]:
+    """Yield the managed store if it sends alerts to recipients."""
+    if plan.monitoring and plan.monitoring.store and plan.monitoring.store.recipients:
+        yield from watching_stores(plan)
 
 
 def budgets(plan: Plan) -> Iterator[PlannedInstance]:

@@ -33,6 +33,12 @@ class BaseNodePoolArgs:
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
     """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories. The `mounted` output of
     `SharedFilesystem` and of an existing file system in the plan is such an entry."""
+    data_disk: pulumi.Input[str] | None = None
+    """Disk that the only node of the pool attaches at boot: its ID, on Google Cloud its path."""
+    metrics_url: pulumi.Input[str] | None = None
+    """Control node: address of the managed store to which it writes metrics."""
+    alert_topics: Mapping[str, pulumi.Input[str]] | None = None
+    """Control node: addresses of the topics to which it publishes alerts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +114,9 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
             "evidence": evidence,
             "bundle": {"bucket": self._args.bucket, "key": key, "sha256": self.bundle_sha256},
             "file_systems": homes.for_nodes(cloud, self.plan, self._args.file_systems),
+            **({} if self._args.data_disk is None else {"data_disk": self._args.data_disk}),
+            **({} if self._args.metrics_url is None else {"metrics_url": self._args.metrics_url}),
+            **({"alert_topics": self._args.alert_topics} if self._args.alert_topics else {}),
             **more,
         }
         return pulumi.Output.json_dumps(config, sort_keys=True).apply(lambda text: bundle.user_data(json.loads(text)))

@@ -43,6 +43,10 @@ class BaseNodesReady(pulumi.ComponentResource, Generic[A]):
     """One entry for each node: label, instance ID, pool, group, outcome, reason, evidence checksum, SSH host keys and other values."""
     summary: pulumi.Output[str]
     """The result in one line."""
+    ended: pulumi.Output[str]
+    """Why the wait ended, such as `ready`, `deadline` or `stock-out`."""
+    shortages: pulumi.Output[list[Any]]
+    """One entry for each group that lacks nodes: pool, group, kind, zone, number of missing nodes, cause, message of the cloud, and hint."""
 
     _cloud: ClassVar[str]
 
@@ -77,6 +81,7 @@ class BaseNodesReady(pulumi.ComponentResource, Generic[A]):
         )
         self.ready, self.summary, self.nodes = verified.ready, verified.summary, verified.nodes
         self.nodes_verified, self.gpus_verified = verified.nodes_verified, verified.gpus_verified
+        self.ended, self.shortages = verified.ended, verified.shortages
         self.outputs = {
             "ready": self.ready,
             "nodes": self.nodes,

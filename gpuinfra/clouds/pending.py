@@ -7,7 +7,7 @@ the others, and they are found by the tag of the stack and the tag `Name`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,10 +61,6 @@ class PendingLookup(Protocol):
         Raises `EnvironmentMissing` if the cloud does not answer, and `NotFoundByTag` if the type is unknown.
         """
         ...
-
-
-PendingLookups = Callable[[StackIdentity, Mapping[str, object]], PendingLookup]
-"""Returns the lookup for a stack, given the settings of its providers."""
 
 
 def filled(shape: str, create: PendingCreate, more: Mapping[str, str] | None = None) -> str | None:

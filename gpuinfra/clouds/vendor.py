@@ -6,12 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-MISSING_GPU, LINKS = frozenset({"P1", "G1"}), frozenset({"F2", "F3", "F4", "F5", "X2"})
-"""Checks that a missing GPU fails, and checks of NVLink and NVSwitch. docs/reference/checks.md lists the names of all checks."""
-SPEED = frozenset({"B2", "B3", "B5", "B7", "N5"})
-"""Checks of the speed."""
-GPU_CHECKS = MISSING_GPU | LINKS | frozenset({"G5", "G6", "G10", "G11", "G13", "B1", "B6", "X1"})
-"""Checks that fail if a GPU is not usable."""
+from gpuinfra.node.cause import FaultyPart
+from gpuinfra.node.checks import ALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +41,12 @@ class Faulty:
     def failed_ids(self) -> frozenset[str]:
         """IDs of the failed checks."""
         return frozenset(str(one.get("id")) for one in self.failed)
+
+    @property
+    def faults(self) -> frozenset[FaultyPart]:
+        """What is faulty according to the failed checks."""
+        faults = (ALL[one].fault for one in self.failed_ids & ALL.keys())
+        return frozenset(fault for fault in faults if fault)
 
     @property
     def summary(self) -> str:

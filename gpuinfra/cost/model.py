@@ -64,8 +64,8 @@ class Cost:
     """The price of a plan."""
 
     lines: tuple[CostLine, ...]
-    unknown: tuple[str, ...]
-    """Billed items that the total does not include, each with the reason or its price per unit."""
+    excluded: tuple[str, ...]
+    """Billed items that are not in `lines` and in the total, each with the reason or its price per unit."""
     rates: tuple[Rate, ...] = ()
     """Prices of usage, which the total does not include."""
     oldest: date | None
@@ -73,6 +73,12 @@ class Cost:
     as_of: date | None = None
     """Date for which the plan was priced."""
     duration_hours: int | None = None
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Billed items that the total does not include: the lines without a price, and `excluded`."""
+        missing = (line for line in self.lines if line.usd_per_unit_hour is None)
+        return (*(f"{line.what}: {line.note or 'price unknown'}" for line in missing), *self.excluded)
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -138,6 +144,7 @@ class Cost:
             "oldest_price": self.oldest.isoformat() if self.oldest else None,
             "stale": list(self.stale),
             "unknown": list(self.unknown),
+            "excluded": list(self.excluded),
             "rates": [{**asdict(rate), "read": rate.read.isoformat() if rate.read else None} for rate in self.rates],
             "lines": [_line(line) for line in self.lines],
         }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, CostLine, Rate
 from gpuinfra.cost.usage import rates
+from gpuinfra.plan.logs import MB_PER_DAY
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 from gpuinfra.plan.planned import PlannedResource
 from gpuinfra.plan.planned import PriceRule as Counted
@@ -34,11 +35,9 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     lines = tuple(_lines(plan, resources, prices))
     dates = [line.read for line in lines if line.read]
     usage = tuple(_rates(plan, resources, prices))
-    missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
-        unknown=(
-            *missing,
+        excluded=(
             *(f"{one.mount}: {one.id}, existing, billed to its owner" for one in plan.existing_file_systems),
             *map(str, usage),
             BY_REQUEST,
@@ -64,12 +63,20 @@ def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile |
         for group in pool.groups:
             yield _nodes(pool, group, machine, plan.region, prices)
         yield from _disks(pool, plan, cloud.service_prices, prices)
+    if plan.monitoring:
+        disk = plan.monitoring.disk
+        service_price = _service(f"disk_gib_month:{disk.kind}", plan, cloud.service_prices, prices)
+        what = f"{plan.monitoring.pool}: data disk of {disk.size_gib} GiB"
+        yield _line(what, "disk", disk.size_gib, "GiB-month", service_price, plan)
     for file_system in plan.file_systems:
         yield from _file_system(file_system, plan, cloud.service_prices, prices)
+    yield from _logs(plan, cloud.service_prices, prices)
     yield from _counted(plan, each, cloud.service_prices, prices)
+    yield from _metrics(plan, cloud.service_prices, prices)
     yield from _network(plan, each, cloud.service_prices, prices)
     yield from _replication(plan, cloud.service_prices, prices)
     yield from _image_copies(plan, cloud.service_prices, prices)
+    yield from _home_replicas(plan, cloud.service_prices, prices)
 
 
 def _nodes(
@@ -147,7 +154,7 @@ def _disks(
 def _file_system(
     entry: FileSystemPlan, plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[CostLine]:
-    if entry.kind == "home" and entry.kind in profile_of(plan.cloud).storage_kinds:
+    if entry.kind == "home" and entry.kind in profile_of(plan.cloud).storage_kinds and not entry.replica:
         service_price = _service(f"home_gib_month:{entry.deployment}", plan, listed, prices)
         size = f"{entry.capacity_gib} GiB"
         what = f"{entry.mount}: home directories, {f'if they hold {size}' if entry.deployment == 'elastic' else size}"
@@ -190,6 +197,15 @@ def _network(
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, listed, prices))
 
 
+def _logs(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
+    """Yield a line for the logs of the nodes, whose volume is assumed. Storage is billed beyond the first months or not at all, and is not included."""
+    if plan.logs is None or not plan.nodes:
+        return
+    monthly = plan.nodes * MB_PER_DAY * HOURS_PER_MONTH / 24 / 1000
+    what = f"logs of the nodes: {monthly:,.1f} GB a month, if each node writes {MB_PER_DAY} MB a day"
+    yield _line(what, "service", monthly, "GB-month", _service("log_gb", plan, listed, prices), plan)
+
+
 def _counted(
     plan: Plan, each: Counter[Counted], listed: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[CostLine]:
@@ -198,6 +214,16 @@ def _counted(
         unit = (row.item or "").rpartition("_")[2]
         service_price = _service(row.item or "", plan, listed, prices)
         yield _line(f"{count} x {row.each}", "service", count, unit, service_price, plan)
+
+
+def _metrics(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
+    """Yield a line for the metrics that the control node writes to the managed store."""
+    if plan.monitoring is None or plan.monitoring.store is None:
+        return
+    written = plan.monitoring.store.samples_per_day * HOURS_PER_MONTH / 24 / 1e7
+    service_price = _service("metric_samples_10m", plan, listed, prices)
+    what = f"metrics in the managed store: about {written * 10:,.0f} million samples a month"
+    yield _line(what, "service", written, "10 million samples a month", service_price, plan)
 
 
 def _each(resources: Iterable[PlannedResource]) -> Counter[Counted]:
@@ -237,6 +263,19 @@ def _image_copies(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFil
         service_price = _service("snapshot_gb_month", plan, listed, prices, region=region)
         what = f"copy of image {image.ref} in {region}: at most {size} GiB"
         yield _line(what, "storage", size, "GB-month", service_price, plan, region=region)
+
+
+def _home_replicas(plan: Plan, listed: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[CostLine]:
+    """Yield a line for each replica of home directories. The files that change are unknown."""
+    for home in plan.recovery.homes if plan.recovery else ():
+        region = plan.recovery.region if plan.recovery else plan.region
+        (entry,) = (one for one in plan.file_systems if one.name == home.name)
+        service_price = _service(f"home_gib_month:{entry.deployment}", plan, listed, prices, region=region)
+        transfer = _service("replication_gb", plan, (*listed, *_transfer(plan, region)), prices)
+        what = f"{entry.mount}: replica of the home directories in {region}, if they hold {entry.capacity_gib} GiB"
+        if transfer:
+            what += f"; in addition, {transfer.usd:g} USD for the transfer of each changed GB"
+        yield _line(what, "storage", entry.capacity_gib, "GiB-month", service_price, plan, region=region)
 
 
 def _transfer(plan: Plan, target: str) -> Iterator[ServicePrice]:

@@ -14,6 +14,8 @@ USAGE = {
     "data_event_100k": ("data events of the audit trail", "100,000 events"),
     "object_gb_month": ("objects in buckets", "GB-month"),
     "home_gb": ("reads and writes of home directories", "GB"),
+    "metric_gb_month": ("metrics in the managed store", "GB-month"),
+    "metric_query_1b": ("queries of the managed store", "1 billion samples"),
     "nat_gb": ("traffic through NAT gateways", "GB"),
     "endpoint_gb": ("traffic through private endpoints", "GB"),
     "internet_gb": ("traffic to the internet", "GB"),

@@ -114,14 +114,14 @@ def in_words(count: int) -> str:
 
 def size_of(path: Path) -> int:
     """Return the number of bytes that a file or a folder occupies. Links are not followed. What another process removes meanwhile does not count."""
-    paths = [path]
+    names = [str(path)]
     if not path.is_symlink():
-        # Unlike `rglob`, `os.walk` skips a folder that disappears.
-        paths += (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
+        # Unlike `rglob`, `os.walk` skips a folder that disappears. A rehearsal has thousands of links, so the names stay strings.
+        names += (f"{folder}/{name}" for folder, folders, files in os.walk(path) for name in (*folders, *files))
     total = 0
-    for inner in paths:
+    for name in names:
         with contextlib.suppress(OSError):
-            total += inner.lstat().st_blocks * 512
+            total += os.lstat(name).st_blocks * 512
     return total
 
 

@@ -166,9 +166,11 @@ def remove(
     _destroy(engine, stack, project, words, output=output, keep=keep, again=again)
 
 
-def destroy(engine: Engine, stack: str, project: Path, *, output: IO[str], keep: Sequence[int] = ()) -> None:
+def destroy(
+    engine: Engine, stack: str, project: Path, *, output: IO[str], keep: Sequence[int] = (), again: bool = False
+) -> None:
     """Delete all resources of a deployed stack that are not retained. Raises `DeploymentError`. The arguments are as in `up`."""
-    _destroy(engine, stack, project, [], output=output, keep=keep, again=False)
+    _destroy(engine, stack, project, [], output=output, keep=keep, again=again)
 
 
 def check_last(engine: Engine, stack: str, project: Path, agent: str) -> None:

@@ -16,7 +16,6 @@ class NodeCause(StrEnum):
     NO_EVIDENCE = "no-evidence"
     OLD_EVIDENCE = "old-evidence"
     """The node has only evidence that is older than its launch."""
-    """The evidence changed while it was read."""
     UNREADABLE = "unreadable"
     """The document is not evidence of the node."""
     OTHER_BUNDLE = "other-bundle"
@@ -80,6 +79,9 @@ NO_CAPACITY = frozenset(
     }
 )
 """Causes for which nodes may be available in another zone, as another capacity kind, or later."""
+
+PASSING = frozenset({CapacityCause.THROTTLING, CapacityCause.INTERNAL})
+"""Causes that end without a change. Another placement does not help, and waiting does."""
 
 
 class WaitEnd(StrEnum):

@@ -14,6 +14,7 @@ from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.judge import NodeVerdict, describe
 from gpuinfra.handover.ports import CloudTerms, GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
+from gpuinfra.handover.uniform import difference_notes
 from gpuinfra.handover.watch import WaitOutcome
 from gpuinfra.node.advice import advise
 from gpuinfra.node.cause import Action
@@ -37,6 +38,7 @@ def reasons(outcome: WaitOutcome, cloud: str) -> list[str]:
     for problem in outcome.problems:
         if problem.name and problem.name not in verdict.missing:
             texts.append(f"{problem.name}: its outdated nodes are not being replaced{_problem_text([problem], terms)}")
+    texts += difference_notes((node.label, node.pool, node.checks) for node in verdict.nodes)
     if outcome.relay_problem and any(node.needs_partner for node in verdict.nodes):
         texts.append(f"{outcome.relay_problem}\n  what to do: {_RELAY_HINT}")
     return texts

@@ -15,6 +15,7 @@ from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.examine import Content
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+from gpuinfra.handover.uniform import compared, differences
 from gpuinfra.node.judge import causes_of
 from gpuinfra.node.outcome import CheckResult
 
@@ -99,6 +100,11 @@ class NodeVerdict:
         return self.cause is not None and self.cause.is_silence
 
     @property
+    def differs(self) -> str:
+        """How the versions on the node differ from those of most nodes of the pool. Empty if they do not."""
+        return "; ".join(f"{check['name']}: {check['reason']}" for check in differences(self.checks))
+
+    @property
     def needs_partner(self) -> bool:
         """True if only a fabric test with another node can change the outcome."""
         return self.untested or self.undecided
@@ -179,8 +185,16 @@ def judge_fleet(
             )
             for group_name, member, version in present
         ]
-        nodes += _with_partners(verdicts, [group.name for group in pool.groups if group.name in missing])
+        nodes += _with_partners(
+            _with_differences(verdicts), [group.name for group in pool.groups if group.name in missing]
+        )
     return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
+
+
+def _with_differences(nodes: Sequence[NodeVerdict]) -> list[NodeVerdict]:
+    """Add the warnings about versions that differ between the nodes of a pool."""
+    checks = compared([(node.label, node.pool, node.checks) for node in nodes])
+    return [replace(node, checks=own) if own != node.checks else node for node, own in zip(nodes, checks, strict=True)]
 
 
 def _with_partners(nodes: Sequence[NodeVerdict], missing: Sequence[str]) -> list[NodeVerdict]:

@@ -274,6 +274,14 @@ class EvidenceStore(Protocol):
         """Return the first bytes of an object in the same bucket, or None if it does not exist."""
         ...
 
+    def tagged(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object that several operators write, and the tag of its version, or None if it does not exist."""
+        ...
+
+    def update(self, key: str, document: Mapping[str, object], tag: str | None) -> bool:
+        """Write such an object if it still has this version, or does not exist if the tag is None. Returns False if another operator changed it."""
+        ...
+
 
 class IdentityService(Protocol):
     """Identity service: the instance that signed a piece of evidence."""

@@ -37,9 +37,9 @@ class Shortage:
 
 
 def shortages(outcome: WaitOutcome, pools: Sequence[PoolExpected]) -> Iterator[Shortage]:
-    """Yield the groups that lack nodes. A group whose launches are only throttled is omitted, because it tries again.
+    """Yield the groups that lack nodes. A group without a message is included if the deadline passed and all launched nodes have reported.
 
-    A group without a message is included if the deadline passed and all launched nodes have reported.
+    So is a group whose launches are only throttled. Before the deadline, it is omitted, because it tries again.
     """
     verdict = outcome.verdict
     reported = all(node.settled or node.needs_partner for node in verdict.nodes)
@@ -51,8 +51,8 @@ def shortages(outcome: WaitOutcome, pools: Sequence[PoolExpected]) -> Iterator[S
             own = [problem for problem in outcome.problems if problem.name == group.name]
             if lasting := [problem for problem in own if problem.cause is not CapacityCause.THROTTLING]:
                 problem = latest(lasting)
-            elif silent and not own:
-                problem = _silent(group, missing)
+            elif silent:
+                problem = latest(own) if own else _silent(group, missing)
             else:
                 continue
             yield Shortage(

@@ -17,7 +17,7 @@ from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.names import NodeNames
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
 from gpuinfra.handover.relay import FabricRelay
-from gpuinfra.handover.uniform import firmware_notes
+from gpuinfra.handover.uniform import difference_notes
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -103,7 +103,7 @@ def _watch(
         if not verdict.expected:
             return _end(gatherer, verdict, WaitEnd.NOT_DUE, spent, problems, wait)
         if _enough(verdict, wait):
-            for note in firmware_notes((node.label, node.pool, node.checks) for node in verdict.nodes):
+            for note in difference_notes((node.label, node.pool, node.checks) for node in verdict.nodes):
                 log(note)
             return _end(gatherer, verdict, WaitEnd.READY, spent, problems, wait)
         if wait.mode == "none":

@@ -44,6 +44,8 @@ class Needs(StrEnum):
     CHECKPOINTS = "a pattern of checkpoints"
     CONTROL = "Prometheus"
     REPAIR = "repair"
+    STORE = "a managed store"
+    """The rule runs in the managed store, because the control node cannot report it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,8 @@ class AlertPool:
     """Whether this is the pool of the control node."""
     repair: bool = False
     """Whether the control node repairs nodes."""
+    store: bool = False
+    """Whether these are the rules of the managed store, which reads what the control node writes."""
 
     def has(self, needs: Needs) -> bool:
         """Return whether the nodes have what a rule needs."""
@@ -93,6 +97,7 @@ class AlertPool:
             Needs.CHECKPOINTS: self.node and self.checkpoint_s > 0,
             Needs.CONTROL: self.control,
             Needs.REPAIR: self.repair,
+            Needs.STORE: self.store,
         }[needs]
 
 
@@ -327,7 +332,7 @@ ALERTS = (
         expression="max by (instance, pool, node) (gpuinfra_repair_untouched{@S}) > 0",
         for_s=0,
         severity=AlertSeverity.WARN,
-        cause="a node is faulty, and the repair does not touch it, because of its mode or its limits",
+        cause="the repair does not touch a node: it is faulty and the mode or a limit prevents the repair, or its instance ID is not confirmed",
         action="run `gpuinfra nodes STACK`, which states why; then replace the node: `gpuinfra replace STACK NODE`",
         needs=Needs.REPAIR,
     ),
@@ -349,28 +354,63 @@ ALERTS = (
         action="run `journalctl -u gpuinfra-repair` on the control node",
         needs=Needs.REPAIR,
     ),
+    AlertRule(
+        name="RepairEventsNotUploaded",
+        expression="max by (instance, pool) (gpuinfra_repair_events_not_uploaded{@S}) > 0",
+        for_s=900,
+        severity=AlertSeverity.WARN,
+        cause="the control node cannot upload events of the repair, so the evidence bucket has no record of them; the repair continues",
+        action="run `journalctl -u gpuinfra-repair` on the control node, which logs the reason as `repair: events`",
+        needs=Needs.REPAIR,
+    ),
+    AlertRule(
+        name="ControlNodeMissing",
+        expression='absent(up{job="prometheus"}) == 1',
+        for_s=900,
+        severity=AlertSeverity.PAGE,
+        cause="the control node writes no metrics to the managed store, so no other alert is sent",
+        action="run `gpuinfra nodes STACK`; if the control node is verified, run `journalctl -u gpuinfra-prometheus` on it",
+        needs=Needs.STORE,
+    ),
+    AlertRule(
+        name="AlertsNotSent",
+        expression='up{job="alertmanager"} == 0 or max by (integration) (increase(alertmanager_notifications_failed_total[15m])) > 0',
+        for_s=600,
+        severity=AlertSeverity.PAGE,
+        cause="Alertmanager on the control node does not run, or cannot send alerts to a receiver",
+        action="run `journalctl -u gpuinfra-alertmanager` on the control node",
+        needs=Needs.STORE,
+    ),
 )
 """All rules. Names are unique."""
 
 
 USD_PER_HOUR = "gpuinfra_node_usd_per_hour"
 """Metric with the price of one node of a pool. A node does not know its price, so the rules of the control node contain it."""
+RECOVERY_POINT = "gpuinfra_recovery_point_seconds"
+"""Metric with the declared maximum age of the newest checkpoint of a pool, from the rules for the same reason."""
 
 
 def rule_file(
     cluster: str, pools: Sequence[AlertPool], usd_per_hour: Mapping[str, float] | None = None
 ) -> dict[str, object]:
-    """Return the content of a rule file of Prometheus, with one group for each pool, and one with the known prices of the pools."""
-    prices = [
-        {"record": USD_PER_HOUR, "expr": f"vector({price:g})", "labels": {"pool": pool}}
-        for pool, price in (usd_per_hour or {}).items()
+    """Return the content of a rule file of Prometheus, with one group for each pool, and one with the known prices and the recovery points of the pools."""
+    values = [(USD_PER_HOUR, pool, price) for pool, price in (usd_per_hour or {}).items()]
+    values += [(RECOVERY_POINT, pool.name, pool.checkpoint_s) for pool in pools if pool.has(Needs.CHECKPOINTS)]
+    records = [
+        {"record": metric, "expr": f"vector({value:g})", "labels": {"pool": pool}} for metric, pool, value in values
     ]
     return {
         "groups": [
             *({"name": f"gpuinfra-{cluster}-{pool.name}", "rules": [_rule(one, pool) for one in _of(pool)]} for pool in pools),
-            *([{"name": f"gpuinfra-{cluster}-prices", "rules": prices}] if prices else []),
+            *([{"name": f"gpuinfra-{cluster}-values", "rules": records}] if records else []),
         ]
     }  # fmt: skip
+
+
+def store_rules(cluster: str) -> dict[str, object]:
+    """Return the content of a rule file for the managed store of a cluster. The control node evaluates all other rules."""
+    return rule_file(cluster, [AlertPool(name="store", gpus=0, store=True)])
 
 
 def _of(pool: AlertPool) -> list[AlertRule]:

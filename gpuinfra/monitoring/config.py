@@ -5,7 +5,7 @@ They contain no secrets. Alertmanager reads each secret from a file in memory, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +20,8 @@ PROMETHEUS_SECRETS = "/run/gpuinfra-prometheus"
 """Runtime folder of gpuinfra-prometheus.service."""
 REMOTE_WRITE = "remote-write"
 """Name of the file with the secret of the remote endpoint."""
+STORE_URL = "${metrics_url}"
+"""Address of the managed store, which the cloud assigns. `node.pyz discovery` replaces it by the value in `node.json`."""
 SCRAPE_S = 30
 """The DCGM exporter collects every 30 s, so a shorter interval reads each value twice."""
 URGENCY = (AlertSeverity.INFO, AlertSeverity.WARN, AlertSeverity.PAGE)
@@ -36,6 +38,7 @@ class ReceiverKind(StrEnum):
     WEBHOOK = "webhook"
     SLACK = "slack"
     PAGERDUTY = "pagerduty"
+    EMAIL = "email"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class AlertReceiver:
     kind: ReceiverKind
     at_least: AlertSeverity
     channel: str | None = None
+    email: Mapping[str, Json] | None = None
+    """The receiver's section for the service of the cloud that sends emails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +81,17 @@ UNUSED_NODE_SERIES = (
 """Series of node exporter that no rule and no dashboard reads. A machine with 192 vCPUs has 1,344 series of the other CPU modes."""
 
 
-def prometheus_file(cluster: str, jobs: Sequence[ScrapeJob], remote: RemoteEndpoint | None = None) -> dict[str, Json]:
-    """Return `prometheus.yml`. Each node is one target of each job, with the labels `pool` and `instance`."""
+def prometheus_file(
+    cluster: str,
+    jobs: Sequence[ScrapeJob],
+    remote: RemoteEndpoint | None = None,
+    store: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
+    """Return `prometheus.yml`. Each node is one target of each job, with the labels `pool` and `instance`. `store` is the authorization of the managed
+    store."""
+    written = [*([_remote(remote)] if remote else []), *([{"url": STORE_URL, **store}] if store else [])]
     return {
-        **({"remote_write": [_remote(remote)]} if remote else {}),
+        **({"remote_write": written} if written else {}),
         "global": {
             "scrape_interval": f"{SCRAPE_S}s",
             "evaluation_interval": f"{SCRAPE_S}s",
@@ -96,11 +108,18 @@ def prometheus_file(cluster: str, jobs: Sequence[ScrapeJob], remote: RemoteEndpo
     }
 
 
+SAMPLE_LIMIT, BODY_LIMIT = 10_000, "16MB"
+"""Limits of one answer. An exporter of a healthy node has less than a third of these series. A scrape of a broken or hostile node that exceeds a limit fails,
+which an alert reports, instead of filling the memory of the control node."""
+
+
 def _job(job: ScrapeJob) -> dict[str, Json]:
     discovery = job.discovery
     drop = [{"source_labels": labels, "regex": regex, "action": "drop"} for labels, regex in job.drop]
     return {
         "job_name": job.name,
+        "sample_limit": SAMPLE_LIMIT,
+        "body_size_limit": BODY_LIMIT,
         discovery.kind: discovery.settings,
         "relabel_configs": [
             {"source_labels": [discovery.pool], "regex": "|".join(job.pools), "action": "keep"},
@@ -137,11 +156,30 @@ def alertmanager_file(receivers: Sequence[AlertReceiver]) -> dict[str, Json]:
     }
 
 
+def topic_name(receiver: str) -> str:
+    """Return the name of the topic of a receiver in `node.json`. `${name}` stands for its address in `alertmanager.yml`."""
+    return receiver.replace("-", "_")
+
+
+def sns_config(cluster: str, region: str, topic_arn: str) -> dict[str, Json]:
+    """Return the settings of a receiver that publishes to an SNS topic with the identity of its machine
+    (https://prometheus.io/docs/alerting/latest/configuration/#sns_config, retrieved 2026-11-30). A subject of SNS has at most 100 characters."""
+    return {
+        "topic_arn": topic_arn,
+        "sigv4": {"region": region},
+        "subject": f"{cluster}: {{{{ .CommonLabels.alertname }}}} ({{{{ .Status }}}})",
+        "message": SUMMARY,
+        "send_resolved": True,
+    }
+
+
 def _severities(receiver: AlertReceiver) -> str:
     return "|".join(one.value for one in URGENCY[URGENCY.index(receiver.at_least) :])
 
 
 def _receiver(receiver: AlertReceiver) -> dict[str, Json]:
+    if receiver.email is not None:
+        return {"name": receiver.name, **receiver.email}
     secret = f"{SECRETS}/{receiver.name}"
     settings: dict[str, Json]
     if receiver.kind is ReceiverKind.SLACK:

@@ -155,8 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "secrets",
-        _later("secrets", "secrets"),
-        "read the secrets of the receivers of alerts, for gpuinfra-alertmanager on the control node",
+        _later("discovery", "receivers"),
+        "write the configuration of Alertmanager with the topics and the secrets of the receivers of alerts, for gpuinfra-alertmanager on the control node",
+    )
+    disk = add(
+        "data-disk",
+        _later("data_disk", "data_disk"),
+        "attach and mount the disk with the data of Prometheus and Alertmanager on the control node",
+    )
+    disk.add_argument(
+        "service", nargs="?", choices=("prometheus", "alertmanager"), help="also create the folder of this service"
     )
     for command in (nccl, pair, fabric):
         command.add_argument(

@@ -1,7 +1,7 @@
 """AWS access from a node, using only the standard library: instance identity, object storage and identity proof.
 
 Custom endpoints come only from the variables that every AWS SDK reads:
-AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_STS, AWS_EC2_METADATA_SERVICE_ENDPOINT.
+AWS_ENDPOINT_URL and its variants for one service, such as AWS_ENDPOINT_URL_S3, and AWS_EC2_METADATA_SERVICE_ENDPOINT.
 The requests are signed here because curl's own signing is broken on Ubuntu 22.04.
 """
 
@@ -18,7 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from .cloud import (
     CloudError,
@@ -37,6 +37,8 @@ from .cloud import (
 from .notices import Notice, NoticeKind, moment
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+DATA_DEVICE = "/dev/sdf"
+"""Name of the device in a request. Instances of Nitro show another name."""
 _UNRESERVED = "-_.~"
 _TOKEN_S, _RENEW_S = 300, 240.0
 """Lifetime of a token of the metadata service, and the age at which a new token is requested. The service refuses an expired token:
@@ -178,6 +180,12 @@ def autoscaling_url(region: str, environ: Mapping[str, str] = os.environ) -> str
     return (endpoint.rstrip("/") if endpoint else "https://autoscaling.%s.%s" % (region, _suffix(region))) + "/"
 
 
+def ec2_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the regional endpoint of EC2."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_EC2") or environ.get("AWS_ENDPOINT_URL")
+    return (endpoint.rstrip("/") if endpoint else "https://ec2.%s.%s" % (region, _suffix(region))) + "/"
+
+
 def replacement(instance_id: str) -> dict[str, Any]:
     """Return the arguments of `TerminateInstanceInAutoScalingGroup` that replace an instance: the desired capacity does not change, so the group
     launches another one (https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html, retrieved 2026-11-26)."""
@@ -285,23 +293,38 @@ class AwsNode:
             "Version": "2011-01-01",
             **replacement(node.instance_id),
         }
-        body = urllib.parse.urlencode(
-            {key: str(value).lower() if value is False else value for key, value in asked.items()}
-        ).encode()
-        url, headers = (
-            autoscaling_url(self._region, self._environ),
-            {"Content-Type": "application/x-www-form-urlencoded"},
-        )
-        signed = self._sign("POST", url, headers, body, "autoscaling", _utc_now())
-        request = urllib.request.Request(url, data=body, method="POST", headers=signed)
         try:
-            change(request, "instance %s" % node.name, error_code)
+            url = autoscaling_url(self._region, self._environ)
+            change(self._query("autoscaling", url, asked), "instance %s" % node.name, error_code)
         except Refused as error:
             # The only error of a request for an instance that is not in a group (botocore has no other shape; the text is in the stand-in's tests).
             if error.code == "ValidationError":
                 return False
             raise
         return True
+
+    def disk_links(self, disk: str) -> Sequence[str]:
+        """Return the link that udev makes from the model and the serial number, which is the ID of the volume without the hyphen.
+        Several public storage drivers search for this link (seen 2026-11-30)."""
+        return ("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_%s" % disk.replace("-", ""),)
+
+    def attach_disk(self, disk: str) -> None:
+        """Request that a volume is attached to this instance. Makes one attempt. A volume that an instance has is `VolumeInUse`.
+
+        AttachVolume: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AttachVolume.html, retrieved 2026-11-30.
+        """
+        asked = {"VolumeId": disk, "InstanceId": self.instance_id(), "Device": DATA_DEVICE}
+        asked = {"Action": "AttachVolume", "Version": "2016-11-15", **asked}
+        change(self._query("ec2", ec2_url(self._region, self._environ), asked), "volume %s" % disk, error_code)
+
+    def _query(self, service: str, url: str, asked: Mapping[str, Any]) -> urllib.request.Request:
+        """Return a signed request of the query protocol."""
+        body = urllib.parse.urlencode(
+            {key: str(value).lower() if value is False else value for key, value in asked.items()}
+        ).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        signed = self._sign("POST", url, headers, body, service, _utc_now())
+        return urllib.request.Request(url, data=body, method="POST", headers=signed)
 
     def _sign(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str, now: datetime.datetime

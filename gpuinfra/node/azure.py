@@ -23,7 +23,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from .cloud import (
     OPENER,
@@ -51,6 +51,8 @@ API_SECRET = "7.4"
 MANAGEMENT, API_COMPUTE = "https://management.azure.com", "2024-11-01"
 MACHINE = re.compile(r"([\w.()-]+)_([0-9]+)")
 """Name of a machine of a scale set: the name of the scale set, and the number of the machine."""
+DATA_LUN = 0
+"""Logical unit number of the data disk. A control node has no other data disk."""
 DOCUMENTS = 4
 """Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
@@ -286,6 +288,56 @@ class AzureNode:
         except (ValueError, KeyError, TypeError):
             raise CloudError("Key Vault returned no value for %s" % name) from None
 
+    def disk_links(self, disk: str) -> Sequence[str]:
+        """Return the links that the rules of the agent and of azure-vm-utils make for the logical unit number, on SCSI and on NVMe
+        (README of https://github.com/Azure/azure-vm-utils, and public scripts that try both links; retrieved 2026-11-30)."""
+        return ("/dev/disk/azure/scsi1/lun%d" % DATA_LUN, "/dev/disk/azure/data/by-lun/%d" % DATA_LUN)
+
+    def attach_disk(self, disk: str) -> None:
+        """Request that a disk is attached to this machine of a scale set. Makes one attempt. Azure attaches it after its answer.
+
+        Virtual Machine Scale Set VMs - Attach Detach Data Disks:
+        https://learn.microsoft.com/rest/api/compute/virtual-machine-scale-set-vms/attach-detach-data-disks, retrieved 2026-11-30.
+        """
+        name = str(self._metadata.compute().get("name") or "")
+        match = MACHINE.fullmatch(name)
+        if match is None:
+            raise CloudError("%r has not the form NAME_NUMBER" % name)
+        path = "%s/attachDetachDataDisks" % self._machine_path(*match.groups())
+        body = {"dataDisksToAttach": [{"diskId": disk, "lun": DATA_LUN}]}
+        self._manage("POST", path, "disk %s" % disk, self._metadata.token(MANAGEMENT), body)
+
+    def _machine_path(self, scale_set: str, number: str) -> str:
+        """Return the ID of a machine of a scale set in the resource group of this machine."""
+        account = self.account()
+        return "/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%s" % (
+            account["subscription"], account["resource_group"], scale_set, number,
+        )  # fmt: skip
+
+    def _manage(self, method: str, path: str, what: str, token: str, body: Mapping[str, Any] | None = None) -> str:
+        """Send one request to Azure Resource Manager, and return the body of the answer."""
+        base = (self._environ.get("GPUINFRA_AZURE_RESOURCE_MANAGER") or MANAGEMENT).rstrip("/")
+        url = "%s%s?api-version=%s" % (base, urllib.parse.quote(path), API_COMPUTE)
+        data = json.dumps(body).encode() if body is not None else b"" if method == "POST" else None
+        headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+        return change(urllib.request.Request(url, data=data, method=method, headers=headers), what, _vault_error)
+
+    def has_id(self, name: str, instance_id: str) -> bool:
+        """Return whether a machine of a scale set in the resource group of this machine exists and has a `vmId`."""
+        match, what = MACHINE.fullmatch(name), "machine %s" % name
+        if match is None:
+            return False
+        path = self._machine_path(*match.groups())
+        try:
+            described = json.loads(self._manage("GET", path, what, self._metadata.token(MANAGEMENT)))
+            return str(described["properties"]["vmId"]).lower() == instance_id
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise CloudError("Azure Resource Manager returned no description of %s" % what) from None
+
     def replace_node(self, node: FaultyNode) -> bool:
         """Redeploy a machine of a scale set in the resource group of this machine. Returns False if it does not exist.
 
@@ -294,29 +346,20 @@ class AzureNode:
         match = MACHINE.fullmatch(node.name)
         if match is None:
             raise CloudError("%r has not the form NAME_NUMBER" % node.name)
-        account, token = self.account(), self._metadata.token(MANAGEMENT)
-        base = (self._environ.get("GPUINFRA_AZURE_RESOURCE_MANAGER") or MANAGEMENT).rstrip("/")
-        machine = "/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets/%s/virtualMachines/%s" % (
-            account["subscription"], account["resource_group"], *match.groups(),
-        )  # fmt: skip
-
-        def ask(method: str, path: str) -> str:
-            url = "%s%s?api-version=%s" % (base, urllib.parse.quote(path), API_COMPUTE)
-            data = b"" if method == "POST" else None
-            request = urllib.request.Request(
-                url, data=data, method=method, headers={"Authorization": "Bearer " + token}
-            )
-            return change(request, "machine %s" % node.name, _vault_error)
-
+        machine, token, what = (
+            self._machine_path(*match.groups()),
+            self._metadata.token(MANAGEMENT),
+            "machine %s" % node.name,
+        )
         try:
-            described = json.loads(ask("GET", machine))
+            described = json.loads(self._manage("GET", machine, what, token))
             tags, properties = described.get("tags") or {}, described["properties"]
             if str(properties["vmId"]).lower() != node.instance_id:
                 return False
             if tags.get("gpuinfra:cluster") != node.cluster:
                 raise CloudError("machine %s does not belong to the cluster" % node.name)
             if properties.get("provisioningState") != "Updating":
-                ask("POST", redeploy_path(machine))
+                self._manage("POST", redeploy_path(machine), what, token)
         except Refused as error:
             if error.status == 404:
                 return False

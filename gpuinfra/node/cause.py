@@ -34,6 +34,19 @@ class Action(str, enum.Enum):
         return self.strength >= Action.CONFIGURE.strength
 
 
+class FaultyPart(enum.Enum):
+    """What is faulty if a check fails, from which a report for a cloud provider derives its category (`gpuinfra/clouds/vendor.py`)."""
+
+    MISSING_GPU = "a GPU is missing"
+    GPU = "a GPU is not usable"
+    NVLINK = "a link between GPUs is down or has errors"
+    PORT = "a port or device of the fabric is missing or down"
+    FABRIC = "the fabric is slow or has errors"
+    SLOW_NVLINK = "the links between GPUs are slow"
+    SLOW_GPU = "a GPU is slow"
+    HOST = "the host without its GPUs and its fabric is faulty"
+
+
 class Cause(str, enum.Enum):
     """Why a check warned, failed or ended in an error. The value is the field `cause` of a result (docs/reference/formats.md)."""
 
@@ -57,6 +70,9 @@ class Cause(str, enum.Enum):
     """The value differs from the expectation of the machine type."""
     UNREADABLE = "unreadable", Action.CONFIGURE
     """The output is missing, truncated or unknown, or the check is unknown. The state of the hardware is not known, so the node is not replaced."""
+
+    POOL_DIFFERS = "pool-differs"
+    """The versions differ from those of most nodes of the pool (`gpuinfra.handover.uniform`)."""
 
     FEWER_GPUS = "fewer-gpus"
     """Not every GPU responds. If check G1 fails, this is its consequence."""

@@ -101,7 +101,7 @@ def field(record: Mapping[str, Any], name: str) -> str:
     return value
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, which would send credentials to a different host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
@@ -109,7 +109,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 # A proxy in the environment is only for downloads. Requests that carry credentials never use it.
-OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+OPENER = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler({}))
 ATTEMPTS = 6
 
 

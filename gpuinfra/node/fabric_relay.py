@@ -37,7 +37,6 @@ _TEST = re.compile(r"[0-9a-f]{16}")
 _RUN = re.compile(r"(?:[0-9]{1,6})?")
 _NCCL_ID = re.compile(r"(?:[0-9a-f]{256})?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_BOOT = re.compile(r"[0-9a-f-]{8,64}")
 
 
 @dataclass(frozen=True)

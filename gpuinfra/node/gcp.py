@@ -13,7 +13,7 @@ import os
 import time
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from .cloud import (
     CloudError,
@@ -102,6 +102,11 @@ def _message(text: str) -> str:
         return " ".join(text.split())[:60] or "without a message"
 
 
+def _device_name(disk: str) -> str:
+    """Return the device name of a disk, given its path: its name."""
+    return disk.rpartition("/")[2]
+
+
 class GcpNode:
     """A node's cloud (`cloud.NodeCloud`): the instance's service account and Cloud Storage."""
 
@@ -179,6 +184,23 @@ class GcpNode:
             return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode("utf-8")
         except (ValueError, KeyError, TypeError):
             raise CloudError("Secret Manager returned no text for the secret %s" % name) from None
+
+    def disk_links(self, disk: str) -> Sequence[str]:
+        """Return the link that the rules of Google's guest environment make from the device name
+        (GoogleCloudPlatform/guest-configs: 65-gce-disk-naming.rules, retrieved 2026-11-30)."""
+        return ("/dev/disk/by-id/google-%s" % _device_name(disk),)
+
+    def attach_disk(self, disk: str) -> None:
+        """Request that a disk is attached to this instance. Makes one attempt. The cloud can refuse it after its answer, and then no device appears.
+
+        instances.attachDisk: https://cloud.google.com/compute/docs/reference/rest/v1/instances/attachDisk, retrieved 2026-11-30.
+        """
+        zone = self._metadata.get("instance/zone").strip().rpartition("/")[2]
+        name = self._metadata.get("instance/name").strip()
+        where = "%s/projects/%s/zones/%s/instances/%s/attachDisk" % (compute(self._environ), self.account()["project"], zone, name)  # fmt: skip
+        body = json.dumps({"source": disk, "deviceName": _device_name(disk), "mode": "READ_WRITE"}).encode()
+        headers = {"Content-Type": "application/json", **self._authorization()}
+        change(urllib.request.Request(where, data=body, method="POST", headers=headers), "disk %s" % disk, _message)
 
     def replace_node(self, node: FaultyNode) -> bool:
         """Delete an instance. Its group creates it again, because it did not delete it itself. Returns False if the instance does not exist.

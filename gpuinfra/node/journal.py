@@ -19,8 +19,11 @@ SCHEMA = "gpuinfra.state/1"
 PENDING, RUNNING, REBOOT, DONE, FAILED = "pending", "running", "reboot", "done", "failed"
 LEFTOVER_GRACE_S = 10.0
 MAX_FAILURES = 3
-"""Failed runs of a step in a row after which the failure is final for the handover. systemd repeats a failed run after one minute, so that faults
-of a few minutes pass, and a fault that stays does not cost the whole deadline."""
+FAULT_PATIENCE_S = 900.0
+"""A failure is final for the handover after this number of failed runs of the step in a row if it lasts at least this time, which is longer than
+the faults that pass: a package lock (8 minutes in `lib.sh`), a wrong clock (5 minutes in `10-prepare.sh`), and an outage of name servers or of a mirror.
+It is a quarter of the default deadline of the handover. The number alone is no measure, because a run without DNS fails within seconds. systemd repeats
+failed runs every minute, also after that."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -104,6 +107,7 @@ class StepJournal:
                     "attempts": 0,
                     "reboots": 0,
                     "failures": 0,
+                    "failing_since": None,
                     "final": False,
                     "boot_id": None,
                     "changed": False,

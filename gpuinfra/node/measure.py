@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import pair
+    from .checks.speed import AllReduce, PairReduce
 
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, MissingPrerequisite, load, optional, print_message
 
@@ -59,15 +60,16 @@ def nccl_command(args: argparse.Namespace) -> int:
     """Run an all-reduce over this node's GPUs."""
     import tempfile
 
-    from . import nccl
-
     if _is_wrong(args):
         return WRONG_USE
     code = in_fabric_environment([sys.executable, *sys.argv], managers=MANAGERS)
     if code is not None:
         return code
+    from . import nccl
+    from .checks.speed import AllReduce
+
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
-        size, collective = _size(args, "B2")
+        size, collective = _size(args, AllReduce)
         return _print(nccl.run(size, args.rounds, folder + "/log", collective))
 
 
@@ -75,13 +77,15 @@ def pair_command(args: argparse.Namespace) -> int:
     """Run an all-reduce with the assigned partner node."""
     import tempfile
 
-    from . import cloud, fabric_relay, pair
-
     if _is_wrong(args):
         return WRONG_USE
     code = in_fabric_environment([sys.executable, *sys.argv], managers=MANAGERS)
     if code is not None:
         return code
+    # Only the process with this environment needs the modules, which are compiled at each start, because they are in an archive.
+    from . import cloud, fabric_relay, pair
+    from .checks.speed import PairReduce
+
     try:
         assignment = pair.read(args.assignment or pair.ASSIGNMENT)
         if assignment["store"]:
@@ -90,7 +94,7 @@ def pair_command(args: argparse.Namespace) -> int:
             node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
             store = _bucket(node, assignment.get("session"))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
-            size, collective = _size(args, "B3")
+            size, collective = _size(args, PairReduce)
             log = folder + "/log"
             result = pair.run(assignment, store, size=size, rounds=args.rounds, log=log, collective=collective)
     except fabric_relay.Withdrawn as error:
@@ -143,14 +147,14 @@ def mig_command(args: argparse.Namespace) -> int:
     return OK
 
 
-def _size(args: argparse.Namespace, check: str) -> tuple[int, str]:
+def _size(args: argparse.Namespace, check: type[AllReduce | PairReduce]) -> tuple[int, str]:
     """Return the bytes and the collective of a test: those of the floor of the machine type, because other sizes have other rates."""
     from . import nccl
 
     floors = (optional(args.expectation) or {}).get("floors")
     entries = [one for one in floors if isinstance(one, dict)] if isinstance(floors, list) else []
-    entry = next((one for one in entries if one.get("check") == check), {})
-    gib = args.gib or entry.get("gib") or nccl.DEFAULT_GIB[check]
+    entry = next((one for one in entries if one.get("check") == check.id), {})
+    gib = args.gib or entry.get("gib") or check.default_gib
     return int(gib * nccl.GIB) // 4 * 4, nccl.ALL_GATHER if entry.get(
         "collective"
     ) == nccl.ALL_GATHER else nccl.ALL_REDUCE

@@ -30,8 +30,6 @@ INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
 SAMPLE = 1 << 20
 GIB = 1 << 30
 ALL_REDUCE, ALL_GATHER = "all-reduce", "all-gather"
-DEFAULT_GIB = {"B2": 8.0, "B3": 2.0}
-"""Sizes of the tests on machines whose floor names no size, by check."""
 WARM_UP = 5
 """Warm-up rounds, which are not measured."""
 

@@ -30,6 +30,9 @@ GRACE_S = 300.0
 """Time between the signal to the jobs of a node and the reboot or the replacement. A checkpoint of many nodes takes minutes."""
 ABSENT_S = 900.0
 """Time after which a node that has no metrics does not exist any more."""
+UNCONFIRMED_S = 600.0
+"""Time after which an instance ID that is not confirmed is reported. A new machine can get the address of a deleted one, which Prometheus finds under the
+old name for up to 5 minutes on Azure."""
 MOST_EVENTS, SHOWN_EVENTS = 200, 20
 """Events to keep, and events in the evidence of the control node."""
 
@@ -64,6 +67,8 @@ class RepairEvent(str, Enum):
     """A node is faulty, and stays as it is, because `at_most` nodes were taken out of use, or an earlier repair failed."""
     HALTED = "halted"
     """A node is faulty, and stays as it is, because too many nodes are faulty."""
+    UNCONFIRMED = "unconfirmed"
+    """A node states an instance ID that is not confirmed as its own, so nothing happens to it, nor to the machine with this ID."""
     DRAINING = "draining"
     HELD = "held"
     REBOOTING = "rebooting"
@@ -77,7 +82,7 @@ class RepairEvent(str, Enum):
     RELEASED = "released"
     """The operator, or planned work, ended the hold or the drain."""
     GONE = "gone"
-    """A node that was held does not exist any more."""
+    """A node that was held, or that did not return from its reboot, does not exist any more."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class NodeReading:
     leaving: bool = False
     """Whether the cloud takes the machine back, which needs no repair."""
     failures: tuple[Failure, ...] = ()
+    doubt: str = ""
+    """Why the instance ID that the node states is not confirmed. It is then neither faulty nor healthy."""
 
     @property
     def action(self) -> Action:
@@ -132,12 +139,12 @@ class NodeReading:
     @property
     def faulty(self) -> bool:
         """Whether a node that was in use must not get new work."""
-        return self.was_verified and not self.leaving and bool(self.boot) and self.action.drains
+        return self.was_verified and not self.leaving and bool(self.boot) and self.action.drains and not self.doubt
 
     @property
     def healthy(self) -> bool:
         """Whether the node passed its checks in this boot."""
-        return self.verified is True and not self.action.drains
+        return self.verified is True and not self.action.drains and not self.doubt
 
     @property
     def why(self) -> str:
@@ -221,9 +228,13 @@ class RepairState:
     released: Dict[str, str] = field(default_factory=dict)
     """Node -> the basis with which the operator released it."""
     absent: Dict[str, float] = field(default_factory=dict)
+    doubted: Dict[str, float] = field(default_factory=dict)
+    """Node whose instance ID is not confirmed -> the time since then."""
     events: List[Dict[str, Any]] = field(default_factory=list)
     number: int = 0
     """Number of the last event."""
+    sent: int = 0
+    """Number of the last event that was uploaded."""
     writer: str = ""
     """The control node that wrote the state."""
     written: float = 0.0
@@ -276,6 +287,7 @@ class RepairRound:
         if state.current is not None:
             self._advance(state.current)
         confirmed = self._confirmed()
+        self._report_doubts()
         if self._settings.mode is RepairMode.REPORT:
             for node in confirmed:
                 self._tell(RepairEvent.REPORTED, node, "the mode is report")
@@ -306,6 +318,18 @@ class RepairRound:
             state.released.pop(name, None)
         ready = [one for one in faulty.values() if self._now - state.suspects[one.name][1] >= self._settings.confirm_s]
         return sorted(ready, key=lambda node: (state.suspects[node.name][1], node.name))
+
+    def _report_doubts(self) -> None:
+        """Record once that a node states an instance ID that is not confirmed. The statement is the node's, so it does not decide how often."""
+        doubted = {
+            node.name: node
+            for node in self._reading.nodes.values()
+            if node.doubt and not self._maintenance.covers(node.name, node.instance_id, self._now)
+        }
+        self._state.doubted = {name: self._state.doubted.get(name, self._now) for name in sorted(doubted)}
+        for name, since in self._state.doubted.items():
+            if self._now - since >= UNCONFIRMED_S:
+                self._tell(RepairEvent.UNCONFIRMED, doubted[name], doubted[name].doubt, basis="")
 
     def _take_out(self, confirmed: List[NodeReading]) -> None:
         """Take nodes out of use, as far as the limits allow."""
@@ -398,7 +422,7 @@ class RepairRound:
             if gone and new:
                 self._end(RepairEvent.VERIFIED, current, "%s is verified" % new[0].name)
                 return
-        elif rebooted and node is not None:
+        elif rebooted and node is not None and not node.doubt and not self._is_another(current.order):
             if node.healthy:
                 self._end(RepairEvent.VERIFIED, current, "the node is verified after its reboot")
                 return
@@ -412,7 +436,11 @@ class RepairRound:
                     replace(current, order=order, action=Action.REPLACE, step=RepairStep.REQUEST, deadline=until, before=before, why=node.why)
                 )  # fmt: skip
                 return
-        if current.step is RepairStep.WAIT and self._now >= current.deadline:
+        absent = self._now - self._state.absent.get(current.order.node, self._now) >= ABSENT_S
+        if absent and (current.action is not Action.REPLACE or current.pool not in self._settings.pools):
+            # It cannot be verified any more. A replacement waits for a new node of its pool, unless the stack has no such pool.
+            self._end(RepairEvent.GONE, current, "the node does not exist any more")
+        elif current.step is RepairStep.WAIT and self._now >= current.deadline:
             self._fail(current, "no verified node after %d minutes" % (self._settings.deadline_s // 60))
         elif current.step is RepairStep.FAILED and self._maintenance.ended(current.order):
             self._end(RepairEvent.RELEASED, current, "the operator released the node")
@@ -436,11 +464,24 @@ class RepairRound:
             self._add(event, order.node, order.instance_id, "", Action.NOTHING, what)
 
     def _note_absent(self) -> None:
-        """A node that Prometheus does not find can appear again, for example after a restart of Prometheus."""
-        ordered = {one.node for one in self._state.orders}
-        self._state.absent = {
-            name: self._state.absent.get(name, self._now) for name in sorted(ordered - self._reading.known)
-        }
+        """Note since when nodes are missing, and forget those for which only an event is left.
+
+        A node that Prometheus does not find can appear again, for example after a restart of Prometheus. The state of a destroyed stack is that of the
+        next one with its name, so nothing in it may depend on a node that never appears again.
+        """
+        state = self._state
+        missing = {*(one.node for one in state.orders), *state.told, *state.released} - self._reading.known
+        missing |= {one.node for one in state.orders if self._is_another(one)}
+        state.absent = {name: state.absent.get(name, self._now) for name in sorted(missing)}
+        for name, since in state.absent.items():
+            if self._now - since >= ABSENT_S:
+                state.told.pop(name, None)
+                state.released.pop(name, None)
+
+    def _is_another(self, order: NodeOrder) -> bool:
+        """Return whether another machine has the name of the node of an order."""
+        node = self._reading.nodes.get(order.node)
+        return node is not None and not node.doubt and node.instance_id not in ("", order.instance_id)
 
     def _now_is(self, current: Optional[CurrentRepair]) -> None:
         self._state.current = current
@@ -458,11 +499,12 @@ class RepairRound:
         self._add(event, current.order.node, current.order.instance_id, current.pool, current.action, what)
 
     def _event(self, event: RepairEvent, node: NodeReading, what: str) -> None:
-        self._add(event, node.name, node.instance_id, node.pool, node.action, "%s; %s" % (node.why, what))
+        why = "; ".join(text for text in (node.why, what) if text)
+        self._add(event, node.name, node.instance_id, node.pool, node.action, why)
 
-    def _tell(self, event: RepairEvent, node: NodeReading, what: str) -> None:
+    def _tell(self, event: RepairEvent, node: NodeReading, what: str, basis: Optional[str] = None) -> None:
         """Record once that a faulty node stays as it is."""
-        told = "%s %s" % (event.value, node.basis)
+        told = "%s %s" % (event.value, node.basis if basis is None else basis)
         if self._state.told.get(node.name) != told:
             self._state.told[node.name] = told
             self._event(event, node, what)

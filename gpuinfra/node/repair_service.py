@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Protocol, Sequence, runtime_checkable
 
@@ -55,8 +55,6 @@ SETTINGS = Path("/etc/gpuinfra-monitoring/repair.json")
 METRICS = Path("/var/lib/gpuinfra-metrics/repair.prom")
 STATUS = Path(REPAIR)
 """The mode, the current repair and the newest events, for the evidence of the control node."""
-SENT = Path("/var/lib/gpuinfra/repair-sent")
-"""Number of the last event that was uploaded."""
 RECHECK = ("systemctl", "start", "--no-block", "gpuinfra-recheck.service")
 ROUND_S = 30.0
 STALE_S = 600.0
@@ -69,6 +67,8 @@ ADDRESS_VARIABLE = "GPUINFRA_MONITORING_ADDRESS"
 """A different local address of Prometheus and Alertmanager, for machines that share one network."""
 COMMENT = "gpuinfra-maintenance"
 """Author of the silences in Alertmanager."""
+MOST_IDS = 10_000
+"""Number of answers of the cloud about instance IDs to keep."""
 SERIES = (
     "up", "ALERTS", "node_textfile_mtime_seconds", "gpuinfra_node_info", "gpuinfra_node_verified", "gpuinfra_node_first_verified_timestamp_seconds",
     "gpuinfra_check_failed", "gpuinfra_notices",
@@ -91,13 +91,21 @@ class NodeReplacer(Protocol):
         ...
 
 
+@runtime_checkable
+class MachineRegister(Protocol):
+    """A cloud on which Prometheus finds the name of a machine and not its instance ID."""
+
+    def has_id(self, name: str, instance_id: str) -> bool:
+        """Return whether the machine with a name exists and has an instance ID. Raises `CloudError`."""
+        ...
+
+
 @dataclass(frozen=True)
 class RepairFiles:
     """Where the service finds and keeps its files."""
 
     metrics: Path = METRICS
     status: Path = STATUS
-    sent: Path = SENT
 
 
 def repair_service(args: argparse.Namespace, settings: Path = SETTINGS) -> int:
@@ -137,48 +145,81 @@ class RepairService:
         self._problems: dict[str, str] = {}
         self._planned: tuple[PlannedWork, ...] = ()
         self._released: tuple[tuple[str, float], ...] = ()
+        self._stored: RepairState | None = None
+        """The state that was read or written last."""
+        self._mine = False
+        """Whether no other control node can write the state that this round read."""
+        self._logged = 0
+        """Number of the last event that was logged."""
         self._read_at = 0.0
+        """When a decision was last stored. The time of the reading alone would stay new while the state cannot be written."""
+        self._register = connected if isinstance(connected, MachineRegister) else None
+        self._has_id: dict[tuple[str, str], bool] = {}
 
     def once(self) -> None:
-        """Do one round. A problem ends the round, and is logged once."""
-        state: RepairState | None = None
-        problems = cloud.CloudError, Unreadable, NotRead, OSError
-        try:
-            maintenance = self._maintenance()
-            if self._settings.mode is not RepairMode.OFF:
-                state = self._round(maintenance)
-            self._problem("round", "")
-        except problems as error:
-            self._problem("round", str(error) or type(error).__name__)
-        try:
-            self._silence()
-            self._problem("silences", "")
-        except problems as error:
-            self._problem("silences", str(error) or type(error).__name__)
-        try:
-            write_whole(self._files.metrics, self._text(state))
-            self._files.metrics.chmod(0o644)
-        except OSError as error:
-            self._problem("metrics", str(error))
+        """Do one round. A problem ends the part in which it occurs, and is logged once. The metrics show the last stored state in any case."""
+        parts = {
+            "round": self._round,
+            "silences": self._silence,
+            "status": self._write_status,
+            "events": self._upload_events,
+            "metrics": self._write_metrics,
+        }
+        for name, part in parts.items():
+            try:
+                part()
+                self._problem(name, "")
+            except (cloud.CloudError, Unreadable, NotRead, OSError) as error:
+                self._problem(name, str(error) or type(error).__name__)
 
-    def _round(self, maintenance: Maintenance) -> RepairState:
+    def _round(self) -> None:
+        self._mine = False
+        maintenance = self._maintenance()
+        if self._settings.mode is RepairMode.OFF:
+            return
         state, now = self._state(), self._clock()
+        before = state.dumped()
+        self._stored = state_in(before)
         if state.writer not in ("", self._me) and now - state.written < LEASE_S * pace():
             raise NotRead("the control node %s wrote the state %d s ago" % (state.writer, now - state.written))
-        reading = read(self._declared["prometheus"], self._settings, now)
-        self._read_at = now
-        before = state.dumped()
+        self._mine = True
+        reading = self._confirmed(
+            read(self._declared["prometheus"], self._settings, now, ids_are_names=self._register is None)
+        )
         RepairRound(state, self._settings, reading, maintenance, now).decide()
         if state.dumped() != before or state.writer != self._me or now - state.written >= RENEW_S * pace():
             self._write(state)
+        self._stored, self._read_at = state, now
         current = state.current
         if current is not None and current.step is RepairStep.REQUEST:
             zones = tuple(self._declared["zones"].get(current.pool) or ())
             name, instance_id = current.order.node, current.order.instance_id
             self._request(state, cloud.FaultyNode(name, instance_id, str(self._declared["cluster"]), zones))
             self._write(state)
-        self._publish(state)
-        return state
+
+    def _confirmed(self, reading: Reading) -> Reading:
+        """Return a reading in which the cloud confirms the instance ID of each faulty node, because an order goes to the machine with this ID."""
+        if self._register is None:
+            return reading
+        nodes = dict(reading.nodes)
+        for node in [one for one in nodes.values() if one.faulty]:
+            try:
+                own = self._names_machine(self._register, node.name, node.instance_id)
+                doubt = "" if own else "the cloud has another instance ID for this machine"
+            except cloud.CloudError as error:
+                doubt = "the cloud did not confirm the instance ID: %s" % error
+            if doubt:
+                nodes[node.name] = replace(node, instance_id=node.name, doubt=doubt)
+        return replace(reading, nodes=nodes)
+
+    def _names_machine(self, register: MachineRegister, name: str, instance_id: str) -> bool:
+        """Return whether a machine has an instance ID. It keeps its ID, so the cloud is asked once."""
+        if len(self._has_id) >= MOST_IDS:
+            self._has_id.clear()
+        key = name, instance_id
+        if key not in self._has_id:
+            self._has_id[key] = register.has_id(name, instance_id)
+        return self._has_id[key]
 
     def _request(self, state: RepairState, node: cloud.FaultyNode) -> None:
         """Ask the cloud for a replacement. A failed request, for example after too many requests, is repeated in the next round."""
@@ -220,12 +261,12 @@ class RepairService:
             for matcher in one.get("matchers") or []
             if one.get("createdBy") == COMMENT and (one.get("status") or {}).get("state") != "expired"
         }
-        labels = {
-            one.get("instance_id"): one.get("instance")
-            for one, _ in series_of(self._declared["prometheus"], "gpuinfra_node_info")
-        }
+        stated: list[tuple[str, str]] = []
+        if self._register is not None:
+            series = series_of(self._declared["prometheus"], "gpuinfra_node_info")
+            stated = [(str(one.get("instance")), str(one.get("instance_id"))) for one, _ in series]
         for work in wanted:
-            name = labels.get(work.node) or work.node
+            name = self._name_of(work.node, stated)
             if (name, float(int(work.until))) in have:
                 continue
             body = {
@@ -235,26 +276,44 @@ class RepairService:
             headers = {"Content-Type": "application/json"}
             _json(urllib.request.Request(url, data=json.dumps(body).encode(), method="POST", headers=headers))
 
-    def _publish(self, state: RepairState) -> None:
-        """Log and upload each new event once, and write the status. A failed upload is repeated in the next round."""
-        try:
-            sent = int(self._files.sent.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            sent = 0
-        for event in state.events:
-            if event["number"] <= sent:
-                continue
+    def _name_of(self, instance_id: str, stated: Sequence[tuple[str, str]]) -> str:
+        """Return the name of a node in the metrics, which is its instance ID unless the cloud has a register of machines."""
+        if self._register is not None:
+            for name, id_ in stated:
+                if id_ == instance_id and self._names_machine(self._register, name, id_):
+                    return name
+        return instance_id
+
+    def _not_uploaded(self) -> list[dict[str, Any]]:
+        return [one for one in self._stored.events if one["number"] > self._stored.sent] if self._stored else []
+
+    def _upload_events(self) -> None:
+        """Log and upload each new event, and record its number in the state. A failed upload is repeated in the next round.
+
+        An event is repeated only if the upload succeeds and the state cannot be written.
+        """
+        if self._stored is None or not self._mine:
+            return
+        waiting = self._not_uploaded()
+        for event in waiting:
+            if event["number"] > self._logged:
+                self._logged = event["number"]
+                print_message("repair: %(event)s %(node)s (%(instance_id)s): %(reason)s" % event, console=True)
+        for event in waiting:
             about = ticket(str(self._declared["cluster"]), str(self._node.get("cloud")), event)
-            text = "repair: %(event)s %(node)s (%(instance_id)s): %(reason)s" % event
-            print_message(text, console=True)
             document = {
                 "schema": "gpuinfra.repair-event/1", "instance_id": self._cloud.instance_id(), "boot_id": evidence.boot_id(),
                 "seq": event["number"], "event": event, "ticket": about,
             }  # fmt: skip
             upload.deliver_report(self._node, document, self._cloud, "repair")
-            sent = event["number"]
-            write_whole(self._files.sent, "%d\n" % sent)
-        text = status(state, self._settings)
+            self._stored.sent = event["number"]
+            self._write(self._stored)
+
+    def _write_status(self) -> None:
+        """Write the status, which the evidence of this node contains."""
+        if self._stored is None:
+            return
+        text = status(self._stored, self._settings)
         try:
             before = self._files.status.read_text(encoding="utf-8")
         except OSError:
@@ -263,9 +322,13 @@ class RepairService:
             write_whole(self._files.status, text)
             self._report()
 
-    def _text(self, state: RepairState | None) -> str:
+    def _write_metrics(self) -> None:
+        write_whole(self._files.metrics, self._text())
+        self._files.metrics.chmod(0o644)
+
+    def _text(self) -> str:
         """Return the metrics of the repair."""
-        mode = self._settings.mode
+        mode, state = self._settings.mode, self._stored
         families: list[tuple[str, str, metrics.Samples]] = [
             ("gpuinfra_repair_info", "The mode of the repair.", [({"mode": mode.value}, 1.0)]),
             ("gpuinfra_repair_limit", "Maximum number of nodes taken out of use in a day.", [({}, float(self._settings.at_most))]),
@@ -281,6 +344,10 @@ class RepairService:
             if current is not None:
                 labels = {"node": current.order.node, "step": current.step.value, "action": current.action.value}
                 families.append(("gpuinfra_repair_current", "The repair that has not ended.", [(labels, 1.0)]))
+            lost = float(len(self._not_uploaded()))
+            families.append(
+                ("gpuinfra_repair_events_not_uploaded", "Events that could not be uploaded yet.", [({}, lost)])
+            )
             held: metrics.Samples = [({"node": one.node}, 1.0) for one in state.orders if one.hold]
             families.append(("gpuinfra_repair_held", "A node that is kept for diagnosis.", held))
             waiting: metrics.Samples = [({"node": name}, 1.0) for name in sorted(state.told)]
@@ -319,9 +386,10 @@ def settings_of(declared: Mapping[str, Any]) -> RepairSettings:
     )
 
 
-def read(prometheus: str, settings: RepairSettings, now: float) -> Reading:
+def read(prometheus: str, settings: RepairSettings, now: float, *, ids_are_names: bool = True) -> Reading:
     """Return what the metrics say about the nodes now. Raises `NotRead` if Prometheus does not respond or has no nodes."""
-    return reading_of(series_of(prometheus, '{__name__=~"%s"}' % "|".join(SERIES)), settings, now)
+    series = series_of(prometheus, '{__name__=~"%s"}' % "|".join(SERIES))
+    return reading_of(series, settings, now, ids_are_names=ids_are_names)
 
 
 def series_of(prometheus: str, query: str) -> list[tuple[dict[str, str], float]]:
@@ -336,8 +404,18 @@ def series_of(prometheus: str, query: str) -> list[tuple[dict[str, str], float]]
         raise NotRead("the answer of Prometheus cannot be read: %s" % shortened(repr(error), 100)) from None
 
 
-def reading_of(series: Sequence[tuple[Mapping[str, str], float]], settings: RepairSettings, now: float) -> Reading:
-    """Return the reading in a list of series. A node is left out if it does not respond, or if its facts are old."""
+def reading_of(
+    series: Sequence[tuple[Mapping[str, str], float]],
+    settings: RepairSettings,
+    now: float,
+    *,
+    ids_are_names: bool = True,
+) -> Reading:
+    """Return the reading in a list of series. A node is left out if it does not respond, or if its facts are old.
+
+    The labels `instance` and `pool` are those of the service discovery, and a node cannot change them. It can state any instance ID and boot.
+    `ids_are_names` is whether the discovery finds the instance ID.
+    """
     own = [(labels, value) for labels, value in series if labels.get("pool") in settings.pools]
     up = {
         labels["instance"]: value
@@ -359,12 +437,15 @@ def reading_of(series: Sequence[tuple[Mapping[str, str], float]], settings: Repa
         if up[name] == 1 and name in fresh
     }
     facts: dict[str, dict[str, Any]] = {name: {"failures": []} for name in nodes}
+    stated: dict[str, set[str]] = {name: set() for name in up}
     for labels, value in own:
         fact, what = facts.get(str(labels.get("instance"))), labels.get("__name__")
+        if what == "gpuinfra_node_info" and labels.get("instance") in stated:
+            stated[labels["instance"]].add(str(labels.get("instance_id")))
         if fact is None:
             continue
         if what == "gpuinfra_node_info":
-            fact["boot"], fact["instance_id"] = str(labels.get("boot_id")), str(labels.get("instance_id"))
+            fact["boot"] = str(labels.get("boot_id"))
         elif what == "gpuinfra_node_verified":
             fact["verified"] = value == 1
         elif what == "gpuinfra_node_first_verified_timestamp_seconds":
@@ -377,6 +458,9 @@ def reading_of(series: Sequence[tuple[Mapping[str, str], float]], settings: Repa
             fact["leaving"] = True
         elif what == "ALERTS" and labels.get("alertstate") == "firing":
             fact["failures"] += _alert(labels, settings)
+    for name, fact in facts.items():
+        fact["doubt"] = _doubt(name, stated, ids_are_names)
+        fact["instance_id"] = name if ids_are_names or fact["doubt"] else next(iter(stated[name]), "")
     made = {
         name: NodeReading(
             **{**nodes[name].__dict__, **fact, "failures": tuple(sorted(set(fact["failures"]), key=repr))}
@@ -384,6 +468,18 @@ def reading_of(series: Sequence[tuple[Mapping[str, str], float]], settings: Repa
         for name, fact in facts.items()
     }
     return Reading(nodes=made, known=frozenset(up))
+
+
+def _doubt(name: str, stated: Mapping[str, set[str]], ids_are_names: bool) -> str:
+    """Return why the instance ID that a node states is not confirmed, or an empty string."""
+    own = stated[name]
+    if len(own) > 1:
+        return "it states %d instance IDs" % len(own)
+    if ids_are_names:
+        # A node with a confirmed ID is not in doubt because another node states the same ID: otherwise one node could prevent the repair of another.
+        return "it states the instance ID of another machine" if own - {name} else ""
+    others = sorted(other for other, ids in stated.items() if other != name and own & ids)
+    return "it states the same instance ID as %s" % ", ".join(others[:3]) if others else ""
 
 
 def _alert(labels: Mapping[str, str], settings: RepairSettings) -> list[Failure]:

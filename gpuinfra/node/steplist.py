@@ -93,5 +93,6 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
         "GPUINFRA_REGION": str(node.get("region", "")),
         "GPUINFRA_FILE_SYSTEMS": "\n".join(systems),
         "GPUINFRA_CLIENT_ID": str(identity.get("client_id") or "") if isinstance(identity, dict) else "",
+        "GPUINFRA_LOG_GROUP": str(node.get("log_group") or ""),
         "GPUINFRA_VERSIONS": str(bundle / "versions.env"),
     }

@@ -145,6 +145,10 @@ class Runner:
         return DONE
 
     @property
+    def _patience_s(self) -> float:
+        return float(self.environment.get("GPUINFRA_FAULT_PATIENCE_S") or j.FAULT_PATIENCE_S)
+
+    @property
     def _by_systemd(self) -> bool:
         return "INVOCATION_ID" in self.environment
 
@@ -160,6 +164,8 @@ class Runner:
 
     def _try(self, step: BundleStep, place: str, entry: Dict[str, Any]) -> Attempt:
         started = time.monotonic()
+        # The monotonic clock does not jump when the time service corrects the clock, and starts again with each boot.
+        failing = entry.get("failing_since") if entry["boot_id"] == self.journal.boot_id else None
         changed = bool(entry["changed"]) and entry["status"] in (j.REBOOT, j.RUNNING)
         tries = entry["attempts"] if entry["status"] == j.RUNNING else 0
         self.log.write(f"{place} started")
@@ -187,7 +193,10 @@ class Runner:
         reboots = entry.get("reboots", 0) + 1 if attempt.status == j.REBOOT else 0
         if reboots > MAX_REBOOTS:
             attempt.code, attempt.reason = 1, f"it requests reboot number {reboots} in a row: {attempt.reason}"
-        failures = int(entry.get("failures") or 0) + 1 if attempt.status == j.FAILED else 0
+        failures, since = 0, None
+        if attempt.status == j.FAILED:
+            failures, since = int(entry.get("failures") or 0) + 1, failing or time.monotonic()
+        lasted = since is not None and time.monotonic() - since >= self._patience_s
         attempt.changed = attempt.changed or (["earlier"] if changed else [])
         if attempt.status == j.DONE:
             # Write the recorded values and the status in one operation.
@@ -199,7 +208,8 @@ class Runner:
             changed=changed,
             reboots=reboots,
             failures=failures,
-            final=attempt.code == EXIT_REFUSED or failures >= j.MAX_FAILURES,
+            failing_since=since,
+            final=attempt.code == EXIT_REFUSED or (failures >= j.MAX_FAILURES and lasted),
             reason=attempt.reason if attempt.status != j.DONE else None,
         )
         if attempt.status == j.DONE:

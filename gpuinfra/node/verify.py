@@ -198,7 +198,9 @@ def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
 
 def burn_in_checks(level: int | None) -> list[str]:
     """Return the checks for a burn-in level."""
-    return [] if not level else ["B1"] if level == 1 else ["B6"] if level == 2 else ["B6", "B7"]
+    from .checks import ALL
+
+    return [name for name, check in ALL.items() if level in check.burn_in]
 
 
 def _limited_to_phases(

@@ -8,7 +8,7 @@ from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.plan.storage import object_cache_gib
 from gpuinfra.software import tables
-from gpuinfra.software.cloud import CloudSoftware
+from gpuinfra.software.cloud import CloudProgram, CloudSoftware
 from gpuinfra.software.lock import Choice, SoftwareLock, lustre_release
 from gpuinfra.software.version import key
 
@@ -97,17 +97,13 @@ def environment(facts: PoolFacts) -> dict[str, str]:
     if facts.guarded:
         values["METADATA_GUARDED"] = " ".join(facts.guarded)
     values |= _homes(facts)
-    if (client := facts.bucket_client) and (choice := chosen.choice(client.name)):
-        prefix = client.name.upper()
-        placeholders = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
-        values |= {
-            **_version(prefix, choice),
-            **{
-                f"{prefix}_{name}": text.format(**placeholders, arch=machine.arch)
-                for name, text in client.variables.items()
-            },
-            "BUCKETS": "; ".join(_bucket(bucket, machine) for bucket in facts.buckets),
-        }
+    for program in (facts.bucket_client, facts.log_agent):
+        if program and (choice := chosen.choice(program.name)):
+            values |= _program(program, choice, machine, distribution)
+    if facts.buckets:
+        values["BUCKETS"] = "; ".join(_bucket(bucket, machine) for bucket in facts.buckets)
+    if facts.log_agent:
+        values["LOG_FILES"] = " ".join(facts.log_files)
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             **_version("CONTAINER_TOOLKIT", toolkit),
@@ -147,6 +143,22 @@ def _version(prefix: str, choice: Choice) -> dict[str, str]:
         f"{prefix}_RANGE_MIN": choice.low,
         f"{prefix}_RANGE_MAX": choice.high,
     }
+
+
+def _program(
+    program: CloudProgram, choice: Choice, machine: MachineType, distribution: tables.Distribution
+) -> dict[str, str]:
+    """Return the variables of the step of a program, with its name as their prefix."""
+    prefix = program.name.upper()
+    placeholders = {
+        "version": choice.version,
+        "suite": distribution.suite,
+        "number": distribution.number,
+        "arch": machine.arch,
+        "deb_arch": "amd64" if machine.arch == "x86_64" else machine.arch,
+    }
+    filled = {f"{prefix}_{name}": text.format(**placeholders) for name, text in program.variables.items()}
+    return {**_version(prefix, choice), **filled}
 
 
 def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import ExistingFileSystemPlan, FilePlan, FileSystemPlan, OwnStep
 from gpuinfra.plan.storage import lnet_efa_devices
-from gpuinfra.software.cloud import BucketClient, CloudSoftware
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, LogAgent
 from gpuinfra.software.lock import SoftwareLock
 from gpuinfra.spec.policy import User
 
@@ -47,6 +47,8 @@ class PoolFacts:
     """Key of the object with the orders of the control node, if it can take nodes out of use."""
     repair: str = ""
     """On the control node: the mode of the repair, unless it is off."""
+    log_files: tuple[str, ...] = ()
+    """Log files that the nodes send to the log service of the cloud. Empty if the stack declares no logs."""
     metadata: tuple[str, ...] = ()
     """Addresses of the metadata service to which a packet filter on the node controls access. Empty if the cloud has a hop limit."""
     containers_reach_metadata: bool = False
@@ -86,6 +88,11 @@ class PoolFacts:
     def bucket_client(self) -> BucketClient | None:
         """The program that mounts the buckets, or None without buckets."""
         return self.software.buckets if self.buckets else None
+
+    @property
+    def log_agent(self) -> LogAgent | None:
+        """The agent that sends the logs, or None if the stack declares no logs."""
+        return self.software.log_agent if self.log_files else None
 
     @property
     def lnet_efa(self) -> int:

@@ -18,6 +18,7 @@ from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.fabric_test import FabricTestPlan, fabric_test
 from gpuinfra.plan.facts import PoolFacts
 from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.plan.logs import log_files, logs_plan
 from gpuinfra.plan.machines import machines_of, zoning_of
 from gpuinfra.plan.model import (
     AuditPlan,
@@ -39,7 +40,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.monitoring import control_files, control_spec, monitoring_plan, repairs
 from gpuinfra.plan.profile import CloudProfile, planned_cloud
-from gpuinfra.plan.recovery import recovery_plan
+from gpuinfra.plan.recovery import recovery_plan, with_replication
 from gpuinfra.plan.steps import own_steps, steps
 from gpuinfra.plan.storage import created, existing_of, named
 from gpuinfra.plan.window import moment, until
@@ -76,8 +77,10 @@ def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> P
         )
         for pool in sorted(spec.pools, key=lambda pool: pool.name)
     )
-    if control := control_spec(spec):
+    monitoring = None
+    if spec.monitoring and (control := control_spec(spec)):
         pools = (*pools, _control(control, cloud, zoning.default, pools, now or today, decisions))
+        monitoring = monitoring_plan(spec, pools[-1])
     layers = spec.made_layers
     plan = Plan(
         name=spec.name,
@@ -116,7 +119,8 @@ def build_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> P
         else (),
         existing_file_systems=existing if {"site", "cluster"} & set(layers) else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
-        monitoring=monitoring_plan(spec),
+        monitoring=monitoring,
+        logs=logs_plan(spec),
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),
         today=today,
@@ -149,7 +153,9 @@ def _control(
     (pool,) = spec.pools
     assert spec.monitoring is not None
     files = control_files(spec, spec.monitoring, pools, zone)
-    return _pool(spec, cloud, pool, machines_of(spec)[pool.machine], zone, (), today, decisions, files)
+    made = _pool(spec, cloud, pool, machines_of(spec)[pool.machine], zone, (), today, decisions, files)
+    # Only one node can attach the disk with the metrics, so a node that starts before its predecessor ends would only wait.
+    return replace(made, groups=tuple(replace(group, terminate_first=True) for group in made.groups))
 
 
 def _pool(
@@ -223,6 +229,7 @@ def _facts(
         checkpoints=(spec.recovery.checkpoints or "") if spec.monitoring and spec.recovery else "",
         orders=naming.repair_orders(spec.name) if repairs(spec) and pool.name != CONTROL_POOL else "",
         repair=spec.repair.mode if repairs(spec) and pool.name == CONTROL_POOL else "",
+        log_files=log_files(spec),
         metadata=cloud.metadata_to_guard,
         containers_reach_metadata=pool.containers_reach_metadata,
         users=spec.access.users,
@@ -260,7 +267,7 @@ def _file_systems(
     plans: list[FileSystemPlan] = []
     for name, entry in created(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
-        plan = cloud.file_system(entry, name, zone, spec.where.region)
+        plan = with_replication(spec, cloud.file_system(entry, name, zone, spec.where.region))
         plans.append(plan)
         if entry.kind == "lustre":
             capacity = cloud.lustre(entry)

@@ -348,11 +348,17 @@ class FileSystemPlan:
     export_events: tuple[str, ...] = ()
     export_minutes: int | None = None
     """Azure and Google Cloud: time between two scheduled exports, or None if exports are only manual."""
+    replicated: bool = False
+    """Whether `recovery` replicates the bucket although it exists outside the stack."""
+    export_paused: bool = False
+    """Whether the schedule is created paused, because the file system is older than its bucket until a failover."""
     backup_days: int = 0
     snapshot_days: int = 0
     """Azure NetApp Files: number of daily snapshots to keep."""
     restore_from: str | None = None
     """AWS: backup from which the file system is created."""
+    replica: str | None = None
+    """AWS: ID of the replica of another stack's home directories, for which the stack creates only mount targets."""
     lifetime: Lifetime = Lifetime.ENDS
     lifetime_reason: str = ""
 
@@ -487,20 +493,71 @@ class RepairPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataDisk:
+    """The disk with the data of the control node, which attaches it at boot. It stays when the node is replaced."""
+
+    size_gib: int
+    """At least this size: a disk that is already larger stays as it is."""
+    kind: str
+    """Volume type, as that of the root disk."""
+    zone: str
+    """Zone of the control node, to which the disk is bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorePlan:
+    """The managed Prometheus of the cloud, to which the control node writes."""
+
+    service: str
+    retention_days: int | None
+    """Declared period for which it keeps metrics, or None for the period of the service."""
+    samples_per_day: int
+    """Upper limit for the samples that the control node writes."""
+    recipients: tuple[str, ...]
+    """Email addresses that learn that the control node is gone."""
+    watches: bool
+    """Whether the absence of the control node is reported. It has no node while no pool has nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmailPlan:
+    """The recipients of the alerts that the service of the cloud sends by email."""
+
+    receiver: str
+    """Name of the receiver, such as `email-0`."""
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class MonitoringPlan:
     """The control node, which runs Prometheus and Alertmanager."""
 
     pool: str
     """Name of its pool, which has one node."""
     retention_days: int
+    disk: DataDisk
     receivers: tuple[str, ...] = ()
     """Names of the receivers, such as `slack-0`."""
     secrets: tuple[str, ...] = ()
     """Names of the secrets that only the control node can read: those of the receivers in their order, and that of the remote endpoint."""
+    emails: tuple[EmailPlan, ...] = ()
     remote_write: str | None = None
     """URL of the endpoint that also gets the metrics."""
+    store: StorePlan | None = None
+    """The managed Prometheus that also gets the metrics."""
     repair: RepairPlan | None = None
     """What the control node does with faulty nodes. None if it does nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogsPlan:
+    """The logs of the nodes in the log service of the cloud."""
+
+    retention_days: int
+    files: tuple[str, ...]
+    """Declared log files."""
+    recipients: tuple[str, ...]
+    """Email addresses that are notified of an Xid after which a node must not be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -552,6 +609,8 @@ class Plan:
     """The second region, or None if nothing is replicated."""
     monitoring: MonitoringPlan | None = None
     """The control node, which `pools` contains, or None if the stack has none."""
+    logs: LogsPlan | None = None
+    """The logs in the log service of the cloud, or None if they are only on the nodes."""
     registry: str | None = None
     """Private container registry from which nodes pull images."""
     project: str | None = None

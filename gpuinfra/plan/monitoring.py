@@ -25,23 +25,24 @@ from gpuinfra.monitoring.config import (
     ScrapeJob,
     alertmanager_file,
     prometheus_file,
+    topic_name,
 )
 from gpuinfra.monitoring.discovery import Json
 from gpuinfra.plan.files import planned_file
 from gpuinfra.plan.machines import pools_of
-from gpuinfra.plan.model import FilePlan, MonitoringPlan, PoolPlan, RepairPlan
+from gpuinfra.plan.model import DataDisk, EmailPlan, FilePlan, MonitoringPlan, PoolPlan, RepairPlan, StorePlan
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.capacity import OnDemand
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.monitoring import CONTROL_POOL, Monitoring
+from gpuinfra.spec.monitoring import CONTROL_POOL, Monitoring, Receiver
 from gpuinfra.spec.policy import Software
 from gpuinfra.spec.pool import DiskSpec, Pool
 
 EXPORTER_STEP, NODE_STEP = "77-dcgm-exporter", "78-node-exporter"
 PORT, NODE_PORT = 9400, 9100
 """Ports of the DCGM exporter and of node exporter."""
-SYSTEM_GIB = 20
-"""Disk of the control node for everything except metrics."""
+SYSTEM_GIB = 30
+"""Root disk of the control node, without the metrics. Azure's image of Ubuntu has 30 GiB, and a root disk is not smaller than its image."""
 SERIES_PER_GPU = 60
 """Upper limit for the series of the DCGM exporter for one GPU."""
 SERIES_PER_NODE, SERIES_PER_DEVICE = 400, 20
@@ -64,7 +65,7 @@ def control_spec(spec: ClusterSpec) -> ClusterSpec | None:
         name=CONTROL_POOL,
         machine=declared.machine or control_machine(spec),
         capacity=OnDemand(count=1 if spec.nodes else 0),
-        disk=DiskSpec(size_gib=SYSTEM_GIB + metrics_gib(spec, declared)),
+        disk=DiskSpec(size_gib=SYSTEM_GIB),
     )
     return spec.model_copy(
         update={
@@ -106,10 +107,13 @@ def series_of(spec: ClusterSpec) -> int:
 
 
 def metrics_gib(spec: ClusterSpec, declared: Monitoring) -> int:
-    """Return the space for the metrics of all nodes in GiB, at least 10."""
+    """Return the space for the metrics of all nodes in GiB: 10, or the double as often as necessary.
+
+    Each node more would otherwise enlarge the disk, and EBS refuses a second change of a volume within hours (ModifyVolume in the EC2 API Reference).
+    """
     used = series_of(spec) * SAMPLES_PER_DAY * BYTES_PER_SAMPLE * declared.retention_days
-    # Prometheus deletes a block after the limit is exceeded, and compacts blocks beside the old ones.
-    return max(10, math.ceil(1.5 * used / 2**30))
+    # The share that Prometheus uses is `RESERVE` of `gpuinfra.node.data_disk`.
+    return 10 * 2 ** math.ceil(math.log2(max(10, 1.5 * used / 2**30) / 10))
 
 
 def _series(machine: MachineType) -> int:
@@ -117,19 +121,38 @@ def _series(machine: MachineType) -> int:
     return machine.gpus * SERIES_PER_GPU + SERIES_PER_NODE + machine.vcpus + devices * SERIES_PER_DEVICE
 
 
-def monitoring_plan(spec: ClusterSpec) -> MonitoringPlan | None:
-    """Return the plan of the control node, or None if the stack has none."""
+def monitoring_plan(spec: ClusterSpec, control: PoolPlan) -> MonitoringPlan:
+    """Return the plan of the control node. `control` is its pool."""
     declared = spec.monitoring
-    if declared is None or "cluster" not in spec.made_layers:
-        return None
+    assert declared is not None
     remote = declared.remote_write
     return MonitoringPlan(
-        pool=CONTROL_POOL,
+        pool=control.name,
         retention_days=declared.retention_days,
-        receivers=tuple(one.name for one in _receivers(declared)),
-        secrets=(*(one.secret for one in declared.receivers), *([remote.secret] if remote else [])),
+        disk=DataDisk(size_gib=metrics_gib(spec, declared), kind=control.disk.kind, zone=control.groups[0].zone),
+        receivers=tuple(name for name, _ in _named(declared)),
+        secrets=(*(one.secret for one in declared.receivers if one.secret), *([remote.secret] if remote else [])),
+        emails=tuple(
+            EmailPlan(receiver=name, recipients=tuple(sorted(one.to or spec.budget.recipients)))
+            for name, one in _named(declared)
+            if one.kind == "email"
+        ),
         remote_write=remote.url if remote else None,
+        store=_store(spec, declared),
         repair=RepairPlan(mode=spec.repair.mode, at_most=spec.repair.at_most) if repairs(spec) else None,
+    )
+
+
+def _store(spec: ClusterSpec, declared: Monitoring) -> StorePlan | None:
+    facts = profile_of(spec.cloud).control.store
+    if declared.store is None or facts is None:
+        return None
+    return StorePlan(
+        service=facts.name,
+        retention_days=declared.store_retention_days,
+        samples_per_day=series_of(spec) * SAMPLES_PER_DAY,
+        recipients=tuple(sorted(spec.budget.recipients)),
+        watches=spec.nodes > 0,
     )
 
 
@@ -178,17 +201,17 @@ def control_files(
         return ScrapeJob(name=name, discovery=discovery, pools=pools, drop=drop)
 
     jobs = (job("dcgm", names, PORT), job("node", list(zones), NODE_PORT, UNUSED_NODE_SERIES))
-    space = (spec.pools[0].disk.size_gib or SYSTEM_GIB) - SYSTEM_GIB
     remote = declared.remote_write
     endpoint = RemoteEndpoint(url=remote.url, username=remote.username) if remote else None
-    retention = f"RETENTION_TIME={declared.retention_days}d\nRETENTION_SIZE={math.ceil(space / 1.5)}GB\n"
+    facts = profile_of(spec.cloud).control.store
+    store = facts.authorization(spec.where.region) if declared.store and facts else None
     files = {
-        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, jobs, endpoint)),
+        f"{FOLDER}/prometheus.yml": _json(prometheus_file(spec.name, jobs, endpoint, store)),
         f"{FOLDER}/rules.yml": _json(rule_file(spec.name, served, _prices(spec, pools))),
-        f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(declared))),
-        f"{FOLDER}/secrets.json": _json({one.name: given.secret for one, given in zip(_receivers(declared), declared.receivers, strict=True)}),
+        f"{FOLDER}/alertmanager.yml": _json(alertmanager_file(_receivers(spec, declared))),
+        f"{FOLDER}/secrets.json": _json({name: one.secret for name, one in _named(declared) if one.secret}),
         f"{FOLDER}/prometheus-secrets.json": _json({REMOTE_WRITE: remote.secret} if remote else {}),
-        f"{FOLDER}/environment": retention,
+        f"{FOLDER}/environment": f"RETENTION_TIME={declared.retention_days}d\n",
         f"{FOLDER}/repair.json": _json(_repair(spec, pools)),
     }  # fmt: skip
     return tuple(planned_file(path, content, "monitoring") for path, content in sorted(files.items()))
@@ -224,15 +247,23 @@ def _prices(spec: ClusterSpec, pools: Iterable[PoolPlan]) -> dict[str, float]:
     return prices
 
 
-def _receivers(declared: Monitoring) -> list[AlertReceiver]:
+def _named(declared: Monitoring) -> list[tuple[str, Receiver]]:
+    return [(f"{one.kind}-{index}", one) for index, one in enumerate(declared.receivers)]
+
+
+def _receivers(spec: ClusterSpec, declared: Monitoring) -> list[AlertReceiver]:
+    email = profile_of(spec.cloud).control.email
     return [
         AlertReceiver(
-            name=f"{one.kind}-{index}",
+            name=name,
             kind=ReceiverKind(one.kind),
             at_least=AlertSeverity(one.at_least),
             channel=one.channel,
+            email={email.section: [email.settings(spec.name, spec.where.region, f"${{{topic_name(name)}}}")]}
+            if email and one.kind == "email"
+            else None,
         )
-        for index, one in enumerate(declared.receivers)
+        for name, one in _named(declared)
     ]
 
 

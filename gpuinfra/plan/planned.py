@@ -62,13 +62,14 @@ class PriceRule:
     item: str | None
     """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`,
     `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `snapshot_gb_month`, `key_month`, `alarm_month`, `alert_month`,
-    `bastion_hour`, `dns_zone_month`, `schedule_month`."""
+    `bastion_hour`, `dns_zone_month`, `schedule_month`, `metric_samples_10m`, `log_gb`."""
     each: str = ""
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
     """Reason why the resource is not included."""
     rate: str = ""
-    """Price item of the usage for which the resource is billed: `log_gb`, `data_event_100k`, `object_gb_month`, `home_gb`.
+    """Price item of the usage for which the resource is billed: `log_gb`, `data_event_100k`, `object_gb_month`, `home_gb`, `metric_gb_month`,
+    `metric_query_1b`.
     A plan lists its price as not included."""
 
 
@@ -88,6 +89,10 @@ OBJECTS = by_usage("object_gb_month")
 def priced(item: str, rate: str = "") -> PriceRule:
     """Include the resource in a price item. `rate` is the price item of usage that is billed in addition."""
     return PriceRule(item=item, rate=rate)
+
+
+NODE_LOGS = priced("log_gb")
+"""The price of a plan assumes how much the nodes write."""
 
 
 def priced_each(item: str, what: str) -> PriceRule:

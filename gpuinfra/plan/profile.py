@@ -90,6 +90,10 @@ class CloudProfile(Offer, Protocol):
     """Regular expression that matches the names of all regions, also of those that are not in the catalog. If empty, only `regions` are allowed."""
     scheduled_actions: str = ""
     """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
+    export_scheduler: str = ""
+    """The service that requests scheduled exports, if it does not exist in each region of the cloud."""
+    export_scheduler_regions: frozenset[str] = frozenset()
+    """Regions in which this service is known to exist."""
     service_prices: tuple[ServicePrice, ...] = ()
     software: CloudSoftware
     """Facts that determine the software on nodes."""

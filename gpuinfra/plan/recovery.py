@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpuinfra.plan.model import FileSystemPlan, Image, PoolPlan
 from gpuinfra.plan.recovery_model import (
+    HomeReplica,
     MountName,
     NamesPlan,
     RecoveryCommand,
@@ -80,13 +81,25 @@ class Replication:
     """Function that returns the commands that you run yourself, given the region, the second region, and the pools."""
     image: Callable[[Image, str, str], RecoveryImage]
     """Function that returns how the second region gets an image, given the image, the region, and the second region."""
+    needs_key: bool = False
+    """Whether the replication of an existing bucket requires the name of its key."""
+    home_services: tuple[str, ...] = ()
+    """Services whose home directories `RegionClone` replicates with the service itself."""
     no_image_copies: str = ""
     """Why `RegionClone` copies no images on this cloud. Empty if it does."""
 
 
+def with_replication(spec: ClusterSpec, file_system: FileSystemPlan) -> FileSystemPlan:
+    """Return a file system or mount with the information whether `recovery` replicates its existing bucket."""
+    existing = file_system.bucket not in (None, "auto") and not (file_system.kind == "object" and file_system.read_only)
+    if not existing or spec.recovery is None or not spec.recovery.existing_buckets:
+        return file_system
+    return replace(file_system, replicated=True)
+
+
 def replicated(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
-    """Return the file systems whose data is in a bucket that this stack creates, and the mounted buckets that it creates."""
-    return tuple(one for one in file_systems if one.bucket == "auto")
+    """Return the file systems and mounts whose bucket this stack creates, or which `recovery.existing_buckets` covers."""
+    return tuple(one for one in file_systems if one.bucket == "auto" or one.replicated)
 
 
 def exported(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
@@ -171,21 +184,44 @@ def _replicate(
     return RecoveryPart(what=what, minutes=commitment.lag_minutes + transfer, how=f"{how}; {at}"), transfer
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasuredTimes:
+    """What a live drill measured. None if a part did not run. Its nodes are cheaper than those of the cluster, so the times are lower bounds."""
+
+    day: str
+    site_minutes: float | None = None
+    nodes_minutes: float | None = None
+    read_mb_s: float | None = None
+
+
+def _longer(part: RecoveryPart, minutes: float | None, measured: MeasuredTimes | None) -> RecoveryPart:
+    """Return the part with the measured time if it is longer than the planned time."""
+    if measured is None or minutes is None or minutes <= part.minutes:
+        return part
+    return replace(part, minutes=minutes, how=f"measured by the drill of {measured.day}", assumed=False)
+
+
 def recovery_time(
-    recovery: Recovery, replication: Replication, file_systems: Iterable[FileSystemPlan], deadline_minutes: int
+    recovery: Recovery,
+    replication: Replication,
+    file_systems: Iterable[FileSystemPlan],
+    deadline_minutes: int,
+    measured: MeasuredTimes | None = None,
 ) -> RecoveryTarget:
-    """Return the time from the start of the failover until the checkpoint is read on verified nodes."""
+    """Return the time from the start of the failover until the checkpoint is read on verified nodes.
+
+    A measured time replaces a planned time that is shorter, and the measured rate applies if that of the file systems is unknown.
+    """
     excluded = (*FAILOVER, *([FOUNDATION] if recovery.mode == "cold" else []), *replication.not_in_rto)
     rate = throughput_mb_s(file_systems)
     parts = []
     if recovery.mode == "cold":
-        parts.append(
-            RecoveryPart(
-                what="create the network and file systems",
-                minutes=float(recovery.site_minutes or 0),
-                how="recovery.site_minutes",
-            )
+        site = RecoveryPart(
+            what="create the network and file systems",
+            minutes=float(recovery.site_minutes or 0),
+            how="recovery.site_minutes",
         )
+        parts.append(_longer(site, measured and measured.site_minutes, measured))
     if recovery.mode != "hot":
         parts.append(
             RecoveryPart(
@@ -195,25 +231,18 @@ def recovery_time(
                 assumed=True,
             )
         )
-        parts.append(
-            RecoveryPart(
-                what="start and verify the nodes",
-                minutes=float(deadline_minutes),
-                how="handover.deadline_minutes, the maximum that `up` waits",
-            )
+        nodes = RecoveryPart(
+            what="start and verify the nodes",
+            minutes=float(deadline_minutes),
+            how="handover.deadline_minutes, the maximum that `up` waits",
         )
+        parts.append(_longer(nodes, measured and measured.nodes_minutes, measured))
     parts += _stopping(recovery, replication, rate)
-    if rate:
-        size = recovery.checkpoint_gib * MB_PER_GIB
-        parts.append(
-            _copy(
-                "read the checkpoint from the replica",
-                size,
-                rate,
-                "throughput of an identical file system, the upper limit",
-            )
-        )
-    return _target(recovery.rto_minutes, parts, possible=bool(rate), excluded=excluded)
+    read = rate or (measured and measured.read_mb_s)
+    if read:
+        why = "throughput of an identical file system, the upper limit" if rate else "measured by a node of the drill"
+        parts.append(_copy("read the checkpoint from the replica", recovery.checkpoint_gib * MB_PER_GIB, read, why))
+    return _target(recovery.rto_minutes, parts, possible=bool(read), excluded=excluded)
 
 
 def _stopping(recovery: Recovery, replication: Replication, rate: float | None) -> list[RecoveryPart]:
@@ -258,8 +287,14 @@ def recovery_plan(
         checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
         commands=(*replication.commands(spec.where.region, recovery.region, pools), *copies),
         images=images,
+        homes=tuple(
+            HomeReplica(name=one.name, mount=one.mount)
+            for one in (file_systems if recovery.homes else ())
+            if one.service in replication.home_services and not one.replica
+        ),
         checkpoints=recovery.checkpoints,
         names=names_plan(spec),
+        existing_key_arn=recovery.existing_key_arn,
     )
 
 

@@ -14,6 +14,15 @@ class Replica:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HomeReplica:
+    """Home directories that are replicated to the second region."""
+
+    name: str
+    """Name of the file system, such as `home-0`. It is the same in both regions."""
+    mount: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecoveryImage:
     """An image of the nodes, and how the second region gets it."""
 
@@ -119,7 +128,11 @@ class RecoveryPlan:
     commands: tuple[RecoveryCommand, ...] = ()
     images: tuple[RecoveryImage, ...] = ()
     """The images of the nodes, each once."""
+    homes: tuple[HomeReplica, ...] = ()
+    """Home directories that are replicated, without those whose service cannot replicate them."""
     checkpoints: str | None = None
     """Pattern of the objects that complete a checkpoint, or None if checkpoints are not declared."""
     names: NamesPlan | None = None
     """DNS names that `failover` and `failback` move, or None if each region has its own names."""
+    existing_key_arn: str | None = None
+    """AWS: key of the replicated buckets that exist outside the stack."""

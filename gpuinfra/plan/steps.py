@@ -20,6 +20,16 @@ def steps(facts: PoolFacts) -> tuple[BootstrapStep, ...]:
         BootstrapStep(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"
         ),
+        *(
+            BootstrapStep(
+                id=agent.step,
+                timeout_s=600,
+                retries=2,
+                why="the declaration sends the logs to the log service of the cloud",
+            )
+            for agent in (facts.log_agent,)
+            if agent
+        ),
         BootstrapStep(
             id="20-kernel",
             timeout_s=1800,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.clouds.region.readiness import ReadinessLine, passes, skips, warns
+from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra.spec.storage import Home
@@ -48,9 +49,11 @@ def _capacity(file: LoadedStack, search: str) -> Iterator[ReadinessLine]:
 
 
 def _homes(stack: LoadedStack) -> Iterator[ReadinessLine]:
-    """Home directories stay in the first region."""
+    """Home directories stay in the first region, unless their service replicates them."""
+    cloud, recovery = profile_of(stack.spec.cloud), stack.spec.recovery
+    services = cloud.replication.home_services if cloud.replication and recovery and recovery.homes else ()
     for entry in stack.spec.storage:
-        if isinstance(entry, Home):
+        if isinstance(entry, Home) and (entry.existing or (entry.service or cloud.home_services[0]) not in services):
             reason = f"the files in {entry.mount} are not replicated: after a failover, {entry.mount} is empty, and the files are lost if the first region is"
             yield warns(
                 "homes",

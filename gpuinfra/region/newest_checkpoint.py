@@ -20,13 +20,22 @@ def of_checkpoints(cloud: str, question: ReadinessQuestion) -> Iterator[Readines
     pattern = question.recovery.checkpoints
     if pattern is None:
         return
-    evidence = replicas_of(question.resources).buckets.get(EVIDENCE)
     try:
-        pairs_of_cloud = cloud_of(cloud).checkpoints(
-            question.region, question.recovery.region, question.config, question.resources
-        )
+        pairs = pairs_of(cloud, question)
     except DeploymentError as problem:
         yield unread(checkpoints.TOPIC, question.recovery.region, str(problem))
         return
-    pairs = [one for one in pairs_of_cloud if evidence is None or one.replica != evidence]
     yield from checkpoints.lines(pattern, pairs, question.rpo_minutes, datetime.now(UTC))
+
+
+def newest(cloud: str, question: ReadinessQuestion) -> checkpoints.ReplicatedCheckpoint | None:
+    """Return the newest complete checkpoint in the replicas, or None if there is none. Raises `Unreachable` and `DeploymentError`."""
+    pattern = question.recovery.checkpoints
+    return None if pattern is None else checkpoints.newest_of(pattern, pairs_of(cloud, question))
+
+
+def pairs_of(cloud: str, question: ReadinessQuestion) -> list[checkpoints.CheckpointPair]:
+    """Return the buckets that can contain checkpoints, with their replicas. Raises `DeploymentError`."""
+    evidence = replicas_of(question.resources).buckets.get(EVIDENCE)
+    pairs = cloud_of(cloud).checkpoints(question.region, question.recovery.region, question.config, question.resources)
+    return [one for one in pairs if evidence is None or one.replica != evidence]

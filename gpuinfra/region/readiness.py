@@ -54,7 +54,7 @@ from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
-from gpuinfra.spec.storage import Lustre, ObjectMount
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 SECRETS = "secretsprovider"
 BACKEND, LOGIN = "PULUMI_BACKEND_URL", "pulumi login"
@@ -217,15 +217,38 @@ def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
         if isinstance(ours, CustomImage) and isinstance(theirs, CustomImage) and ours.ref != theirs.ref:
             yield f"{path_}.ref", theirs.ref
     entries = dict(enumerate(second.spec.storage)) if "site" in second.spec.made_layers else {}
+    for index, entry in enumerate(stack.spec.storage):
+        if isinstance(entry, Home) and isinstance(other := entries.get(index), Home) and other.replica:
+            yield f"storage[{index}].replica", other.replica
     for index, entry in with_bucket(stack.spec):
         other = entries.get(index)
-        if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
+        if not isinstance(other, type(entry)) or other.bucket in (None, "auto", entry.bucket):
+            continue
+        if entry.bucket != "auto" and not (stack.spec.recovery and stack.spec.recovery.existing_buckets):
             continue
         yield f"storage[{index}].bucket", other.bucket
         if other.private_endpoint:
             yield f"storage[{index}].private_endpoint", True
         if isinstance(other, ObjectMount) and other.key_arn is not None:
             yield f"storage[{index}].key_arn", other.key_arn
+
+
+def _homes(
+    stack: LoadedStack, second: DeclaredSecond, sites: Sequence[LoadedStack], homes: Mapping[str, str]
+) -> Iterator[ReadinessLine]:
+    """Check that the second region mounts the replicas of the home directories. `homes` maps the name of a file system to its replica."""
+    names = {entry.mount: name for name, entry in named(stack.spec.storage)}
+    for index, entry in enumerate(stack.spec.storage):
+        replica = homes.get(names[entry.mount]) if isinstance(entry, Home) and not entry.existing else None
+        if replica is None or not sites:
+            continue
+        path, storage = f"storage[{index}].replica", sites[0].spec.storage
+        given = getattr(storage[index], "replica", None) if index < len(storage) else None
+        if given == replica:
+            yield passes("data", path, f"is {replica}, the replica of {entry.mount}")
+            continue
+        reason = f"is {given or 'not set'} in {sites[0].path.name}, so {entry.mount} does not have the files of the replica {replica}"
+        yield fails("data", path, reason, join(with_values(second.rewrite, {path: replica})))
 
 
 def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping[str, Any]]) -> Iterator[ReadinessLine]:
@@ -238,12 +261,13 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     replication = profile_of(stack.spec.cloud).replication
     manual = replication is not None and replication.manual_exports
+    yield from _homes(stack, second, sites, state.homes)
     for index, entry in with_bucket(stack.spec):
         path, replica = f"storage[{index}]", state.buckets.get(purposes[entry.mount])
         if isinstance(entry, Lustre) and entry.export_minutes is None and manual:
             reason = f"no exports are scheduled, so files that were written since the last export are lost if {stack.spec.where.region} fails"
             yield warns("export", path, reason, f"set {path}.export_minutes in {stack.path.name}")
-        if entry.bucket != "auto" or not sites or not replica:
+        if not sites or not replica:
             continue
         wanted: dict[str, object] = {"bucket": replica}
         if isinstance(entry, ObjectMount) and state.key_arn is not None:
@@ -251,10 +275,10 @@ def data(stack: LoadedStack, second: DeclaredSecond, resources: Iterable[Mapping
         if facts is not None and facts.private_replicas:
             wanted["private_endpoint"] = True
         file_system = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
-        if isinstance(file_system, Lustre) and file_system.export_minutes is not None:
-            reason = f"is set in {sites[0].path.name}, so files that are older than the replica {replica} would replace its objects"
+        if isinstance(file_system, Lustre) and file_system.export_minutes is not None and not file_system.export_paused:
+            reason = f"is not set in {sites[0].path.name}, so files that are older than the replica {replica} would replace its objects"
             yield fails(
-                "data", f"{path}.export_minutes", reason, f"remove {path}.export_minutes from {sites[0].path.name}"
+                "data", f"{path}.export_paused", reason, f"set {path}.export_paused: true in {sites[0].path.name}"
             )
         wrong = [name for name, value in wanted.items() if getattr(file_system, name, None) != value]
         if not wrong:
@@ -305,7 +329,7 @@ def _valid(loaded_stack: LoadedStack, today: date) -> Iterator[ReadinessLine]:
 
 def _edits(file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult) -> list[str]:
     """Return the options that keep the edits of a file."""
-    body = _body(loaded_stack)
+    body = loaded_stack.declaration
     edited = {}
     for route in (one.route for one in fresh.changes):
         value = value_at(body, route)
@@ -314,21 +338,12 @@ def _edits(file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult) -> l
     return [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
 
 
-def _body(loaded_stack: LoadedStack) -> object:
-    """Return the declaration in a file."""
-    assert loaded_stack.document is not None
-    body: object = loaded_stack.document.value
-    for part in loaded_stack.route:
-        body = body[part]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
-    return body
-
-
 def _differences(
     file: ClonedFile, loaded_stack: LoadedStack, fresh: CloneResult, command: str
 ) -> Iterator[ReadinessLine]:
     """Compare the values that a clone copies unchanged. The values that a clone changes, the capacity and the placement can be edited."""
     changed = [one.route for one in fresh.changes]
-    wanted, given = _leaves(file.declaration), _leaves(_body(loaded_stack))
+    wanted, given = _leaves(file.declaration), _leaves(loaded_stack.declaration)
     different = [
         route
         for route in sorted({*wanted, *given}, key=path_text)

@@ -18,7 +18,7 @@ from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.region.active import FRESH, LONGEST, RecordChanged, RecordStore, operator
 from gpuinfra.clouds.region.failover import Unreachable
 from gpuinfra.clouds.region.readiness import ReadinessLine, passes, skips, unread, warns
-from gpuinfra.remote import drills
+from gpuinfra.remote import drills, live_drills
 
 SCHEMA = "gpuinfra.readiness-record/1"
 TOPIC = "recorded"
@@ -37,6 +37,8 @@ class SharedResults:
     """Number of lines for each state, and the newest checkpoint."""
     drill: Mapping[str, Any] | None
     """The record of the last drill (`gpuinfra.remote.drills`)."""
+    live_drill: Mapping[str, Any] | None = None
+    """The record of the last live drill (`gpuinfra.remote.live_drills`)."""
 
 
 def read(store: RecordStore, stack: str) -> SharedResults | None:
@@ -51,13 +53,14 @@ def read(store: RecordStore, stack: str) -> SharedResults | None:
         content: Any = bounded(held.text, LONGEST)
         if content["schema"] != SCHEMA or content["stack"] != stack:
             raise ValueError
-        drill = content["drill"]
+        drill, live = content["drill"], content.get("live_drill")
         return SharedResults(
             at=_time(str(content["at"])).strftime("%Y-%m-%dT%H:%M:%SZ"),
             by=one_line(str(content["by"])),
             ready=content["ready"] is True,
             summary=one_line(str(content["summary"])),
             drill=drill if isinstance(drill, dict) else None,
+            live_drill=live if isinstance(live, dict) else None,
         )
     except (ValueError, TypeError, KeyError):
         raise DeploymentError(
@@ -67,7 +70,10 @@ def read(store: RecordStore, stack: str) -> SharedResults | None:
 
 def write(store: RecordStore, stack: str, results: SharedResults) -> None:
     """Replace the results. Of two machines that write at the same time, the last one counts. Raises `DeploymentError`."""
-    body = {"schema": SCHEMA, "stack": stack, **vars(results), "drill": dict(results.drill) if results.drill else None}
+    records = {
+        name: dict(one) if one else None for name, one in (("drill", results.drill), ("live_drill", results.live_drill))
+    }
+    body = {"schema": SCHEMA, "stack": stack, **vars(results), **records}
     text = (json.dumps(body, indent=1, ensure_ascii=True) + "\n").encode()
     try:
         for _ in range(3):
@@ -84,11 +90,18 @@ def write(store: RecordStore, stack: str, results: SharedResults) -> None:
     )
 
 
-def results_of(ready: bool, summary: str, drill: Mapping[str, Any] | None, now: datetime) -> SharedResults:
+def results_of(
+    ready: bool,
+    summary: str,
+    drill: Mapping[str, Any] | None,
+    now: datetime,
+    *,
+    live_drill: Mapping[str, Any] | None = None,
+) -> SharedResults:
     """Return the results of this machine."""
     return SharedResults(
-        at=now.strftime("%Y-%m-%dT%H:%M:%SZ"), by=operator(), ready=ready, summary=summary, drill=drill
-    )
+        at=now.strftime("%Y-%m-%dT%H:%M:%SZ"), by=operator(), ready=ready, summary=summary, drill=drill, live_drill=live_drill,
+    )  # fmt: skip
 
 
 def line(found: SharedResults | None, name: str, command: str, now: datetime) -> ReadinessLine:
@@ -103,20 +116,26 @@ def line(found: SharedResults | None, name: str, command: str, now: datetime) ->
 
 def lines(
     stack: str, name: str, store: RecordStore | None, command: str, now: datetime
-) -> tuple[ReadinessLine, Mapping[str, Any] | None]:
-    """Return the line about the recorded results, and their drill."""
+) -> tuple[ReadinessLine, Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """Return the line about the recorded results, and their drill and live drill."""
     if store is None:
-        return skips(
-            TOPIC,
-            name,
-            "the state contains no replica of the evidence bucket, which would contain the results",
-            command,
-        ), None
+        return (
+            skips(
+                TOPIC,
+                name,
+                "the state contains no replica of the evidence bucket, which would contain the results",
+                command,
+            ),
+            None,
+            None,
+        )
     try:
         results = read(store, stack)
     except GpuinfraError as problem:
-        return unread(TOPIC, name, str(problem), command), None
-    return line(results, name, command, now), results.drill if results and drills.is_record(results.drill) else None
+        return unread(TOPIC, name, str(problem), command), None, None
+    held = (results.drill, results.live_drill) if results else (None, None)
+    drill, live = held[0] if drills.is_record(held[0]) else None, held[1] if live_drills.is_record(held[1]) else None
+    return line(results, name, command, now), drill, live
 
 
 def _time(text: str) -> datetime:

@@ -21,6 +21,7 @@ from gpuinfra.remote.record import state_folder
 from gpuinfra.spec.load import LoadedStack
 
 SCHEMA = "gpuinfra.drill/1"
+FOLDER = "drill"
 OLD_DAYS = 30
 """Age in days above which `ready` asks for another drill."""
 
@@ -28,10 +29,14 @@ OLD_DAYS = 30
 def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, rto: float | None) -> None:
     """Record the result of a drill of a stack with `recovery`. `rpo` and `rto` are the minutes that were reached, or None if the drill ended before."""
     body = {
-        "schema": SCHEMA, "stack": stack.name, "file": str(stack.path.resolve()), "declaration": _checksum(stack),
+        "schema": SCHEMA, "stack": stack.name, "file": str(stack.path.resolve()), "declaration": checksum(stack),
         "ended": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "problems": list(problems), "rpo_minutes": rpo, "rto_minutes": rto,
     }  # fmt: skip
-    path = _path(stack)
+    write_record(path_in(FOLDER, stack), body)
+
+
+def write_record(path: Path, body: Mapping[str, Any]) -> None:
+    """Write the record of a drill."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, json.dumps(body, indent=2) + "\n")
@@ -39,7 +44,7 @@ def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, 
 
 def newest(stack: LoadedStack, shared: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
     """Return the record of the last drill, on this machine or in `shared`, the record that other machines share. None if there is none."""
-    drills_held = [one for one in (_read(_path(stack)), shared) if one is not None and is_record(one)]
+    drills_held = [one for one in (held(path_in(FOLDER, stack)), shared) if one is not None and is_record(one)]
     return max(drills_held, key=_ended, default=None)
 
 
@@ -48,7 +53,7 @@ def line(stack: LoadedStack, now: datetime, shared: Mapping[str, Any] | None = N
     recovery = stack.spec.recovery
     assert recovery is not None
     fix = f"gpuinfra rehearse drill {stack.path} --to {recovery.region}"
-    state, reason = _judged(newest(stack, shared), _checksum(stack), now)
+    state, reason = _judged(newest(stack, shared), checksum(stack), now)
     return ReadinessLine(
         topic="drill", name=recovery.region, state=state, reason=reason, fix="" if state == OK else fix
     )
@@ -69,18 +74,19 @@ def _judged(drill: Mapping[str, Any] | None, declaration: str, now: datetime) ->
     return OK, f"passed on {day}: RPO {drill['rpo_minutes']:.1f} minutes, RTO {drill['rto_minutes']:.1f} minutes"
 
 
-def _path(stack: LoadedStack) -> Path:
+def path_in(folder: str, stack: LoadedStack) -> Path:
+    """Return the path of the record of a stack in a folder of the state folder."""
     name = hashlib.sha256(str(stack.path.resolve()).encode()).hexdigest()[:16]
-    return state_folder() / "drill" / f"{name}.json"
+    return state_folder() / folder / f"{name}.json"
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
-    """Return the record, or None if there is none, or if this version did not write it."""
+def held(path: Path) -> Mapping[str, Any] | None:
+    """Return what a file contains, or None if it does not exist or contains no JSON object."""
     try:
         drill = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return drill if isinstance(drill, dict) and is_record(drill) else None
+    return drill if isinstance(drill, dict) else None
 
 
 def is_record(found: object) -> bool:
@@ -105,6 +111,7 @@ def _ended(drill: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(str(drill["ended"]).replace("Z", "+00:00"))
 
 
-def _checksum(stack: LoadedStack) -> str:
+def checksum(stack: LoadedStack) -> str:
+    """Return the checksum of the declaration of a stack."""
     body = json.dumps(stack.spec.model_dump(mode="json"), sort_keys=True, default=str)
     return hashlib.sha256(body.encode()).hexdigest()

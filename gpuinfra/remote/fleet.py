@@ -10,7 +10,7 @@ import heapq
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -45,6 +45,11 @@ class FleetResult(Generic[Value]):
 
     outcomes: list[HostOutcome[Value]] = field(default_factory=list)
     interrupted: bool = False
+
+    @property
+    def problems(self) -> list[tuple[Host, HostProblem]]:
+        """The hosts with a problem."""
+        return [(one.host, one.problem) for one in self.outcomes if one.problem is not None]
 
 
 def back_off(tries: int, chance: Callable[[], float] = random.random) -> float:
@@ -183,9 +188,9 @@ def interrupted_problem(host: Host) -> HostProblem:
     )
 
 
-def by_kind(problems: Sequence[HostProblem]) -> list[tuple[ProblemKind, list[HostProblem]]]:
-    """Group problems by kind, with the most frequent kind first."""
-    groups: dict[ProblemKind, list[HostProblem]] = {}
-    for problem in problems:
-        groups.setdefault(problem.kind, []).append(problem)
+def by_kind(problems: Iterable[tuple[Host, HostProblem]]) -> list[tuple[ProblemKind, list[tuple[Host, HostProblem]]]]:
+    """Group hosts by the kind of their problem, with the most frequent kind first."""
+    groups: dict[ProblemKind, list[tuple[Host, HostProblem]]] = {}
+    for host, problem in problems:
+        groups.setdefault(problem.kind, []).append((host, problem))
     return sorted(groups.items(), key=lambda pair: -len(pair[1]))

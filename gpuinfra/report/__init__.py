@@ -1,5 +1,5 @@
 """Report: all output for users, as text, HTML pages or JSON documents.
 
-`tables` prints tables in a terminal, `html` renders pages from templates. `report.schema.json` describes the
-document of a report, and `docs/reference/plan-json.md` describes the document of a plan. This package formats content but does not determine it.
+`tables` prints tables in a terminal, `html` renders pages from templates. `docs/reference/plan-json.md` describes the
+document of a plan. This package formats content but does not determine it.
 """

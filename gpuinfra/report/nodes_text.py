@@ -12,7 +12,7 @@ from gpuinfra.node.repair import RepairStatus
 from gpuinfra.report import tables
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
-from gpuinfra.verification.nodes import ORDER, NodeRow
+from gpuinfra.verification.nodes import NodeRow, NodeState
 
 SCHEMA = "gpuinfra.nodes/1"
 
@@ -22,7 +22,7 @@ def document(stack: str, rows: Sequence[NodeRow], repair: RepairStatus | None = 
     return {
         "schema": SCHEMA,
         "stack": stack,
-        "totals": {state: sum(row.count for row in rows if row.state == state) for state in ORDER},
+        "totals": _counts(rows),
         "usd_per_hour": _total(rows),
         "nodes": [
             {**asdict(row), "verified_since": _iso(row.verified_since), "checked": _iso(row.checked)} for row in rows
@@ -59,7 +59,7 @@ def text(rows: Sequence[NodeRow], now: datetime, repair: RepairStatus | None = N
     ]  # fmt: skip
     yield from tables.text(Table(columns, shown))
     yield ""
-    counts = {state: sum(row.count for row in rows if row.state == state) for state in ORDER}
+    counts = _counts(rows)
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     yield f"{counted(sum(counts.values()), 'node')}: {parts}; {usd(_total(rows))} USD an hour for machines, without disks and storage"
     if repair is not None:
@@ -82,6 +82,10 @@ def _repair(repair: RepairStatus, labels: Mapping[str, str]) -> Iterator[str]:
         ]
         yield ""
         yield from tables.text(Table(columns, rows))
+
+
+def _counts(rows: Sequence[NodeRow]) -> dict[str, int]:
+    return {state.value: sum(row.count for row in rows if row.state is state) for state in NodeState}
 
 
 def _total(rows: Sequence[NodeRow]) -> float | None:

@@ -23,7 +23,7 @@ from gpuinfra.report.plan_tables import (
     ways_table,
 )
 from gpuinfra.report.price_chart import chart
-from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
+from gpuinfra.report.prices import hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
 from gpuinfra.report.workload_text import workload_fields
 from gpuinfra.sizing.planned import WorkloadForecast
@@ -80,7 +80,7 @@ def page(report: PlanReport) -> str:
         times=time_table(report.time, sources=True),
         price_summary=summary(priced),
         prices=price_table(priced["lines"]),
-        excluded=excluded(priced),
+        excluded=priced["excluded"],
         chart=Markup(chart(report.ways)),
         ways=ways_table(report.ways, notes=True),
         workload=_workload(report.workload) if report.workload else Table([], []),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpuinfra.base.words import counted
 from gpuinfra.cost import Cost
+from gpuinfra.plan.logs import OWN_FILES
 from gpuinfra.plan.model import Plan, PoolPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.report import tables
@@ -136,12 +137,28 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _recovery(plan.recovery)
     if plan.monitoring:
         receivers = ", ".join(plan.monitoring.receivers) or "no receivers"
-        kept = f"keeps metrics for {counted(plan.monitoring.retention_days, 'day')}"
+        disk = f"on a disk of {plan.monitoring.disk.size_gib} GiB that stays when the node is replaced"
+        kept = f"keeps metrics for {counted(plan.monitoring.retention_days, 'day')} {disk}"
         sent = f", sends metrics to {plan.monitoring.remote_write}" if plan.monitoring.remote_write else ""
         yield from _field("monitoring", f"pool {plan.monitoring.pool}, {kept}, alerts to {receivers}{sent}")
+        if store := plan.monitoring.store:
+            kept = f", which keeps metrics for {counted(store.retention_days, 'day')}" if store.retention_days else ""
+            told = (
+                f"; reports to {', '.join(store.recipients)} that the control node is gone"
+                if store.recipients and store.watches
+                else ""
+            )
+            yield from _field("store", f"{store.service}{kept}{told}")
+        for email in plan.monitoring.emails:
+            yield from _field("alerts", f"{email.receiver} sends emails to {', '.join(email.recipients)}")
         if repair := plan.monitoring.repair:
             limit = "" if repair.mode == "report" else f", at most {counted(repair.at_most, 'node')} a day"
             yield from _field("repair", f"{repair.mode}{limit}")
+    if plan.logs:
+        days, recipients = counted(plan.logs.retention_days, "day"), ", ".join(plan.logs.recipients) or "no recipients"
+        also = f", and {', '.join(plan.logs.files)}" if plan.logs.files else ""
+        what = f"kernel, units of gpuinfra and {OWN_FILES}{also}"
+        yield from _field("logs", f"{what}, kept for {days}, Xids reported to {recipients}")
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]
@@ -152,7 +169,8 @@ def _site(plan: Plan) -> Iterator[str]:
 
 def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
     buckets = ", ".join(one.name for one in recovery.replicas)
-    yield from _field("recovery", f"{recovery.mode} in {recovery.region}, replicas of the buckets {buckets}")
+    homes = "".join(f" and of the home directories {one.mount}" for one in recovery.homes)
+    yield from _field("recovery", f"{recovery.mode} in {recovery.region}, replicas of the buckets {buckets}{homes}")
     if recovery.names:
         yield from _field("names", f"{', '.join(recovery.names.hosts)} in the zone {recovery.names.zone}")
     for image in recovery.images:

@@ -50,9 +50,3 @@ def hour_tile(cost: Mapping[str, Any], condition: str = "") -> tuple[str, str]:
     if not isinstance(hour, int | float) or not cost.get("nodes_priced", True):
         return "unknown", f"USD per hour{condition}"
     return f"{hour:,.2f} USD", f"per hour{'' if cost.get('complete', True) else ', at least'}{condition}"
-
-
-def excluded(cost: Mapping[str, Any]) -> list[str]:
-    """Return the billed items that the total does not include. A missing price is shown in its own table row."""
-    shown = {str(line.get("what")) for line in cost.get("lines", [])}
-    return [text for text in cost.get("unknown") or [] if not any(text.startswith(f"{what}: ") for what in shown)]

@@ -7,16 +7,15 @@ from typing import Any
 
 from gpuinfra.base.safe_text import one_line, printable
 from gpuinfra.base.words import titled
-from gpuinfra.handover.uniform import firmware_notes
 from gpuinfra.node.cause import Action
 from gpuinfra.node.outcome import CheckResult
 from gpuinfra.report import tables
-from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.verification.judged import Judged
 from gpuinfra.verification.read import Absent, FoundEvidence
 
 SCHEMA = "gpuinfra.verification/1"
+CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason", "cause")
 DO = {
     Action.NOTHING: "ready",
     Action.LOOK: "investigate; jobs may continue",
@@ -120,13 +119,9 @@ def text(nodes: Sequence[Judged], evidence: FoundEvidence) -> Iterator[str]:
         yield ""
         yield _line(f"{titled(missing.name, missing.instance_id)}: {missing.outcome}: {missing.reason}")
         yield f"  -> {_line(missing.hint)}"
-    notes = [
-        *evidence.problems,
-        *firmware_notes((_name(one), _text(one.evidence.document.get("pool")), one.checks) for one in nodes),
-    ]
-    if notes:
+    if evidence.problems:
         yield ""
-        yield from (f"note: {_line(note)}" for note in notes)
+        yield from (f"note: {_line(note)}" for note in evidence.problems)
     yield ""
     verified = sum(node.verified for node in nodes)
     yield f"{verified} of {len(nodes) + len(evidence.absent)} nodes verified{_to_do(nodes, len(evidence.absent))}. {evidence.about}"

@@ -169,7 +169,7 @@ def purchase_fixes_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if not cloud.is_region(spec.where.region) or not cloud.region_of_zone(
         cloud.first_zone(spec.where.region), spec.where.region
     ):
-        return  # an Azure region, in which the scale set is in all zones, or a wrong name
+        return  # a wrong name, or an Azure region, where reservations without a zone exist (`reservation_zone_is_named`)
     for path, pool, entry in entries_of(spec):
         if isinstance(entry, (Reserved, Block)) and not (pool.zone or spec.where.zone or getattr(entry, "zone", None)):
             what = f"is required, because {path} is {entry.kind} capacity, which is in one zone"

@@ -46,9 +46,9 @@ _OF_DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY)$", re.IGNORECASE)
 _FOLDERS = (
     "/proc", "/sys", "/dev", "/run", "/tmp", "/var/run", "/var/lock", "/var/tmp", "/opt/gpuinfra", "/etc/gpuinfra", "/var/lib/gpuinfra",
-    "/var/cache/gpuinfra", "/var/lib/tcpx", "/var/lib/tcpxo",
+    "/var/cache/gpuinfra", "/var/lib/tcpx", "/var/lib/tcpxo", "/opt/aws/amazon-cloudwatch-agent",
 )  # fmt: skip
-"""Folders that are empty after a reboot, that the kernel provides, or that belong to gpuinfra. hier(7)."""
+"""Folders that are empty after a reboot, that the kernel provides, or that belong to gpuinfra or to the agent of the logs. hier(7)."""
 _WRITTEN = "which the bootstrap steps write; use another name"
 _FILES = {
     "/etc/environment": "which belongs to the image; use software.environment",

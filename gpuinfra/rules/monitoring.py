@@ -11,7 +11,7 @@ from gpuinfra.plan.machines import machines_of, pools_of, similar
 from gpuinfra.plan.monitoring import control_machine, memory_gib, runs_prometheus
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.monitoring import CONTROL_POOL
+from gpuinfra.spec.monitoring import CONTROL_POOL, Receiver
 from gpuinfra.spec.rule import rules_in
 from gpuinfra.spec.shown import shown
 
@@ -74,6 +74,9 @@ def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterat
     if spec.monitoring.remote_write:
         what = "is an endpoint that nodes cannot reach, because network.egress is endpoints"
         yield error("monitoring.remote_write.url", what, "remove monitoring.remote_write, or set network.egress to nat")
+    if spec.monitoring.store:
+        what = "is a service that nodes cannot reach, because network.egress is endpoints"
+        yield error("monitoring.store", what, "remove monitoring.store, or set network.egress to nat")
     for i, receiver in enumerate(spec.monitoring.receivers):
         if receiver.kind != "webhook":
             what = f"is {receiver.kind}, which nodes cannot reach, because network.egress is endpoints"
@@ -83,7 +86,7 @@ def control_node_reaches_its_downloads(spec: ClusterSpec, today: date) -> Iterat
 
 
 def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A control node has receivers of its alerts, each secret is listed once, and only Slack has channels."""
+    """A control node has receivers of its alerts, each of them is listed once, only Slack has channels, and only email has recipients and no secret."""
     if spec.monitoring is None:
         return
     receivers = spec.monitoring.receivers
@@ -94,9 +97,56 @@ def alerts_have_receivers(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         path = f"monitoring.receivers[{i}]"
         if receiver.channel and receiver.kind != "slack":
             yield error(f"{path}.channel", f"is set, but kind is {receiver.kind}", "remove it, or set kind to slack")
-        twin = (receiver.kind, receiver.secret, receiver.channel)
-        if twin in [(one.kind, one.secret, one.channel) for one in receivers[:i]]:
-            yield error(f"{path}.secret", f"is {receiver.secret}, which is listed twice", "remove one of the receivers")
+        if receiver.to and receiver.kind != "email":
+            yield error(f"{path}.to", f"is set, but kind is {receiver.kind}", "remove it, or set kind to email")
+        if receiver.secret and receiver.kind == "email":
+            yield error(f"{path}.secret", "is set, but kind is email, which needs no secret", "remove it")
+        elif not receiver.secret and receiver.kind != "email":
+            yield error(f"{path}.secret", f"is required, because kind is {receiver.kind}", "add the name of the secret")
+        elif _twin(receiver) in [_twin(one) for one in receivers[:i]]:
+            key = "to" if receiver.kind == "email" else "secret"
+            what = f"is {receiver.secret or shown(list(receiver.to))}, which is listed twice"
+            yield error(f"{path}.{key}", what, "remove one of the receivers")
+
+
+def _twin(receiver: Receiver) -> tuple[object, ...]:
+    return receiver.kind, receiver.secret, receiver.channel, receiver.to
+
+
+def email_is_sent_by_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Alerts by email have recipients, and are declared on a cloud with a service that sends them for Alertmanager."""
+    if spec.monitoring is None:
+        return
+    control = profile_of(spec.cloud).control
+    for i, receiver in enumerate(spec.monitoring.receivers):
+        path = f"monitoring.receivers[{i}]"
+        if receiver.kind == "email" and control.email is None:
+            hint = "use slack, pagerduty or a webhook, and let that service send the emails"
+            yield error(f"{path}.kind", f"is email, but {control.no_email}", hint)
+        elif receiver.kind == "email" and not receiver.to and not spec.budget.recipients:
+            yield error(f"{path}.to", "is empty, and so is budget.recipients", "add an email address")
+
+
+def metrics_store_exists_on_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A managed store is declared on a cloud on which a stack can create it, its retention is set only with a store, and the alert that the control node is
+    gone has recipients."""
+    if spec.monitoring is None:
+        return
+    declared, store = spec.monitoring, profile_of(spec.cloud).control.store
+    if declared.store and store is None:
+        what = f"is {declared.store}, but {profile_of(spec.cloud).control.no_store}"
+        yield error("monitoring.store", what, "remove it, or use monitoring.remote_write with an endpoint of your own")
+        return
+    if declared.store and not spec.budget.recipients:
+        what = f"is {declared.store}, but budget.recipients is empty, so no alert is sent if the control node is gone"
+        yield warn("monitoring.store", what, "add budget.recipients")
+    days = declared.store_retention_days
+    if days is not None and not declared.store:
+        yield error(
+            "monitoring.store_retention_days",
+            f"is {days}, but monitoring.store is not set",
+            "remove it, or set monitoring.store to managed",
+        )
 
 
 def monitoring_names_secrets_of_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -104,7 +154,7 @@ def monitoring_names_secrets_of_the_cloud(spec: ClusterSpec, today: date) -> Ite
     if spec.monitoring is None:
         return
     control, remote = profile_of(spec.cloud).control, spec.monitoring.remote_write
-    secrets = {f"receivers[{i}]": receiver.secret for i, receiver in enumerate(spec.monitoring.receivers)}
+    secrets = {f"receivers[{i}]": one.secret for i, one in enumerate(spec.monitoring.receivers) if one.secret}
     secrets |= {"remote_write": remote.secret} if remote else {}
     for path, secret in secrets.items():
         if not re.fullmatch(control.secret, secret):

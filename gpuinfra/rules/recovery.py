@@ -12,9 +12,18 @@ from gpuinfra.clouds.region.checkpoints import pattern_problem
 from gpuinfra.plan.machines import pools_of, zoning_of
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.plan.profile import profile_of
-from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
+from gpuinfra.plan.recovery import (
+    Replication,
+    exported,
+    names_plan,
+    recovery_point,
+    recovery_time,
+    throughput_mb_s,
+    with_replication,
+)
 from gpuinfra.plan.recovery_model import RecoveryTarget
 from gpuinfra.plan.storage import created, existing_of
+from gpuinfra.spec.homes import SERVICE_SETTINGS
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
@@ -35,7 +44,10 @@ def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
 
 def _file_systems(spec: ClusterSpec) -> tuple[FileSystemPlan, ...]:
     cloud, zone = profile_of(spec.cloud), zoning_of(spec).default
-    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in created(spec.storage))
+    return tuple(
+        with_replication(spec, cloud.file_system(entry, name, zone, spec.where.region))
+        for name, entry in created(spec.storage)
+    )
 
 
 def recovery_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -101,9 +113,12 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             continue
         plan = plans[names[id(entry)]]
         if entry.kind == "home":
-            yield warn(path, "is not replicated, so its files do not reach the second region", "back up the files")
+            can = plan.service in declared[1].home_services and not plan.replica
+            if not can or not declared[0].homes:
+                hint = "set recovery.homes: true" if can else "back up the files"
+                yield warn(path, "is not replicated, so its files do not reach the second region", hint)
         elif entry.kind == "object":
-            if plan.bucket != "auto":
+            if plan.bucket != "auto" and not plan.replicated:
                 what = f"is {shown(entry.bucket)}, which this stack does not create and does not replicate"
                 yield warn(f"{path}.bucket", what, "replicate the bucket yourself, or use bucket: auto")
         elif plan.bucket is None and plan.lifetime is Lifetime.ENDS:
@@ -111,11 +126,12 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
         elif plan.bucket is None:
             what = "has no bucket, so its data does not reach the second region"
             yield error(path, what, "add bucket: auto")
-        elif plan.bucket != "auto":
-            what = f"is {shown(plan.bucket)}, which this stack does not create, so this stack cannot configure the replication"
-            yield error(
-                f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
+        elif plan.bucket != "auto" and not plan.replicated:
+            what = (
+                f"is {shown(plan.bucket)}, which this stack does not create, so its replication can have another owner"
             )
+            hint = "set recovery.existing_buckets if nothing else replicates the bucket, use bucket: auto, or replicate the bucket yourself and remove recovery"
+            yield error(f"{path}.bucket", what, hint)
         elif declared[1].manual_exports and plan.export_minutes is None:
             what = "exports data only on request, so a checkpoint reaches the second region only after an export"
             yield warn(
@@ -136,6 +152,22 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             "is set, but no file system exports to a bucket",
             "add a file system of kind lustre with bucket: auto",
         )
+
+
+def recovery_existing_buckets_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`existing_buckets` is set only if there is such a bucket, and its key is declared if and only if the cloud needs it."""
+    if not (declared := _declared(spec)):
+        return
+    recovery, replication = declared
+    path = "recovery.existing_key_arn"
+    if recovery.existing_buckets and not any(one.replicated for one in _file_systems(spec)):
+        yield error("recovery.existing_buckets", "is true, but no file system uses an existing bucket", "remove it")
+    elif recovery.existing_buckets and replication.needs_key and recovery.existing_key_arn is None:
+        yield error(
+            path, "is missing, but the replication must decrypt the existing buckets", "set the ARN of their KMS key"
+        )
+    elif recovery.existing_key_arn is not None and not (recovery.existing_buckets and replication.needs_key):
+        yield error(path, "is set, but the replication needs no key of an existing bucket", "remove it")
 
 
 def recovery_rate_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -200,13 +232,12 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if replication.commitment is None and recovery.replication_minutes is None:
         return
     targets = {
-        "recovery.rpo_minutes": (recovery_point(recovery, replication, plans), "the newest checkpoint in the second region can be"),
-        "recovery.rto_minutes": (recovery_time(recovery, replication, plans, spec.handover.deadline_minutes), "a failover can take"),
+        "recovery.rpo_minutes": (recovery_point(recovery, replication, plans), "the newest checkpoint in the second region can be", "minutes old"),
+        "recovery.rto_minutes": (recovery_time(recovery, replication, plans, spec.handover.deadline_minutes), "a failover can take", "minutes"),
     }  # fmt: skip
-    for path, (target, words) in targets.items():
+    for path, (target, words, unit) in targets.items():
         if not target.holds:
-            old = "minutes old" if "newest" in words else "minutes"
-            what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {old}: {_sum(target)}"
+            what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {unit}: {_sum(target)}"
             yield warn(path, what, "increase the target, or shorten the longest step")
 
 
@@ -239,6 +270,19 @@ def recovery_image_copies_are_needed(spec: ClusterSpec, today: date) -> Iterator
     ):
         what = f"is true, but no pool of this stack selects an image that exists in {spec.where.region} only"
         yield error(path, what, "remove it, or select an image by its ID with image.ref")
+
+
+def recovery_homes_are_replicated_by_their_service(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`homes` is set only if a service replicates home directories that the stack creates."""
+    if not (declared := _declared(spec)) or not declared[0].homes:
+        return
+    path, services = "recovery.homes", declared[1].home_services
+    if not services:
+        what = f"is true, but gpuinfra replicates no home directories on {profile_of(spec.cloud).title}"
+        yield error(path, what, "remove it, and back up the files")
+    elif not any(one.service in services and not one.replica for one in _file_systems(spec)):
+        what = f"is true, but this stack creates no home directories on {listed([SERVICE_SETTINGS[one].title for one in services])}"
+        yield error(path, what, "remove it, or add a file system of kind home")
 
 
 def recovery_checkpoints_are_objects(spec: ClusterSpec, today: date) -> Iterator[Finding]:

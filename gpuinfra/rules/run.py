@@ -16,6 +16,7 @@ from gpuinfra.rules import (
     capacity,
     files,
     guard,
+    logs,
     money,
     monitoring,
     places,
@@ -48,6 +49,7 @@ COMMON: tuple[Rule, ...] = (
     *workload.RULES,
     *monitoring.RULES,
     *repair.RULES,
+    *logs.RULES,
 )
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}

@@ -206,8 +206,8 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 OF_SOME_CLOUDS = {
     "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
     "storage": (
-        "backup_days", "bucket_path", "deployment", "export_events", "export_minutes", "fabric", "import_events", "importer_id", "metadata_iops",
-        "private_endpoint", "version",
+        "backup_days", "bucket_path", "deployment", "export_events", "export_minutes", "export_paused", "fabric", "import_events", "importer_id",
+        "metadata_iops", "private_endpoint", "version",
     ),
     "network": ("machines",),
     "network.existing": ("dns_zones",),
@@ -253,6 +253,17 @@ def link_fields_have_a_bucket(spec: ClusterSpec, today: date) -> Iterator[Findin
                 yield error(f"storage[{i}].{name}", "is set, but bucket is not", "set bucket, or remove it")
 
 
+def paused_exports_are_scheduled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Exports are paused only if they are scheduled."""
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "lustre" and entry.export_paused and entry.export_minutes is None:
+            yield error(
+                f"storage[{i}].export_paused",
+                "is true, but export_minutes is not set",
+                "set it, or remove export_paused",
+            )
+
+
 EXPORT_MINUTES = (15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440)
 """Intervals after which a schedule in the cron format repeats at the same times each day."""
 
@@ -266,6 +277,20 @@ def scheduled_exports_repeat_daily(spec: ClusterSpec, today: date) -> Iterator[F
                 f"storage[{i}].export_minutes",
                 f"is {minutes}; allowed: {listed(list(map(str, EXPORT_MINUTES)))}",
                 "choose one of them",
+            )
+
+
+def scheduled_exports_are_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The service that requests scheduled exports is known to exist in the region."""
+    cloud, region = profile_of(spec.cloud), spec.where.region
+    if not cloud.export_scheduler or region in cloud.export_scheduler_regions or not cloud.is_region(region):
+        return
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "lustre" and entry.export_minutes is not None:
+            yield warn(
+                f"storage[{i}].export_minutes",
+                f"is {entry.export_minutes}, but whether {cloud.export_scheduler} exists in {region} is unknown",
+                "check it with `gcloud scheduler locations list`; if it does not, remove export_minutes, and start the exports yourself",
             )
 
 

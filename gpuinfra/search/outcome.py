@@ -10,9 +10,9 @@ from gpuinfra.base.naming import logical
 from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra.engine.up import EngineFailure
 from gpuinfra.handover import wire
-from gpuinfra.handover.causes import NO_CAPACITY, CapacityCause
+from gpuinfra.handover.causes import NO_CAPACITY, PASSING, CapacityCause, WaitEnd
 from gpuinfra.handover.connect import handover_of, ports_of
-from gpuinfra.handover.ports import GroupExpected
+from gpuinfra.handover.ports import GroupExpected, PortUnavailable
 from gpuinfra.handover.shortages import Shortage
 from gpuinfra.inventory import handovers_of, nodes_of, shortages_of
 from gpuinfra.plan.model import Group, Plan
@@ -39,13 +39,24 @@ class MissingNodes:
         """Shortages for which another placement does not help, such as a quota or a missing permission."""
         return tuple(shortage for shortage in self.shortages if shortage.cause not in NO_CAPACITY)
 
+    @property
+    def lasting(self) -> tuple[Shortage, ...]:
+        """Shortages of `final` for which waiting does not help either. An error of the cloud's service passes."""
+        return tuple(shortage for shortage in self.final if shortage.cause not in PASSING)
+
 
 def missing_nodes(
-    plan: Plan, resources: Resources, failures: Iterable[EngineFailure], before: Collection[str] | None = ()
+    plan: Plan,
+    resources: Resources,
+    failures: Iterable[EngineFailure],
+    before: Collection[str] | None = (),
+    *,
+    keeps: bool = False,
 ) -> MissingNodes | None:
     """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
 
     `before` are the groups that had nodes before the run, by their name in the state, or None if they are unknown.
+    With `keeps`, the launched nodes are kept. The cloud is read for them if it refused groups, because the handover did not run.
 
     The cloud refused to create groups, or the handover waited for nodes that were not launched, and no launched node failed its checks.
     """
@@ -58,24 +69,40 @@ def missing_nodes(
     if not about:
         # The deployment failed for a reason that is not about a resource, such as a lock or an error of the program.
         return None
+    handovers = list[Mapping[str, Any]]()
     if refused:
         shortages = [_refused(plan.cloud, groups[failure.name], failure.message) for failure in refused]
-        shortages = [shortage for shortage in shortages if shortage.cause is not CapacityCause.THROTTLING]
     else:
-        shortages = _of_handovers(resources, {failure.urn for failure in about if failure.saved})
+        # Only handovers that wrote their state in this deployment count.
+        judged = {failure.urn for failure in about if failure.saved}
+        handovers = [resource for resource in handovers_of(resources) if resource.get("urn") in judged]
+        shortages = _of_handovers(handovers)
+    # A throttled group tries again. It is the reason only without another one.
+    shortages = [one for one in shortages if one.cause is not CapacityCause.THROTTLING] or shortages
     names = {shortage.group for shortage in shortages}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
     if not pools:
         return None
-    missing = {shortage.group: shortage.missing for shortage in shortages}
-    partly = tuple(
+    reads = before is None or bool(before) or (keeps and bool(refused))
+    now = running_groups(plan.cloud, plan.region, resources) if reads else frozenset[str]()
+    old = now if before is None else now & set(before)
+    # A group without a shortage possibly has no node either: the cloud can throttle its launches, and the handover does not run after a refusal.
+    launched = now if refused else {logical(plan.name, node.group) for node in nodes_of(handovers)}
+    return MissingNodes(
+        shortages=tuple(shortages),
+        pools=pools,
+        # A node can be newer than the run, because its group replaced another one.
+        running=_with_groups(plan, pools, old),
+        partly=_with_groups(plan, pools, launched),
+    )
+
+
+def _with_groups(plan: Plan, pools: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
+    """Return those of the pools that have one of these groups, by their name in the state."""
+    return tuple(
         pool.name
         for pool in plan.pools
-        if pool.name in pools
-        and sum(missing.get(group.name, 0) for group in pool.groups) < sum(group.count for group in pool.groups)
-    )
-    return MissingNodes(
-        shortages=tuple(shortages), pools=pools, running=_running(plan, pools, resources, before), partly=partly
+        if pool.name in pools and any(logical(plan.name, group.name) in groups for group in pool.groups)
     )
 
 
@@ -88,27 +115,15 @@ def _refused(cloud: str, group: Group, message: str) -> Shortage:
     )  # fmt: skip
 
 
-def _of_handovers(resources: Resources, judged: Collection[str]) -> list[Shortage]:
-    """Return the shortages in the state. `judged` are the URNs of the handovers that wrote their state in this deployment."""
-    handovers = [resource for resource in handovers_of(resources) if resource.get("urn") in judged]
-    if any(node.outcome == "failed" for node in nodes_of(handovers)):
+def _of_handovers(handovers: Resources) -> list[Shortage]:
+    """Return the shortages in the state of handovers. If a node failed its checks, capacity is not the reason. Raises `PortUnavailable`."""
+    unread = [one for one in handovers if (one.get("outputs") or {}).get("ended") == WaitEnd.UNREACHABLE]
+    judged = [one for one in handovers if one not in unread]
+    if any(node.outcome == "failed" for node in nodes_of(judged)):
         return []
-    return shortages_of(handovers)
-
-
-def _running(
-    plan: Plan, pools: Collection[str], resources: Resources, before: Collection[str] | None
-) -> tuple[str, ...]:
-    """Return those of the pools that have nodes now and had nodes before the run. A node can be newer than the run, because its group replaced another one."""
-    if before is not None and not before:
-        return ()
-    now = running_groups(plan.cloud, plan.region, resources)
-    old = now if before is None else now & set(before)
-    return tuple(
-        pool.name
-        for pool in plan.pools
-        if pool.name in pools and any(logical(plan.name, group.name) in old for group in pool.groups)
-    )
+    if not (short := shortages_of(judged)) and unread:
+        raise PortUnavailable("the handover did not reach the cloud")
+    return short
 
 
 def running_groups(cloud: str, region: str, resources: Resources) -> frozenset[str]:

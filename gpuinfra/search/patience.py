@@ -33,14 +33,12 @@ class Patience:
         """Whether another attempt can begin."""
         return self.until is not None and self.now() < self.until
 
-    def wait(self) -> None:
-        """Wait before the next attempt, at most until the end."""
+    def wait(self, why: str = "no capacity") -> None:
+        """Wait before the next attempt, at most until the end. `why` is the start of the printed line."""
         assert self.until is not None
         seconds = min(self._next_s, max(0.0, self.until - self.now()))
         self._next_s = min(2 * self._next_s, LONGEST_S)
-        self.say(
-            f"no capacity: the next attempt begins in {seconds:.0f} s; the search ends at {clock_time(self.until)}"
-        )
+        self.say(f"{why}: the next attempt begins in {seconds:.0f} s; the search ends at {clock_time(self.until)}")
         self.sleep(seconds)
 
 

@@ -10,6 +10,7 @@ from gpuinfra.base.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.base.people_files import FileChanged, FileVersion, existing
 from gpuinfra.engine.locked import StateLocked
 from gpuinfra.engine.up import EngineFailure, OtherRun, UpFailed
+from gpuinfra.handover.causes import CapacityCause
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, SearchJournal, Skipped
@@ -35,6 +36,11 @@ from gpuinfra.spec.load import LoadedStack, stack_in
 from gpuinfra.spec.monitoring import CONTROL_POOL
 
 ORDER = {STARTED: "interrupted", FAILED: "failed", OVER_LIMIT: "skipped, because it is over the price limit"}
+WHY = {
+    CapacityCause.THROTTLING: "the cloud limits the request rate",
+    CapacityCause.INTERNAL: "the cloud's service failed",
+}
+"""Why a search waits, for the causes that pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +103,7 @@ def run(search: Search, *, again: bool) -> None:
                 "the pool as before; add a `fallback` entry, or wait and run the command again"
             )
         try:
-            short = _attempt(search, again=again)
+            after = _attempt(search, again=again)
         except StateLocked:
             # Nothing was changed. A search that changed the stack continues with `--resume` after the other run.
             if search.journal.original is None:
@@ -107,14 +113,14 @@ def run(search: Search, *, again: bool) -> None:
         except DeploymentError:
             search.journal.end()
             raise
-        if short is None:
+        if after is None:
             search.journal.end()
             return
         again = False
-        if _stays(search, short):
-            search.patience.wait()
+        if after.moves:
+            _advance(search, after.moves)
         else:
-            _advance(search, short)
+            search.patience.wait(after.why)
 
 
 def _settle(search: Search, file: FileVersion, empty: Sequence[str], *, again: bool) -> str:
@@ -238,51 +244,62 @@ def _stack(search: Search, choices: Choices) -> LoadedStack:
     return search.declared if original is None else stack_for(search.declared, original, choices)
 
 
-def _attempt(search: Search, *, again: bool) -> MissingNodes | None:
-    """Deploy once. Return None if the stack is deployed, and the shortage if another placement can help. Raises `UpFailed` otherwise."""
+@dataclass(frozen=True, kw_only=True)
+class _Next:
+    """What happens before the next attempt: pools move to their next placements, or the search waits if there are none."""
+
+    moves: Sequence[str] = ()
+    why: str
+    """Why it waits, as the start of a line."""
+
+
+def _attempt(search: Search, *, again: bool) -> _Next | None:
+    """Deploy once. Return None if the stack is deployed, and what happens before the next attempt if one can help. Raises `UpFailed` otherwise."""
     journal = search.journal
     journal.start(_described(search, journal.choices))
     begun = search.clock()
     try:
         search.deploy(again)
     except UpFailed as problem:
-        short = _why(search, problem)
-        if short is None or short.final or not (_stays(search, short) or _moves(search, short)):
-            journal.finish(FAILED, search.clock() - begun, short.shortages if short else ())
+        seconds = search.clock() - begun
+        try:
+            short = search.missing_nodes(
+                search.plan_of(_stack(search, journal.choices)), search.state(), problem.failures
+            )
+        except PortUnavailable as unread:
+            journal.finish(FAILED, seconds)
+            if search.patience.lasts:
+                return _Next(why=f"the reason for missing nodes cannot be read ({unread})")
+            search.say(f"the reason for missing nodes cannot be read: {unread}")
+            raise problem from None
+        if short is None or not _continues(search, short):
+            journal.finish(FAILED, seconds, short.shortages if short else ())
             if short is not None:
                 raise UpFailed("\n".join([str(problem), *_reasons(search, short)]), problem.failures) from None
             raise
-        journal.finish(NO_CAPACITY, search.clock() - begun, short.shortages)
-        return short
+        why = "; ".join(dict.fromkeys(WHY.get(shortage.cause, NO_CAPACITY) for shortage in short.shortages))
+        journal.finish(FAILED if len(short.final) == len(short.shortages) else NO_CAPACITY, seconds, short.shortages)
+        return _Next(moves=_movable(search, short), why=why)
     journal.finish(READY, search.clock() - begun)
     return None
 
 
-def _why(search: Search, problem: UpFailed) -> MissingNodes | None:
-    try:
-        return search.missing_nodes(
-            search.plan_of(_stack(search, search.journal.choices)), search.state(), problem.failures
-        )
-    except PortUnavailable as unread:
-        search.say(f"the reason for missing nodes cannot be read: {unread}")
-        return None
+def _continues(search: Search, short: MissingNodes) -> bool:
+    """Return whether there is another attempt: there is time, or each pool without capacity moves. Otherwise, the next deployment fails too."""
+    if search.patience.lasts:
+        return not short.lasting
+    return not short.final and len(_movable(search, short)) == len(short.pools)
 
 
-def _stays(search: Search, short: MissingNodes) -> bool:
-    """Return whether the same placements are tried again: there is time, and the groups must be kept, or there are no alternatives.
+def _movable(search: Search, short: MissingNodes) -> list[str]:
+    """Return the pools without capacity that move to their next placement. The next attempt deploys the others again where they are.
 
-    A pool keeps the nodes that were launched for it. Its group continues to request the others.
+    A pool with nodes from before the run stays. With `--keep-trying`, a pool also keeps the nodes that were launched for it, also when the time is over:
+    its groups continue to request the others. A pool with an error of the cloud's service stays until the error has passed.
     """
-    return search.patience.lasts and not _moves(search, short)
-
-
-def _moves(search: Search, short: MissingNodes) -> bool:
-    """Return whether each pool without capacity declares alternatives, and whether their groups can be removed.
-
-    With `--keep-trying`, a pool keeps the nodes that were launched for it also when the time is over.
-    """
-    keeps = short.running or (search.patience.until is not None and short.partly)
-    return search.searches and not keeps and not _without_alternatives(search, short)
+    kept = {*short.running, *(short.partly if search.patience.until is not None else ())}
+    kept |= {*_without_alternatives(search, short), *(shortage.pool for shortage in short.final)}
+    return [pool for pool in short.pools if search.searches and pool not in kept]
 
 
 def _without_alternatives(search: Search, short: MissingNodes) -> list[str]:
@@ -293,31 +310,41 @@ def _without_alternatives(search: Search, short: MissingNodes) -> list[str]:
 
 def _reasons(search: Search, short: MissingNodes) -> Iterator[str]:
     yield from (shortage.text for shortage in short.final or short.shortages)
-    if short.final:
+    if short.lasting:
         return
     if search.patience.until is not None:
         kept = f"; the nodes of {', '.join(short.partly)} that were launched are kept" if short.partly else ""
         yield f"  the search was repeated until {clock_time(search.patience.until)}{kept}"
+    if short.final:
+        return
     if not search.searches:
         yield "  no other capacity was tried, because of --no-search"
         return
     if short.running:
         yield (
-            f"  no other capacity was tried, because nodes of {', '.join(short.running)} ran before this command, and jobs can run on them; "
-            "wait for capacity, or set `count` to 0, run the command, restore `count`, and run it again"
+            f"  no other capacity was tried{_for(search, short.running)}, because nodes of {', '.join(short.running)} ran before this command, "
+            "and jobs can run on them; wait for capacity, or set `count` to 0, run the command, restore `count`, and run it again"
         )
     without = _without_alternatives(search, short)
     if CONTROL_POOL in without:
         yield "  no other capacity was tried for the control node; set monitoring.machine to another machine type"
     elif without:
-        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/reference/capacity.md)"
+        yield (
+            f"  no other capacity was tried{_for(search, without)}, because {', '.join(without)} has no `fallback`; "
+            "list alternatives in `fallback` (docs/reference/capacity.md)"
+        )
 
 
-def _advance(search: Search, short: MissingNodes) -> None:
-    """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
+def _for(search: Search, pools: Sequence[str]) -> str:
+    """Return the pools as a part of a sentence with `--keep-trying`. Without it, a pool that cannot move stops the others."""
+    return f" for {', '.join(pools)}" if search.patience.until is not None else ""
+
+
+def _advance(search: Search, pools: Sequence[str]) -> None:
+    """Choose the next placement of each of these pools, and record that its groups must be removed."""
     choices, skipped = search.journal.choices, list[Skipped]()
     original = search.journal.original or _declared(search).text
-    for pool in short.pools:
+    for pool in pools:
         choice = choices.get(pool, DECLARED)
         while (choice := following(search.declared.spec, pool, choice)) is not None:
             tried = {**choices, pool: choice}
@@ -326,7 +353,7 @@ def _advance(search: Search, short: MissingNodes) -> None:
                 break
             skipped.append(Skipped(pool=pool, placements=_described(search, tried), why=why))
         choices[pool] = EXHAUSTED if choice is None else choice
-    search.journal.remove(short.pools, choices, original, skipped)
+    search.journal.remove(pools, choices, original, skipped)
 
 
 def _described(search: Search, choices: Choices) -> dict[str, str]:

@@ -65,7 +65,9 @@ class MeasuredRow:
     """A measured throughput."""
 
     source: MeasuredSource
-    what: str
+    model: str
+    setup: str
+    """What the source states about the run besides the other fields: format, container, or the submission. Empty if nothing."""
     kind: MeasuredKind
     goal: SizingGoal
     parameters: float
@@ -79,6 +81,11 @@ class MeasuredRow:
     precision: Precision
     tokens_per_s: float
     """Tokens per second and GPU."""
+
+    @property
+    def what(self) -> str:
+        """Model and setup."""
+        return ", ".join(filter(None, (self.model, self.setup)))
 
     @property
     def is_moe(self) -> bool:
@@ -133,7 +140,8 @@ def measured_rows(without: frozenset[str] = frozenset()) -> tuple[MeasuredRow, .
         rows.append(
             MeasuredRow(
                 source=sources[row["source"]],
-                what=row["what"],
+                model=row["model"],
+                setup=row["setup"],
                 kind=MeasuredKind(row["kind"]),
                 goal=SizingGoal(row["goal"]),
                 parameters=row["total_b"] * 1e9,

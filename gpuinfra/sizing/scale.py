@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuinfra.sizing.measured import MeasuredRow, SizingGoal
+from gpuinfra.sizing.measured import MeasuredKind, MeasuredRow, SizingGoal
 
 SMALLEST = 64
 """Pairs on fewer GPUs measure the network within one or two racks, which is not what limits a larger job."""
 SMALLEST_MODEL = 1e9
+SMALLEST_BENCHMARK = 1e10
+"""Parameters. The batch of an MLPerf result of a smaller model does not grow with the number of GPUs."""
 FALLBACK = -0.035
 """Loss per doubling without pairs: 43 % on 8,192 GPUs to 41 % on 16,384 (arXiv 2407.21783 table 4)."""
 
@@ -35,10 +37,10 @@ class ScalingPair:
 
 
 def scaling_pairs(rows: Iterable[MeasuredRow]) -> tuple[ScalingPair, ...]:
-    """Return the pairs of neighboring numbers of GPUs. MLPerf results of small models are left out, because their batch does not grow."""
+    """Return the pairs of neighboring numbers of GPUs."""
     jobs: dict[tuple[object, ...], list[MeasuredRow]] = {}
     for row in rows:
-        small_batch = row.what.startswith("Llama 3.1 8B,")
+        small_batch = row.kind is MeasuredKind.BENCHMARK and row.parameters < SMALLEST_BENCHMARK
         if (
             row.gpus
             and row.gpus >= SMALLEST
@@ -53,7 +55,7 @@ def scaling_pairs(rows: Iterable[MeasuredRow]) -> tuple[ScalingPair, ...]:
                 row.precision,
                 row.sequence,
                 row.kind,
-                row.what.split(",")[0],
+                row.model,
             )
             jobs.setdefault(key, []).append(row)
     pairs = []

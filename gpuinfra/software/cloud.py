@@ -38,8 +38,8 @@ class LustreClient:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BucketClient:
-    """The program that nodes of a cloud use to mount buckets."""
+class CloudProgram:
+    """A program of a cloud's vendor that nodes run."""
 
     name: str
     """Name in the lock. In upper case, it is the prefix of the bootstrap step's variables, such as `GCSFUSE_VERSION`."""
@@ -50,12 +50,26 @@ class BucketClient:
     """Versions that an image may contain: the lowest version and the exclusive upper limit."""
     why: str
     variables: Mapping[str, str]
-    """Variables of the step without their prefix. `{version}`, `{suite}` (noble), `{number}` (24.04) and `{arch}` (x86_64, arm64) are replaced."""
+    """Variables of the step without their prefix. `{version}`, `{suite}` (noble), `{number}` (24.04), `{arch}` (x86_64, arm64) and `{deb_arch}` (amd64,
+    arm64) are replaced."""
+
+
+class BucketClient(CloudProgram):
+    """The program that nodes of a cloud use to mount buckets."""
 
     @property
     def step(self) -> str:
         """Return the bootstrap step, such as `85-gcsfuse`."""
         return f"85-{self.name.replace('_', '-')}"
+
+
+class LogAgent(CloudProgram):
+    """The agent of a cloud that sends logs to its log service."""
+
+    @property
+    def step(self) -> str:
+        """Return the bootstrap step, such as `15-cloudwatch-agent`. It is early, so that the lines of the other steps are sent."""
+        return f"15-{self.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,4 +105,6 @@ class CloudSoftware:
     """Port on which the servers of home file systems accept TLS. Required if a service in `homes` uses TLS."""
     buckets: BucketClient | None = None
     """The program that nodes use to mount buckets, or None if they mount no buckets."""
+    log_agent: LogAgent | None = None
+    """The agent that sends logs, or None if gpuinfra cannot send logs on this cloud."""
     lustre: LustreClient | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuinfra.catalog.records import MachineType, OpenModule
 from gpuinfra.software import tables
-from gpuinfra.software.cloud import CloudSoftware, LustreRelease
+from gpuinfra.software.cloud import CloudProgram, CloudSoftware, LustreRelease
 from gpuinfra.software.images import LABELS, ImageRelease
 from gpuinfra.software.version import at_least, key
 
@@ -23,7 +23,7 @@ class Choice:
     name: str
     """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`,
     `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `node_exporter`,
-    `prometheus`, `alertmanager`, the name of a `BucketClient`, `kernel`."""
+    `prometheus`, `alertmanager`, the name of a `BucketClient` or a `LogAgent`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -105,6 +105,8 @@ class LockRequest:
     gpu_metrics: str = "none"
     monitored: bool = False
     """True for the nodes of a stack with a control node, which run node exporter."""
+    logs: bool = False
+    """True if the nodes send their logs to the log service of the cloud."""
     control: bool = False
     """True for the control node, which runs Prometheus and Alertmanager."""
     kinds: frozenset[str] = frozenset()
@@ -144,6 +146,9 @@ def lock(machine: MachineType, request: LockRequest) -> SoftwareLock:
         if request.gpu_metrics == "dcgm_exporter":
             choices.append(_dcgm_exporter())
             holds.append("datacenter-gpu-manager-exporter")
+    if request.logs and (agent := request.cloud.log_agent):
+        choices.append(_program(agent))
+        holds.append(f"{agent.package}*")
     if request.monitored:
         choices.append(_node_exporter(request))
     if request.control:
@@ -166,8 +171,7 @@ def lock(machine: MachineType, request: LockRequest) -> SoftwareLock:
         if release and not request.prebuilt:
             series = release.kernel_series
     if request.buckets and (client := request.cloud.buckets):
-        low, high = client.accepted
-        choices.append(Choice(name=client.name, version=client.pin, why=client.why, low=low, high=high))
+        choices.append(_program(client))
         holds.append(client.package)
     if request.prebuilt and request.release:
         _contents(choices, request.release, conflicts)
@@ -341,6 +345,11 @@ def _node_exporter(request: LockRequest) -> Choice:
     return Choice(name="node_exporter", version=tables.NODE_EXPORTER_PACKAGES[request.os], why=why, low=low, high=high)
 
 
+def _program(program: CloudProgram) -> Choice:
+    low, high = program.accepted
+    return Choice(name=program.name, version=program.pin, why=program.why, low=low, high=high)
+
+
 def _prometheus() -> Choice:
     why = "the release of the project, because Ubuntu's packages are older; its checksum is in the lock"
     return Choice(name="prometheus", version=tables.PROMETHEUS.version, why=why)
@@ -482,8 +491,8 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
             f"and nodes do not pull images from public registries; the registry must contain {row.folder}/"
         )
         hint = (
-            "create a registry, copy Google's images into it with the commands in docs/reference/gcp.md (GPUDirect images), "
-            "and set software.registry; or set fabric: none"
+            "create a registry with `gcloud artifacts repositories create gpudirect --repository-format=docker --location=REGION`, "
+            "copy Google's images into it with the commands in docs/reference/gcp.md (GPUDirect images), and set software.registry; or set fabric: none"
         )
         conflicts.add("registry", message, hint)
     if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):

@@ -42,6 +42,7 @@ def pool_lock(
             containers=software.containers,
             gpu_metrics="dcgm_exporter" if spec.monitoring else software.gpu_metrics,
             monitored=spec.monitoring is not None,
+            logs=spec.logs is not None,
             control=spec.monitoring is not None and pool.name == CONTROL_POOL,
             kinds=frozenset(entry.kind for entry in pool.capacity),
         ),

@@ -19,7 +19,7 @@ class HomeService:
 
 
 SERVICE_SETTINGS: Mapping[str, HomeService] = {
-    "efs": HomeService(title="Amazon EFS"),
+    "efs": HomeService(title="Amazon EFS", settings={"replica": None}),
     "openzfs": HomeService(
         title="FSx for OpenZFS",
         least_gib=64,

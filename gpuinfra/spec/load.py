@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gpuinfra.base.errors import SpecError, UsageError
 from gpuinfra.base.findings import Finding, error
@@ -41,6 +42,15 @@ class LoadedStack:
     """The parsed file, for line numbers in findings."""
     route: Route = ()
     """Path of the declaration in the document."""
+
+    @property
+    def declaration(self) -> Any:
+        """The declaration as plain values, as the file contains it. Do not change it."""
+        assert self.document is not None
+        value: Any = self.document.value
+        for part in self.route:
+            value = value[part]
+        return value
 
     @property
     def checksum(self) -> str:

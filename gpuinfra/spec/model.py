@@ -13,6 +13,7 @@ from pydantic import Field
 
 from gpuinfra.spec.base import Hours, Line, Name, SpecModel, UtcTime, defaults
 from gpuinfra.spec.generic import AtPlace, Place
+from gpuinfra.spec.logs import Logs
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.monitoring import Monitoring
 from gpuinfra.spec.policy import Access, Audit, BudgetSpec, Handover, LayersUsed, NetworkSpec, Software
@@ -57,6 +58,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """The control node, which collects metrics and sends alerts. If omitted, the stack has no control node."""
     repair: Repair = defaults(Repair)
     """What the control node does with a node that fails a check after the handover."""
+    logs: Logs | None = None
+    """The logs of the nodes in the log service of the cloud. If omitted, logs are only on the nodes."""
     workload: Workload | None = None
     """The job that the cluster runs. `gpuinfra plan` then shows its tokens per day, energy and price. Nothing on the nodes depends on it."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
@@ -94,6 +97,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             recovery: Recovery | None = None,
             monitoring: Monitoring | None = None,
             repair: Repair = ...,
+            logs: Logs | None = None,
             workload: Workload | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from gpuinfra.spec.base import Days, Line, SpecModel
 from gpuinfra.spec.formats import text
+from gpuinfra.spec.policy import Email
 
 CONTROL_POOL = "monitoring"
 """Name of the pool of the control node, which no declared pool has."""
@@ -20,14 +21,17 @@ SecretName = Annotated[
 class Receiver(SpecModel):
     """A service that receives alerts."""
 
-    kind: Literal["webhook", "slack", "pagerduty"] = Field(examples=["slack"])
-    """Type of the service: `webhook` posts Alertmanager's JSON to a URL, `slack` uses an incoming webhook, `pagerduty` uses the Events API v2."""
-    secret: SecretName = Field(examples=["/alerts/slack"])
-    """Name of the secret that contains the URL of the webhook, or the integration key of the PagerDuty service, in the secret store of the cloud.
-    The guide `guides/monitoring.md` has its form on each cloud. Of the nodes, only the control node can read it. The declaration, the state and user data
-    contain only the name."""
+    kind: Literal["webhook", "slack", "pagerduty", "email"] = Field(examples=["slack"])
+    """Type of the service: `webhook` posts Alertmanager's JSON to a URL, `slack` uses an incoming webhook, `pagerduty` uses the Events API v2. AWS: `email`
+    creates an SNS topic, to which the control node publishes with the role of its machine."""
+    secret: SecretName | None = Field(default=None, examples=["/alerts/slack"])
+    """All kinds except `email`, required: name of the secret that contains the URL of the webhook, or the integration key of the PagerDuty service, in the
+    secret store of the cloud. The guide `guides/monitoring.md` has its form on each cloud. Of the nodes, only the control node can read it. The declaration,
+    the state and user data contain only the name."""
     channel: Line | None = Field(default=None, examples=["#gpu-alerts"])
     """Slack: channel that receives the alerts. If omitted, it is the channel of the incoming webhook."""
+    to: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-oncall@example.com"]])
+    """Email: addresses that receive the alerts. Each recipient confirms the subscription once. If omitted, these are `budget.recipients`."""
     at_least: Literal["page", "warn", "info"] = Field(default="warn", examples=["page"])
     """Lowest severity that the receiver gets: `page` is the highest, and `info` gets all alerts."""
 
@@ -57,13 +61,18 @@ class Monitoring(SpecModel):
     machine: Line | None = Field(default=None, examples=["m7i.2xlarge"])
     """Machine type of the control node, without GPUs. If omitted, a small machine type of the cloud is used, which the plan shows."""
     retention_days: Days = Field(default=30, ge=1, le=365, examples=[90])
-    """Period for which the control node keeps metrics. The size of its disk follows from it. A new control node starts without metrics."""
+    """Period for which the control node keeps metrics. The size of its data disk follows from it. The disk stays when the node is replaced."""
     receivers: tuple[Receiver, ...] = Field(
         default=(), max_length=10, examples=[[{"kind": "slack", "secret": "/alerts/slack"}]]
     )
     """Services that receive alerts. If omitted, alerts are shown only in Prometheus."""
     remote_write: RemoteWrite | None = None
     """An existing Prometheus that also gets the metrics. If omitted, only the control node keeps them."""
+    store: Literal["managed"] | None = Field(default=None, examples=["managed"])
+    """AWS: `managed` creates a workspace of Amazon Managed Service for Prometheus, to which the control node also sends all metrics, with the role of its
+    machine. The workspace reports to `budget.recipients` that the control node is gone or cannot send alerts. If omitted, there is no workspace."""
+    store_retention_days: Days | None = Field(default=None, ge=1, le=1095, examples=[400])
+    """Period for which the managed store keeps metrics. If omitted, it is the period of the service, 150 days."""
 
 
 __all__ = ["CONTROL_POOL", "Monitoring", "Receiver", "RemoteWrite"]

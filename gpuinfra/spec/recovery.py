@@ -57,9 +57,19 @@ class Recovery(SpecModel):
     Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
     site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
     """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
+    existing_buckets: StrictBool = False
+    """Whether the existing buckets of the file systems, and of mounts that nodes can write to, are also replicated, such as the replicas that a failover
+    made the data of this stack. The stack sets their replication, so they must not have another one."""
+    existing_key_arn: Line | None = Field(
+        default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
+    )
+    """AWS: ARN of the KMS key that encrypts these buckets. Required if and only if `existing_buckets` is set."""
     copy_images: StrictBool = False
     """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region.
     A copy has its own ID, which the stack file of the second region contains."""
+    homes: StrictBool = False
+    """AWS: replicate the home directories on Amazon EFS to a file system in the second region, which the stack creates. Its price is part of the plan.
+    If omitted, home directories are not replicated, and `gpuinfra ready` states what would be lost."""
     checkpoints: Line | None = Field(default=None, examples=["runs/*/step-*/COMPLETE"])
     """Names of the objects that complete a checkpoint, which the training program writes last: `*` and `?` match within a folder, `**/` matches folders.
     All objects in the folder belong to the checkpoint. `gpuinfra ready` and `failover` then show the age of the newest complete checkpoint in the replica."""

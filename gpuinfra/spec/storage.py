@@ -95,6 +95,9 @@ class Lustre(SpecModel):
     export_minutes: Annotated[StrictInt, Unit("minutes")] | None = Field(default=None, ge=15, le=1440, examples=[60])
     """Azure and Google Cloud: time between two scheduled exports of new and changed files to the bucket: 15, 20, 30, 60, 120, 180, 240, 360, 480, 720
     or 1440. `gpuinfra failover` pauses the schedule, and `failback` resumes it. If omitted, files are exported only on request."""
+    export_paused: StrictBool = False
+    """Azure and Google Cloud: whether the schedule of `export_minutes` is created paused, as `gpuinfra clone` sets it in the stack of the second region.
+    `gpuinfra failover` resumes it there. A later deployment leaves its state unchanged."""
     version: Literal["2.10", "2.12", "2.15"] | None = None
     """AWS: Lustre version of the file servers. If omitted, 2.15 is used."""
     metadata_iops: Annotated[StrictInt, Unit("metadata operations per second")] | None = Field(
@@ -170,6 +173,12 @@ class Home(SpecModel):
     ) = Field(default=None, examples=["backup-0123456789abcdef0"])
     """`openzfs`: FSx backup from which the file system is created. `capacity_gib` must be the size of the backup.
     Has no effect after the file system exists. If omitted, the file system is created empty."""
+    replica: (
+        Annotated[str, text(r"^fs-[0-9a-f]{8,40}$", "the ID of an EFS file system, such as fs-0123456789abcdef0")]
+        | None
+    ) = Field(default=None, examples=["fs-0123456789abcdef0"])
+    """`efs`: file system in this region to which `recovery.homes` of another stack replicates its home directories. The stack creates mount targets for it,
+    and no file system. Nodes can only read it until `gpuinfra failover` ends the replication. If omitted, the stack creates a file system."""
 
 
 class ObjectMount(SpecModel):

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.engine.refresh import CloudChange
+from gpuinfra.node.cause import Cause
+from gpuinfra.node.checks import ALL
 from gpuinfra.node.expectation import Machine
 from gpuinfra.node.outcome import Broken, Unreadable
 from gpuinfra.verification.judged import Judged
 from gpuinfra.verification.read import NO_EVIDENCE, Absent
 
 CLOUD, NODE = "cloud", "node"
-INSTALLATION = frozenset(
-    {"P2", "P3", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "F1", "F6", "G4", "G12", "G15", "N3", "N4", "N9"}
-    | {"L1", "L2", "L3", "L4", "S1", "S2", "S3", "C1", "C2", "C3", "C4", "C5", "B4", "M1", "M2"}
-)  # fmt: skip
-"""Checks of software and settings. If one of them does not pass after the handover, the node has changed. The other checks are
-about hardware and load."""
+INSTALLATION = frozenset(check.id for check in ALL.values() if check.is_installation)
+"""Checks of software and settings. If one of them does not pass after the handover, the node has changed."""
 
 WARNS_AT_FIRST = frozenset({"D7"})
 """Checks whose warning means that a new node did not reboot since its installation. A failure is a difference."""
@@ -124,6 +122,8 @@ def _settings(node: Judged, commands: FixCommands) -> Iterator[Difference]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in node.checks:
         at_first = check["id"] in WARNS_AT_FIRST and check["outcome"] == "warn"
+        if check["cause"] is Cause.POOL_DIFFERS:
+            continue  # `_versions` compares the nodes.
         if check["id"] in INSTALLATION and not at_first and check["outcome"] in ("warn", "fail", "error"):
             groups.setdefault(str(check.get("reason") or ""), []).append(check)
     for reason, checks in groups.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuinfra.handover.examine import judge_node
+from gpuinfra.handover.uniform import compared
 from gpuinfra.handover.workers import NotEvaluated, shared
 from gpuinfra.node.advice import Advice, advise
 from gpuinfra.node.cause import Cause
@@ -51,7 +52,11 @@ def judge_all(
     A document that takes too long to judge has the outcome `error` for each check.
     """
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
-    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in evidence.newest)
+    judged = [_judge(one, expected(one), before.get(one.instance_id)) for one in evidence.newest]
+    checks = compared(
+        [(one.evidence.label, str(one.evidence.document.get("pool") or ""), one.checks) for one in judged]
+    )
+    return tuple(replace(one, checks=own, advice=advise(own)) for one, own in zip(judged, checks, strict=True))
 
 
 def _judge(evidence_document: EvidenceDocument, expectation: Expectation, before: EvidenceDocument | None) -> Judged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from gpuinfra.handover.connect import terms_of
 from gpuinfra.handover.evidence import evidence_of
@@ -22,8 +23,17 @@ from gpuinfra.verification.store import Poll
 
 MOST_DOCUMENTS = 20
 """Maximum number of evidence documents to read for each node. A node without changes uploads four a day, so this is about five days."""
-ORDER = ("not launched", "failed", "refused", "waiting", "drifted", "verified")
-"""The states of a node, in list order: problems first."""
+
+
+class NodeState(StrEnum):
+    """The states of a node, in list order: problems first."""
+
+    NOT_LAUNCHED = "not launched"
+    FAILED = "failed"
+    REFUSED = "refused"
+    WAITING = "waiting"
+    DRIFTED = "drifted"
+    VERIFIED = "verified"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +46,9 @@ class NodeRow:
     group: str
     machine: str
     zone: str
-    state: str
-    """One of `ORDER`."""
+    state: NodeState
     reason: str
-    """Why the node is not verified, or what has drifted."""
+    """Why the node is not verified, what has drifted, or how its versions differ from those of most nodes of the pool."""
     what_to_do: str
     verified_since: datetime | None
     """Upload time of the first evidence of this boot after which the node has been verified without interruption."""
@@ -65,7 +74,7 @@ def rows(
     for difference in differences:
         drift.setdefault(difference.id, []).append(difference)
     listed = [row for seen in polls for row in _rows(seen, drift, prices)]
-    return tuple(sorted(listed, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
+    return tuple(sorted(listed, key=lambda row: (list(NodeState).index(row.state), row.pool, _natural(row.label))))
 
 
 def _rows(
@@ -83,8 +92,8 @@ def _rows(
             group=node.group,
             machine=node.machine,
             zone=node.zone,
-            state="drifted" if own else node.outcome,
-            reason="; ".join(one.reason for one in own) or node.reason,
+            state=NodeState.DRIFTED if own else NodeState(node.outcome),
+            reason="; ".join(one.reason for one in own) or node.reason or node.differs,
             what_to_do=own[0].fix if own else hint(node),
             verified_since=since,
             since_exact=exact,
@@ -96,7 +105,7 @@ def _rows(
     for group, count in seen.verdict.missing.items():
         pool = machines[group]
         yield NodeRow(
-            label=group, instance_id="", pool=pool.name, group=group, machine=pool.machine, zone="", state="not launched",
+            label=group, instance_id="", pool=pool.name, group=group, machine=pool.machine, zone="", state=NodeState.NOT_LAUNCHED,
             reason=f"{count} fewer than requested", what_to_do=terms_of(pool.cloud).activities,
             verified_since=None, since_exact=True, checked=None, drift=(), usd_per_hour=0.0, count=count,
         )  # fmt: skip

@@ -26,8 +26,8 @@ from pulumi.runtime.proto import provider_pb2, resource_pb2
 
 from gpuinfra.base.day import VARIABLE
 from gpuinfra.base.stack_files import stack_name
-from gpuinfra.clouds.active_program import OUTPUTS
 from gpuinfra.clouds.azure.handover import upload
+from gpuinfra.clouds.saved import OUTPUTS
 from gpuinfra.cluster import GpuCluster
 from gpuinfra.engine.refresh import value_at
 from gpuinfra.handover.provider import changes as own_changes

@@ -348,8 +348,7 @@ class _Drill:
                 self.rows.append(_row(f"failover: {step['name']}", ok=ok, found=str(step["found"]), seconds=seconds))
         if code or not document["ok"]:
             errors = dict.fromkeys(_ERROR.findall(log))
-            problem = str(document["problem"]).removesuffix("; its output is above")
-            raise _Failed("\n".join([problem, *list(errors)[:MOST_ERRORS]]))
+            raise _Failed("".join(f"\n{one}" for one in (*list(errors)[:MOST_ERRORS], document["problem"])))
         if missed:
             raise _Failed(
                 f"the failover ended without an effect of {', '.join(map(str, missed))}, so the drill proves nothing about it"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuinfra.report.html import render_source
 from gpuinfra.report.nodes import cells, node_view, trouble_first
-from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
+from gpuinfra.report.prices import hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
 from gpuinfra_rehearsal.tables import drill_table, previewed_table
 
@@ -49,7 +49,7 @@ def page(report: Mapping[str, Any]) -> str:
         price={
             "summary": summary(cost) if cost else NO_PRICE,
             "lines": price_table(cost.get("lines", []) if cost else []),
-            "excluded": "; ".join(excluded(cost)) if cost else "",
+            "excluded": "; ".join(cost["excluded"]) if cost else "",
         },
         engine_title=f"Engine: Pulumi {engine['version']}",
         engine=_engine(engine.get("runs", [])),

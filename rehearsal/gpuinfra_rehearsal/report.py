@@ -16,9 +16,9 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
-from gpuinfra.report.document import SCHEMA, node_entry, totals
 from gpuinfra.verification.store import poll
 from gpuinfra_rehearsal.applied_environment import applied
+from gpuinfra_rehearsal.document import SCHEMA, node_entry, totals
 from gpuinfra_rehearsal.events import kind_of, name_of
 from gpuinfra_rehearsal.folder import Folder, write_atomically, write_json
 from gpuinfra_rehearsal.page import page

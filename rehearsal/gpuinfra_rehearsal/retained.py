@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.clouds.adopt import Key, Retained
+from gpuinfra.clouds.cloud import cloud_of
 from gpuinfra_rehearsal.events import name_of
 from gpuinfra_rehearsal.folder import Folder, write_json
 
@@ -56,3 +58,9 @@ def recorded(folder: Folder) -> list[Retained]:
         return []
     rows = json.loads(folder.retained.read_text(encoding="utf-8"))["retained"]
     return [Retained(**{**row, "parents": [(str(type_), str(name)) for type_, name in row["parents"]]}) for row in rows]
+
+
+def is_imported(type_: str) -> bool:
+    """Return whether `adopt` imports resources of this type. The other resources are created again, which does not change anything in the account."""
+    lookups = [row.lookup for cloud in CLOUDS for row in cloud_of(cloud).resource_kinds if row.type == type_]
+    return any(lookups) or not lookups

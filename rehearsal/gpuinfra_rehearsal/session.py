@@ -24,7 +24,7 @@ from gpuinfra.base.errors import DeploymentError, EnvironmentMissing, SpecError,
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.rehearsals import DEFAULT_FOLDER
 from gpuinfra.clouds import why_not_built, why_not_here
-from gpuinfra.clouds.adopt import import_file, is_imported, urns_in
+from gpuinfra.clouds.adopt import import_file, urns_in
 from gpuinfra.clouds.region.dns import CLUSTER
 from gpuinfra.engine import Engine, find_engine
 from gpuinfra.engine.hosts import find_host
@@ -185,7 +185,9 @@ class Session:
         if self.loaded is None or not in_cluster:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
             retained_resources = [
-                one for one in retained.recorded(self.folder) if (one.type, one.id) in held and is_imported(one.type)
+                one
+                for one in retained.recorded(self.folder)
+                if (one.type, one.id) in held and retained.is_imported(one.type)
             ]
             write_json(path, import_file(retained_resources, urns_in(export)))
             return

@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.base.shipped import shipped
 from gpuinfra.clouds.azure.names import storage_account
-from gpuinfra.report.document import report_schema
+from gpuinfra_rehearsal.document import report_schema
 from gpuinfra_rehearsal.object_stores import pattern_of
 from tests.report.validate import violations
 

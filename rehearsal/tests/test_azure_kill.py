@@ -14,7 +14,7 @@ STACK = "azure-ndv4"
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
-@pytest.mark.parametrize(("who", "seed"), [("leader", 40), ("group", 41), ("group", 42), ("leader", 43)])
+@pytest.mark.parametrize(("who", "seed"), [("leader", 40), ("group", 41)])
 def test_killed_on_azure(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
     """Azure's ids are paths of names, deleted vaults keep their names, and a set can have machines before its create ends."""
     stack = fewer_nodes(STACK, tmp_path)

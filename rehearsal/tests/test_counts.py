@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.plan.planned import is_counted
-from gpuinfra.report.document import report_schema
+from gpuinfra_rehearsal.document import report_schema
 from gpuinfra_rehearsal.events import RunProgress
 from tests.clouds.stacks import plan_of
 from tests.report.validate import violations

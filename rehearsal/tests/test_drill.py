@@ -12,8 +12,8 @@ import pytest
 
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli import main
-from gpuinfra.report.document import report_schema
 from gpuinfra_rehearsal.actions import RehearsalResult, perform
+from gpuinfra_rehearsal.document import report_schema
 from gpuinfra_rehearsal.drill import run_drill
 from gpuinfra_rehearsal.progress import view_for
 from gpuinfra_rehearsal.session import Options, Session, open_session

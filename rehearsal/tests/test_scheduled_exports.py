@@ -35,7 +35,7 @@ def stack_file(cloud: str, folder: Path) -> Path:
 @pytest.mark.parametrize("cloud", SECOND)
 def test_a_move_pauses_the_schedule_until_the_first_region_has_the_newest_files(cloud: str, tmp_path: Path) -> None:
     """A failover pauses the schedule before the final export, its abort and a failback resume it after the deployment and the import, and a deployment
-    before and after the moves leaves it running."""
+    before and after the moves leaves it running. The schedule of the second region runs between the failover and the failback."""
     options = Options(stack=str(stack_file(cloud, tmp_path)), folder=tmp_path / "rehearsal", without_nodes=True)
     with open_session(options, view_for(io.StringIO())) as session:
         drill = _Drill(session, None)
@@ -44,8 +44,9 @@ def test_a_move_pauses_the_schedule_until_the_first_region_has_the_newest_files(
         drill._prepare()
         admit(cloud, session.cloud.ask, [name for pair in drill.cloud.pairs(drill.resources) for name in (pair.source, pair.replica)])  # fmt: skip
 
-        def state() -> str:
-            (schedule,) = (one for one in session.cloud.ask("resources")["resources"] if one["type"] == SCHEDULE[cloud])
+        def state(*, second: bool = False) -> str:
+            schedules = (one for one in session.cloud.ask("resources")["resources"] if one["type"] == SCHEDULE[cloud])
+            (schedule,) = (one for one in schedules if (SECOND[cloud] in json.dumps(one)) is second)
             return str(schedule["outputs"]["state"])
 
         def move(*words: str, ok: bool = True) -> list[dict[str, Any]]:
@@ -67,9 +68,11 @@ def test_a_move_pauses_the_schedule_until_the_first_region_has_the_newest_files(
 
         move(*over)
         assert state() in PAUSED
+        assert state(second=True) in RUNS
         back = move("failback")
         assert [one["name"] for one in back][-3:] == ["up recovery", "import recovery", "schedule"]
         assert back[-1]["found"].startswith("scheduled exports resumed: ")
         assert state() in RUNS
+        assert state(second=True) in PAUSED
         assert session.operate("up", "--yes", title="up").ok
         assert state() in RUNS

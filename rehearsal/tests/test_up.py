@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.report.document import report_schema
+from gpuinfra_rehearsal.document import report_schema
 from tests.oracle.claims import oracle, problems
 from tests.report.validate import violations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,27 @@ def test_a_home_with_a_setting_in_node_json_is_mounted_as_the_setting_requires(
     found = [line.partition(" ")[2] for line in run("homes", homes=homes, file_systems=entries).splitlines()]
     assert found[1:] == expected
     assert run("tls_config", homes=homes, file_systems=entries).count("accept = ") == tunnels
+
+
+REPLICA = r"""
+set -euo pipefail
+. "${SCRIPT%/*}/lib-mounts.sh"
+awk() { command awk "${@:1:$#-1}" "$FSTAB"; }
+is_read_only_replica "$MOUNT"
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "writable", "expected"),
+    [("x-gpuinfra.replica", False, 0), ("x-gpuinfra.replica", True, 1), ("hard", False, 1)],
+)
+def test_only_a_replica_can_refuse_writes(tmp_path: Path, option: str, writable: bool, expected: int) -> None:
+    """A home without the option of a replica must accept writes, and so must a replica after a failover."""
+    fstab, mount = tmp_path / "fstab", tmp_path / "home"
+    fstab.write_text(f"127.0.0.1:/ {mount} nfs nfsvers=4.1,{option},port=20049,_netdev 0 0\n")
+    if writable:
+        mount.mkdir()
+    environment = {"PATH": "/usr/bin:/bin", "SCRIPT": str(SCRIPT), "FSTAB": str(fstab), "MOUNT": str(mount)}
+    done = subprocess.run(["bash", "-c", REPLICA], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == expected, done.stderr
+    assert not writable or not list(mount.iterdir())

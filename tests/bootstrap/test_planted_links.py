@@ -185,6 +185,7 @@ OF_ROOT = {
     "$GPUINFRA_UNFINISHED": "the runner's file below /var/lib/gpuinfra",
     "$OWN_FINISHED.new": "the runner's file below /var/lib/gpuinfra",
     "$CREATED": "a file below /var/lib/gpuinfra",
+    "$mark": "a file below /opt/gpuinfra-monitoring",
     "$LIBRARIES/.gpuinfra": "a file below /usr/local or /var/lib",
     "$LIBRARIES/nccl-env-profile.sh": "a file below /usr/local or /var/lib",
 }

@@ -203,9 +203,9 @@ def test_power_loss_during_apt(bench: Bench) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(17))
-def test_fifty_power_losses(bench: Bench, seed: int) -> None:
-    """The same on 17 more machines with three power losses each."""
+@pytest.mark.parametrize("seed", range(4))
+def test_more_power_losses(bench: Bench, seed: int) -> None:
+    """The same on other machines with three power losses each."""
     root = bench.machine()
     cut_power(root, seed + 100)
     compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)

@@ -359,8 +359,10 @@ def test_under_systemd_only_a_refusal_ends_the_retries(node: Node) -> None:
     assert node.run()[0] == 1
 
 
-def test_a_failure_is_final_after_three_runs(node: Node) -> None:
-    """The journal counts failed runs in a row. After the third one, the failure is final, and the checks report it once."""
+def test_a_failure_that_lasts_is_final(node: Node) -> None:
+    """The journal counts failed runs in a row. From the third one on, the failure is final if it has lasted longer than faults that pass, and
+    the checks report it."""
+    node.environment["GPUINFRA_FAULT_PATIENCE_S"] = "1"
     tools = node.root / "bin"
     tools.mkdir()
     (tools / "systemctl").write_text('#!/bin/sh\necho "$*" >>"$WORLD/../systemctl"\n', encoding="utf-8")
@@ -368,7 +370,8 @@ def test_a_failure_is_final_after_three_runs(node: Node) -> None:
     node.environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "INVOCATION_ID": "1"}
     node.step("10-no", 'die "the mirror does not answer"\n')
     seen = []
-    for _ in range(3):
+    for pause in (0, 0, 1):
+        time.sleep(pause)
         assert node.run()[0] == 1
         entry = node.state["steps"][0]
         seen.append((entry["failures"], entry["final"], (node.root / "systemctl").exists()))
@@ -377,4 +380,32 @@ def test_a_failure_is_final_after_three_runs(node: Node) -> None:
     node.step("10-no", "proved it\n")
     assert node.run()[0] == 0
     entry = node.state["steps"][0]
-    assert (entry["failures"], entry["final"]) == (0, False)
+    assert (entry["failures"], entry["failing_since"], entry["final"]) == (0, None, False)
+
+
+def test_a_fault_that_passes_is_never_final(node: Node) -> None:
+    """Three failed runs within a short time are not final, however fast they fail, and the next run completes the step."""
+    node.step("10-no", 'die "Temporary failure in name resolution"\n')
+    for failures in range(1, 5):
+        assert node.run()[0] == 1
+        entry = node.state["steps"][0]
+        assert (entry["failures"], entry["final"]) == (failures, False)
+        assert "name resolution" in entry["reason"]
+    node.step("10-no", "proved it\n")
+    assert node.run()[0] == 0
+
+
+def test_the_time_of_a_failure_starts_again_after_a_boot(node: Node) -> None:
+    """The clock of an earlier boot is not compared with the clock of this one."""
+    node.environment["GPUINFRA_FAULT_PATIENCE_S"] = "0.5"
+    node.step("10-no", 'die "the mirror does not answer"\n')
+    for _ in range(2):
+        assert node.run()[0] == 1
+    path = node.root / "var/lib/gpuinfra/state.json"
+    path.write_text(path.read_text(encoding="utf-8").replace(node.state["boot_id"], "boot-before"), encoding="utf-8")
+    time.sleep(0.5)
+    assert node.run()[0] == 1
+    assert (node.status("10-no")["failures"], node.status("10-no")["final"]) == (3, False)
+    time.sleep(0.5)
+    assert node.run()[0] == 1
+    assert node.status("10-no")["final"] is True

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.base.registry import CLOUDS
-from gpuinfra.catalog.floors import MARGIN, PAIRS_SEARCHED
+from gpuinfra.catalog.floors import MARGIN, PAIRS_SEARCHED, UNPUBLISHED
 from gpuinfra.catalog.gpus import GPUS
-from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.catalog.records import ALL_GATHER, CapacityKind, MachineType
 from gpuinfra.clouds.aws import regions as aws_regions
 from gpuinfra.clouds.aws.rules import layout
 from gpuinfra.plan.machines import machines_of
@@ -70,11 +70,16 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
             assert floor.gib
             assert floor.what.startswith(f"{floor.collective} of ")
             assert floor.what.endswith({"B2": " in one node", "B3": " between two nodes"}[floor.check])
+        if floor.collective == ALL_GATHER:
+            # Each ring of an all-gather crosses the network, so its rate is at most the bandwidth of the node.
+            assert machine.fabric is not None
+            assert floor.at_least < machine.fabric.gbps / 8
         if floor.check in ("B2", "B3", "B9", "B10", "N5"):
-            threshold = floor.healthy is None and re.search(
-                "azurehpc-health-checks|cluster-health-scanner", floor.source
-            )
-            assert threshold or (floor.healthy and floor.at_least <= MARGIN * floor.healthy)
+            if floor.healthy is None:
+                assert re.search("azurehpc-health-checks|cluster-health-scanner", floor.source)
+                assert floor.source.endswith(UNPUBLISHED), floor
+            else:
+                assert floor.at_least <= MARGIN * floor.healthy
 
 
 def test_machine_types_without_a_floor_between_nodes_are_known() -> None:
@@ -85,8 +90,37 @@ def test_machine_types_without_a_floor_between_nodes_are_known() -> None:
         if machine.fabric and machine.gpu and not any(floor.check == "B3" for floor in machine.floors)
     }
     small = {f"{family}.{size}xlarge" for family in ("g5", "g6", "g6e") for size in (8, 12, 16, 24, 48)}
-    assert without == {"p5.4xlarge", "p6e-gb200.36xlarge", "Standard_ND128isr_NDR_GB200_v6", *small}
+    assert without == {
+        "p5.4xlarge", "p6e-gb200.36xlarge", "Standard_ND128isr_NDR_GB200_v6", "a3-edgegpu-8g", *small,
+    }  # fmt: skip
     assert date.fromisoformat(PAIRS_SEARCHED) > TODAY
+
+
+def test_floors_without_a_healthy_figure_are_known() -> None:
+    """A cloud's threshold without a published figure of a healthy machine gives the date of the last search for one, and no other floor lacks one."""
+    measured = ("B2", "B3", "B9", "B10", "N5")
+    without = {
+        (machine.name, floor.check)
+        for _, machine in ALL
+        for floor in machine.floors
+        if floor.check in measured and floor.healthy is None
+    }
+    assert without == {
+        ("a4x-highgpu-4g", "B3"), ("Standard_NC96ads_A100_v4", "B2"), ("Standard_NC80adis_H100_v5", "B2"),
+        ("Standard_ND96asr_v4", "N5"), ("Standard_ND96amsr_A100_v4", "N5"),
+    }  # fmt: skip
+    assert re.fullmatch(r".* \(searched 2026-\d\d-\d\d\)", UNPUBLISHED)
+
+
+def test_boards_without_a_floor_in_the_node_have_a_dated_reason() -> None:
+    """Each machine type with NVSwitches has a floor for B2, or a note with the date of the last search."""
+    boards = [
+        machine for _, machine in ALL if machine.nvswitch and not any(one.check == "B2" for one in machine.floors)
+    ]
+    assert all(
+        re.search(r"^Check B2 is not required: .* \(searched 2026-\d\d-\d\d\)\.$", " ".join(one.notes))
+        for one in boards
+    )
 
 
 def recorded_numa(path: Path) -> list[tuple[list[int], list[int]]]:

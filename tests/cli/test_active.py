@@ -72,7 +72,7 @@ def test_up_without_the_record_asks_for_the_region(
     with pytest.raises(UsageError, match=f"--confirm-active is {SECOND}; allowed: {OWN}"):
         check_start(loaded(), tmp_path, SECOND)
     check_start(loaded(), tmp_path, OWN)
-    assert "warning: the record of the active region of aws-recovery cannot be read" in capsys.readouterr().err
+    assert "gpuinfra: warn: the record of the active region of aws-recovery cannot be read" in capsys.readouterr().err
 
 
 def test_up_in_the_active_region_continues(
@@ -101,4 +101,4 @@ def test_commands_that_change_nothing_warn(record: MemoryRecord, capsys: pytest.
     assert found.region == SECOND
     record.down = True
     assert active_elsewhere(loaded(), [CLUSTER_STATE]) is None
-    assert "warning: the record" in capsys.readouterr().err
+    assert "gpuinfra: warn: the record" in capsys.readouterr().err

@@ -546,3 +546,39 @@ def test_the_search_is_repeated_for_the_stated_time(world: World, tmp_path: Path
     assert run(*REGION, "--yes", "--keep-trying", "2h").return_value == 0
     (journal,) = tmp_path.rglob("up/*.json")
     assert json.loads(journal.read_text())["options"]["until"] > 0
+
+
+def test_a_search_that_waited_once_continues_the_failover(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--keep-trying`, the search in the second region waits once and gets capacity, and only then the first region is stopped."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    before, waits = file.read_text(), list[float]()
+
+    def up(engine: Engine, name: str, project: Path, **_: Any) -> None:
+        if waits:
+            world._deploy(name, False)
+            return
+        spec = read_stack(file).spec
+        group = build_plan(spec, TODAY).pools[0].groups[0]
+        urn = f"urn:pulumi:{name}::p::aws:autoscaling/group:Group::{logical(spec.name, group.name)}"
+        failure = EngineFailure(urn=urn, message="InsufficientInstanceCapacity: no capacity")
+        raise UpFailed("`pulumi up` exited", [failure])
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        world.calls.append(f"wait {seconds:.0f}")
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("time.sleep", sleep)
+    done = run(*REGION, "--yes", "--keep-trying", "2h")
+    assert done.return_value == 0, done.exception
+    assert "no capacity: the next attempt begins in 60 s" in done.output
+    assert waits == [60.0]
+    assert (
+        world.calls.index("wait 60") < world.calls.index("up aws-recovery-us-west-2") < world.calls.index("stop gpu-0")
+    )
+    (journal,) = tmp_path.rglob("up/*.json")
+    attempts = json.loads(journal.read_text())["attempts"]
+    assert [one["result"] for one in attempts] == ["no capacity", "ready"]
+    assert file.read_text() == before

@@ -436,7 +436,7 @@ class Terminal:
 
 
 def test_a_terminal_is_asked_and_wrong_answers_are_asked_again(tmp_path: Path) -> None:
-    """Answers are row numbers or names. A wrong answer shows the finding and repeats the question."""
+    """Answers are row numbers or names. A wrong answer shows the finding and repeats the question, and each question can be left or explained."""
     terminal = Terminal(tmp_path)
     terminal.type("name [train]: ", "\n")
     terminal.type("cloud: ", "1\n")
@@ -444,6 +444,12 @@ def test_a_terminal_is_asked_and_wrong_answers_are_asked_again(tmp_path: Path) -
     terminal.type("did you mean us-east-1?", "")
     terminal.type("region: ", "us-east-1\n")
     terminal.type("machine: ", "p4d.24xlarge\n")
+    terminal.type("capacity [on_demand]: ", "block\n")
+    terminal.type("id: ", "?\n")
+    terminal.type("example", "")
+    terminal.type("id: ", "skip\n")
+    terminal.type("id cannot be skipped: block capacity requires it", "")
+    terminal.type("id: ", "<\n")
     terminal.type("capacity [on_demand]: ", "reserved\n")
     terminal.type("id: ", "cr-0123456789abcdef0\n")
     terminal.type("count [1]: ", "2\n")

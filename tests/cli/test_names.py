@@ -222,4 +222,4 @@ def test_names_follow_the_record(zone: Zone, monkeypatch: pytest.MonkeyPatch) ->
     record.down = True
     done = run("--yes", "--to", "us-east-2")
     assert done.return_value == 0, done.exception
-    assert "warning: the record of the active region" in done.stderr
+    assert "gpuinfra: warn: the record of the active region" in done.stderr

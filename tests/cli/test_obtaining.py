@@ -141,4 +141,4 @@ def test_an_unknown_organization_is_a_warning(
     monkeypatch.setattr("gpuinfra.doctor.cloud.token_of", unknown)
     obtaining.adopt_retained(file, file.path.parent, [], again=False)
     assert imports == []
-    assert "warning: retained resources of aws-p4d are not checked" in capsys.readouterr().err
+    assert "gpuinfra: warn: retained resources of aws-p4d are not checked" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click import UsageError as UsageProblem
 from click.testing import CliRunner, Result
@@ -105,6 +106,32 @@ def test_deployment_ends_with_the_result_and_the_next_commands(world: World) -> 
         assert words in done.stderr, words
     assert done.stdout.splitlines()[0] == "find is deployed: 3 of 3 nodes and 24 GPUs verified"
     assert "gpuinfra nodes find" in done.stdout
+
+
+def test_the_engine_is_announced_after_the_price(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line before each run of the engine says what starts, after the prices and before the output of the engine."""
+    deploy = world.deploy
+
+    def up(again: bool) -> None:
+        click.echo("(the engine)", err=True)
+        deploy(again)
+
+    monkeypatch.setattr(world, "deploy", up)
+    world.refusals = {"use1-az4": STOCK_OUT}
+    done = run("--yes")
+    assert done.return_value == 0, done.exception
+    lines = done.stderr.splitlines()
+    starts = [at for at, line in enumerate(lines) if line == "starting pulumi up of find"]
+    assert len(starts) == 2
+    assert all(lines[at + 1] == "(the engine)" for at in starts)
+    assert max(at for at, line in enumerate(lines) if line.startswith("price  ")) < starts[0] < lines.index("attempts")
+
+
+def test_nothing_is_announced_without_a_confirmation(world: World) -> None:
+    """A run that ends at the confirmation does not start the engine, and says nothing about it."""
+    done = run()
+    assert isinstance(done.exception, UsageError)
+    assert "starting pulumi up" not in done.stderr
 
 
 NODES = [

@@ -15,7 +15,7 @@ from pulumi.runtime import mocks, settings, sync_await
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
-from gpuinfra.clouds.active_program import OUTPUTS
+from gpuinfra.clouds.saved import OUTPUTS
 
 ACCOUNT = "000000000000"
 
@@ -174,6 +174,7 @@ class _Cloud(pulumi.runtime.Mocks):
             "bucket": args.name,
             "dnsName": f"{args.name}.fsx.us-east-1.amazonaws.com",
             "mountName": "mockmount",
+            "prometheusEndpoint": "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/mock/",
             "keyId": id_,
             "latestVersion": 1,
             "uniqueId": "AROA00000000000000001",
@@ -196,6 +197,8 @@ class _Cloud(pulumi.runtime.Mocks):
                 "id": ACCOUNT,
                 "userId": "AIDA0",
             }, []
+        if args.token == "aws:index/getAvailabilityZone:getAvailabilityZone":
+            return {"name": "us-east-1a", "zoneId": args.args["zoneId"], "id": "us-east-1a"}, []
         if args.token == "aws:ssm/getParameter:getParameter":
             return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, []
         if args.token == "aws:ec2/getAmi:getAmi":
@@ -224,9 +227,11 @@ _PREFIXES = {
     "aws:ec2/natGateway:NatGateway": "nat",
     "aws:ec2/routeTable:RouteTable": "rtb",
     "aws:ec2/launchTemplate:LaunchTemplate": "lt",
+    "aws:ebs/volume:Volume": "vol",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
     "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "fs",
     "aws:efs/fileSystem:FileSystem": "fs",
+    "aws:amp/workspace:Workspace": "ws",
 }
 _ARNS = {
     "aws:s3/bucket:Bucket": "arn:aws:s3:::{bucket}",
@@ -234,7 +239,9 @@ _ARNS = {
     "aws:iam/role:Role": "arn:aws:iam::{account}:role/{name}",
     "aws:iam/instanceProfile:InstanceProfile": "arn:aws:iam::{account}:instance-profile/{name}",
     "aws:cloudwatch/logGroup:LogGroup": "arn:aws:logs:us-east-1:{account}:log-group:{group}",
+    "aws:ebs/volume:Volume": "arn:aws:ec2:{region}:{account}:volume/{id}",
     "aws:sns/topic:Topic": "arn:aws:sns:{region}:{account}:{name}",
+    "aws:amp/workspace:Workspace": "arn:aws:aps:{region}:{account}:workspace/{id}",
     "aws:cloudtrail/trail:Trail": "arn:aws:cloudtrail:us-east-1:{account}:trail/{name}",
 }
 _NAMED_BY_ID = (

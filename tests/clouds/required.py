@@ -16,6 +16,7 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("LaunchTemplate", "DataRepositoryAssociation"): ("the files of the bucket exist at the first boot, "
             "new files are exported, and `destroy` terminates the nodes first; "
             "tests/clouds/test_waiting.py"),
+        ("AlertManagerDefinition", "TopicPolicy"): "the alert manager sends to the topic after its policy allows it",
         ("LaunchTemplate", "FileSystemPolicy"): "a file system is used after its policy applies",
         ("LaunchTemplate", "MountTarget"): "nodes in a zone connect to the mount target of the zone",
         ("MountTarget", "SecurityGroupIngressRule"): _RULES,
@@ -82,6 +83,7 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("Job", "Bucket"): "the encoded body of the request contains the name of the bucket",
         ("Job", "IAMMember"): "the service account is allowed to export before the first request",
         ("ProjectBucketConfig", "CryptoKeyIAMMember"): _GRANT,
+        ("Disk", "CryptoKeyIAMMember"): _GRANT,
         ("AlertPolicy", "TransferJob"): "the filter of the policy contains the number of the job",
         ("TransferJob", "IAMMember"): _GRANT,
     },
@@ -97,6 +99,8 @@ KEPT: dict[str, dict[tuple[str, str], str]] = {
         ("FileSystem", "Alias"): "the same",
         ("LustreFileSystem", "Alias"): "the same",
         ("OpenZfsFileSystem", "Alias"): "the same",
+        ("Volume", "Alias"): "the same",
+        ("Workspace", "Alias"): "the same",
         ("RolePolicy", "Alias"): "the same",
     },
     "azure": {},

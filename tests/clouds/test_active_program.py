@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -28,7 +27,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(pulumi, "get_stack", lambda: STACK)
     monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: False)
     monkeypatch.setattr(pulumi.log, "warn", found.append)
-    monkeypatch.setattr(active_program, "_saved", lambda: [CLUSTER_STATE])
+    monkeypatch.setattr(active_program, "saved_resources", lambda: [CLUSTER_STATE])
     monkeypatch.setattr(active_program, "_settings", lambda cloud: {})
     monkeypatch.delenv(CONFIRM_VARIABLE, raising=False)
     return found
@@ -110,26 +109,8 @@ def test_a_stack_without_a_second_region_reads_nothing(
 ) -> None:
     """The engine is not asked without `recovery`, and no cloud before the first deployment of a second region."""
     record.down = True
-    monkeypatch.setattr(active_program, "_saved", list)
+    monkeypatch.setattr(active_program, "saved_resources", list)
     check_active("recovery", plan())
-    monkeypatch.setattr(active_program, "_saved", lambda: pytest.fail("the engine was asked"))
+    monkeypatch.setattr(active_program, "saved_resources", lambda: pytest.fail("the engine was asked"))
     check_active("p4d", build_plan(read_stack(file_of("aws-p4d")).spec, TODAY))
     assert warned == []
-
-
-def test_outputs_that_are_being_written_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state in files can be incomplete during a read. The program reads it again, and fails only if all attempts fail."""
-    attempts = list[int]()
-
-    def invoke(*_: object) -> SimpleNamespace:
-        attempts.append(1)
-        if len(attempts) < 3:
-            raise Exception("failed to load checkpoint: EOF")  # the type of the SDK
-        return SimpleNamespace(value={"outputs": {"urn:a": {"id": "a"}}})
-
-    monkeypatch.setattr(pulumi.runtime, "invoke", invoke)
-    monkeypatch.setattr(active_program, "PAUSE_S", 0.0)
-    assert active_program._saved() == [{"urn": "urn:a", "id": "a"}]
-    attempts.clear()
-    with pytest.raises(pulumi.RunError, match=r"does not return the outputs of .*: failed to load checkpoint: EOF"):
-        active_program._saved(reads=2)

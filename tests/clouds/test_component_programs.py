@@ -15,6 +15,8 @@ from gpuinfra.base.errors import SpecError
 from gpuinfra.base.registry import CLOUDS
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec, read_stack
+from gpuinfra.spec.logs import Logs
+from gpuinfra.spec.monitoring import Monitoring
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import TODAY, recording_of_spec
 
@@ -104,6 +106,16 @@ def test_a_mapping_is_checked_as_a_stack_file() -> None:
                 "pools": [{"name": "gpu", "machin": "p4d.24xlarge"}],
             }
         )
+
+
+@pytest.mark.parametrize("section", ["monitoring", "logs"])
+def test_a_section_that_only_a_cluster_creates_is_refused(section: str) -> None:
+    """Without the control node or the log group, the nodes of a program of components would never be verified."""
+    spec = spec_of("aws").model_copy(update={section: {"monitoring": Monitoring(), "logs": Logs()}[section]})
+    with pytest.raises(
+        pulumi.RunError, match=f"error: {section} is not possible in a program of single components; use GpuCluster"
+    ):
+        make_plan(spec, TODAY)
 
 
 def test_a_wait_without_pools_is_refused() -> None:

@@ -140,8 +140,8 @@ def test_destroy_retains_data_audit_records_and_keys(stack: str) -> None:
 
 
 def _scratch(one: Registered) -> bool:
-    """Resources with copies: logs of a file system that is deleted, bundles, containers of a retained account."""
-    return one.name.endswith(("-log", "-bundles", "-bootstrap"))
+    """Resources with copies, and logs: of a file system that is deleted, and of the nodes. Bundles, containers of a retained account."""
+    return one.name.endswith(("-log", "-logs-group", "-bundles", "-bootstrap"))
 
 
 @pytest.mark.parametrize("stack", STACKS)

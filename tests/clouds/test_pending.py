@@ -162,6 +162,7 @@ def test_a_budget_on_google_cloud_is_proven_by_its_name(token: str) -> None:
 
 
 ANSWERS: dict[str, Any] = {
+    "ListWorkspaces": {"workspaces": []},
     "GetCallerIdentity": {"Account": "000000000000"},
     "DescribeTags": {"Tags": []},
     "DescribeRouteTables": {"RouteTables": []},
@@ -174,7 +175,7 @@ ANSWERS: dict[str, Any] = {
     },
     "DescribeKey": {"KeyMetadata": {"KeyState": "Enabled"}},
 }
-SERVICES = {"efs": "elasticfilesystem"}
+SERVICES = {"amp": "aps", "efs": "elasticfilesystem"}
 """Service of botocore -> prefix of its actions in IAM, if they differ (service authorization reference)."""
 
 
@@ -224,7 +225,13 @@ def test_each_creation_of_a_shipped_stack_is_proven(stack: str) -> None:
 def test_the_requests_of_a_lookup_are_in_the_policies(kind: str) -> None:
     """Each request that the search on AWS makes for a type is among the permissions for a plan with this type, and no other."""
     sent: list[str] = []
-    inputs = {"subnetId": "subnet-1", "routeTableId": "rtb-1", "fileSystemId": "fs-1", "creationToken": "t"}
+    inputs = {
+        "subnetId": "subnet-1",
+        "routeTableId": "rtb-1",
+        "fileSystemId": "fs-1",
+        "creationToken": "t",
+        "alias": "train",
+    }
     lookup = account(STACK, sent)
     lookup.ids(creation(kind, tags={"Name": "x"}, destinationCidrBlock="0.0.0.0/0", **inputs))
     assert set(sent) == {action for actions in aws.requests([kind]).values() for action in actions}

@@ -41,6 +41,8 @@ ITEMS = {
     "bastion_hour": r"Bastion host",
     "dns_zone_month": r"private DNS zone",
     "schedule_month": r"job of Cloud Scheduler",
+    "metric_samples_10m": r"metrics in the managed store",
+    "log_gb": r"logs of the nodes",
 }
 """Price item -> what its line in a cost says."""
 

@@ -98,6 +98,18 @@ def test_a_deployment_pauses_schedules_only_while_the_stack_returns(monkeypatch:
 
 
 @pytest.mark.parametrize("stack", STACKS)
+def test_a_paused_schedule_keeps_the_state_that_a_failover_gives_it(stack: str) -> None:
+    """The schedule of a second region is created paused, and later deployments do not change its state."""
+    spec = spec_of(stack)
+    entry = spec.storage[0].model_copy(update={"export_paused": True})
+    recording = recording_of_spec(spec.model_copy(update={"storage": (entry,)}), stack=stack)
+    schedule = recording.one(STACKS[stack])
+    name, value = ("paused", True) if stack == "gcp-recovery" else ("state", "Disabled")
+    assert schedule.inputs[name] == value
+    assert schedule.ignored == (name,)
+
+
+@pytest.mark.parametrize("stack", STACKS)
 def test_the_operator_can_create_pause_and_resume_schedules(stack: str) -> None:
     """A plan with a schedule requires these permissions, a role that only reads has none that changes, and a plan without a schedule has none."""
     prefix, changes = {

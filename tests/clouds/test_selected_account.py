@@ -17,7 +17,6 @@ import pytest
 
 from gpuinfra.base.errors import EnvironmentMissing, SpecError
 from gpuinfra.base.findings import Level
-from gpuinfra.cli import COMMANDS
 from gpuinfra.clouds.aws import adopt as aws_adopt
 from gpuinfra.clouds.aws import credentials, instance_connect
 from gpuinfra.clouds.aws import pending as aws_pending
@@ -49,21 +48,6 @@ RAW = {
     "spec/load.py": "defines both",
 }
 """Modules that read the settings of a file without the declaration, and why."""
-
-SETTINGS = "LoadedStack.settings: the capabilities of `Cloud`"
-STATE = "the state: IDs and paths of resources, and on AWS the profile of the provider and of the handover"
-NOWHERE = "asks no account: files, public prices, or the page of permissions"
-ACCOUNT_OF = {
-    **dict.fromkeys(("adopt", "calendar", "doctor", "failback", "failover", "images", "names", "plan", "ready", "up"), SETTINGS),
-    **dict.fromkeys(
-        ("bootstrap", "check", "cp", "drift", "env", "maintenance", "metrics", "nodes", "pairs", "replace", "run", "ssh", "verify"), STATE
-    ),
-    **dict.fromkeys(
-        ("alerts", "cache", "catalog", "clone", "completion", "explain", "init", "permissions", "prices", "rehearse", "schema", "size"),
-        NOWHERE,
-    ),
-}  # fmt: skip
-"""Where each command takes the account, the project, the subscription and the credentials from."""
 
 
 @pytest.fixture
@@ -244,8 +228,13 @@ def test_ssh_on_aws_assumes_the_roles_of_the_provider(
         [node], cloud="aws", region="us-east-1", direct=False, folder=tmp_path, resources=_as_deployed(ROLES)
     ).hosts
     seen: list[str | None] = []
+    keys = "aws_access_key_id=AKIAENV\naws_secret_access_key=s"
+    (tmp_path / "none").write_text(f"[profile of-the-environment]\n{keys}\n")
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.setenv(name, "of-the-environment")
 
     def started(*_: Any, env: dict[str, str], **__: Any) -> Any:
+        assert not {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"} & set(env)
         seen.append(env["AWS_ACCESS_KEY_ID"])
         return SimpleNamespace(returncode=0)
 
@@ -341,11 +330,6 @@ def test_requests_use_the_settings_with_the_declaration() -> None:
     """Outside the modules in the list, no code reads the settings of a stack file without what the declaration selects."""
     reads = [read for path in (ROOT / "gpuinfra").rglob("*.py") for read in _raw_reads(path)]
     assert [read for read in reads if not read.startswith(tuple(RAW))] == []
-
-
-def test_the_account_of_each_command_is_decided() -> None:
-    """Each command of the parser takes its account from the settings or from the state, or asks none. A new command has to be added here."""
-    assert set(ACCOUNT_OF) == set(COMMANDS)
 
 
 def test_one_module_creates_the_sessions_of_aws() -> None:

@@ -327,6 +327,9 @@ def test_size_that_is_not_offered(
         (reservation(capacity=2), "regional", RowState.ERROR, "--capacity 4"),
         (reservation(used=1), "regional", RowState.WARN, "3 of 4 free"),
         (reservation(zones=("1",)), "1", RowState.OK, "4 of 4 free"),
+        (reservation(zones=("2",)), "1", RowState.ERROR, "set `zone` in the stack file to 2"),
+        (reservation(zones=("2",)), "regional", RowState.ERROR, f"no reservation of {SIZE} without a zone"),
+        (reservation(), "1", RowState.ERROR, "omit `zone` in the stack file"),
     ],
 )  # fmt: skip
 def test_reservation_that_does_not_fit(

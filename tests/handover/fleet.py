@@ -198,6 +198,17 @@ class Fleet:
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         self.sheets.append((key, document))
 
+    def tagged(self, key: str) -> tuple[bytes, str] | None:
+        data = self.published(key)
+        return None if data is None else (data, hashlib.sha256(data).hexdigest())
+
+    def update(self, key: str, document: Mapping[str, object], tag: str | None) -> bool:
+        found = self.tagged(key)
+        if (found[1] if found else None) != tag:
+            return False
+        self.publish(key, document)
+        return True
+
     def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
         written = dict(self.sheets).get(key)
         return None if written is None else json.dumps(written).encode()[:limit]

@@ -50,11 +50,14 @@ def test_a_shortage_in_the_state_has_group_zone_cause_and_words() -> None:
 
 
 def test_the_latest_message_that_is_not_throttling_is_the_cause() -> None:
-    """A quota that was raised since is not the cause, nor is throttling. A group whose launches are only throttled is no shortage."""
+    """A quota that was raised since is not the cause, nor is throttling. A group whose launches are only throttled is a shortage after the deadline."""
     messages = problem(THROTTLING, 9), problem(STOCK_OUT, 5), problem(QUOTA, 1)
     assert [one.message for one in found(WaitEnd.STOCK_OUT, *messages)] == [STOCK_OUT]
     assert [one.message for one in found(WaitEnd.STOCK_OUT, problem(QUOTA), problem(STOCK_OUT, 5))] == [STOCK_OUT]
-    assert found(WaitEnd.DEADLINE, problem(THROTTLING, 9)) == []
+    assert found(WaitEnd.STOCK_OUT, problem(THROTTLING, 9)) == []
+    (throttled,) = found(WaitEnd.DEADLINE, problem(THROTTLING, 9))
+    assert (throttled.cause, throttled.message) == (CapacityCause.THROTTLING, THROTTLING)
+    assert found(WaitEnd.DEADLINE, problem(THROTTLING, 9), nodes=(node(outcome="waiting", settled=False),)) == []
 
 
 def test_a_silent_group_is_a_shortage_after_the_deadline() -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from gpuinfra.base.errors import UsageError
 from gpuinfra.base.shipped import shipped
 from gpuinfra.cli.alerts import command
-from gpuinfra.monitoring.alerts import ALERTS, AlertPool, Needs, rule_file
+from gpuinfra.monitoring.alerts import ALERTS, AlertPool, Needs, rule_file, store_rules
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import explain
 from tests.node import real
@@ -71,6 +71,9 @@ DEADLINE = "gpuinfra_notice_deadline_timestamp_seconds"
 WRITTEN = "node_textfile_mtime_seconds"
 PORT = f'{NODE},device="mlx5_0",port="1"'
 COUNTER = f'{NODE},device="rdmap79s0",port="1",counter="retrans_timeout_events"'
+
+OWN, SENDER = 'job="prometheus",cluster="train"', 'job="alertmanager",cluster="train"'
+UNSENT, SLACK = "alertmanager_notifications_failed_total", f'{SENDER},integration="slack"'
 
 
 def node(metric: str, values: str) -> dict[str, str]:
@@ -234,6 +237,16 @@ CASES = [
         (series("gpuinfra_repair_read_timestamp_seconds", "0+60x300", NODE),),
         200,
     ),
+    Case(
+        "RepairEventsNotUploaded",
+        (series("gpuinfra_repair_events_not_uploaded", "2x300", NODE),),
+        (series("gpuinfra_repair_events_not_uploaded", "0x100 1x5 0x300", NODE),),
+        200,
+    ),
+    Case("ControlNodeMissing", (), (series("up", "1x300", OWN),), 200),
+    Case("ControlNodeMissing", (series("up", "1x5 stale", OWN),), (series("up", "1x300", OWN),), 60),
+    Case("AlertsNotSent", (series("up", "1x5 0x300", SENDER),), (series("up", "1x300", SENDER),), 60),
+    Case("AlertsNotSent", (series(UNSENT, "0+1x300", SLACK),), (series(UNSENT, "5x300", SLACK),), 60),
 ]
 COUNTED = (
     "NodeMetricsMissing", "NodeFactsStale", "NodeOutOfMemory", "CheckpointOld", "RdmaTimeouts", "DiscoveryFails",
@@ -246,10 +259,11 @@ IDS = [f"{case.alert}-{number}" for number, case in enumerate(CASES)]
 
 def fired(folder: Path, inputs: tuple[dict[str, str], ...], minute: int, only: str = "") -> set[str]:
     """Return the alerts that fire at a minute, of all rules or of one. Promtool expects no alert, and lists those that fire."""
-    rules: Any = rule_file("train", [POOL])
+    in_store = any(one.name == only and one.needs is Needs.STORE for one in ALERTS)
+    rules: Any = store_rules("train") if in_store else rule_file("train", [POOL])
     names = [only] if only else [one.name for one in ALERTS]
     for group in rules["groups"]:
-        group["rules"] = [rule for rule in group["rules"] if rule["alert"] in names]
+        group["rules"] = [rule for rule in group["rules"] if rule.get("alert") in names]
     (folder / "rules.yml").write_text(yaml.safe_dump(rules, width=1000))
     wanted = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in names]
     test = {"interval": "1m", "input_series": list(inputs), "alert_rule_test": wanted}
@@ -342,7 +356,7 @@ def test_the_exporter_serves_each_metric_of_the_rules() -> None:
 @pytest.mark.parametrize(
     ("pool", "left_out"),
     [
-        (AlertPool(name="gpu", gpus=8), {Needs.NODE, Needs.INFINIBAND, Needs.CHECKPOINTS, Needs.CONTROL, Needs.REPAIR}),
+        (AlertPool(name="gpu", gpus=8), set(Needs) - {Needs.GPUS, Needs.WHOLE_GPUS}),
         (AlertPool(name="gpu", gpus=8, mig=True), set(Needs) - {Needs.GPUS}),
         (AlertPool(name="login", gpus=0, node=True), set(Needs) - {Needs.NODE}),
         (AlertPool(name="monitoring", gpus=0, node=True, control=True), set(Needs) - {Needs.NODE, Needs.CONTROL}),
@@ -350,8 +364,9 @@ def test_the_exporter_serves_each_metric_of_the_rules() -> None:
             AlertPool(name="monitoring", gpus=0, node=True, control=True, repair=True),
             set(Needs) - {Needs.NODE, Needs.CONTROL, Needs.REPAIR},
         ),
+        (AlertPool(name="store", gpus=0, store=True), set(Needs) - {Needs.STORE}),
     ],
-    ids=["own Prometheus", "MIG", "no GPUs", "control node", "repair"],
+    ids=["own Prometheus", "MIG", "no GPUs", "control node", "repair", "store"],
 )
 def test_a_pool_has_only_the_alerts_whose_metrics_it_serves(pool: AlertPool, left_out: set[Needs]) -> None:
     """An alert about missing metrics would fire forever in a pool that does not serve them."""

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -27,7 +26,7 @@ from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import FilePlan
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import REMOTE, SECRETS, TODAY, declaration
-from tests.servers import Answering, serve
+from tests.servers import Answering, free_port, serve
 
 PROGRAMS = {
     "prometheus": ("prometheus",),
@@ -58,13 +57,6 @@ def program(name: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not installed")
     return path
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

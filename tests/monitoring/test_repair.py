@@ -22,8 +22,8 @@ from gpuinfra.node.cloud import CloudError, FaultyNode
 from gpuinfra.node.orders import NodeOrder, orders_in
 from gpuinfra.node.repair import state_in, status_in
 from gpuinfra.node.repair_service import RepairFiles, RepairService
-from tests.monitoring.test_delivery import free_port, program, running, wait_for
-from tests.servers import Answering, serve
+from tests.monitoring.test_delivery import program, running, wait_for
+from tests.servers import Answering, free_port, serve
 
 ORDERS, PLANNED = "bootstrap/train/monitoring/repair/orders.json", "bootstrap/train/monitoring/maintenance.json"
 BAD = 'gpuinfra_check_failed{check="G10",cause="remapping-failed",outcome="fail",blocks="true"} 1\n'
@@ -157,7 +157,7 @@ def test_a_fault_becomes_a_verified_replacement_and_a_second_one_is_reported(tmp
         "bundle": {"bucket": "evidence"},
         "evidence": {"bucket": "evidence", "prefix": "evidence/train", "owner": "AROA2"},
     }
-    files = RepairFiles(metrics=tmp_path / "repair.prom", status=tmp_path / "status.json", sent=tmp_path / "sent")
+    files = RepairFiles(metrics=tmp_path / "repair.prom", status=tmp_path / "status.json")
     with serve(cluster.handler()) as exporters:
         cluster.write_targets(exporters)
         with control_node(tmp_path, cluster, exporters) as declared:

@@ -340,7 +340,7 @@ MUTATIONS: dict[str, list[Callable[[Node], object]]] = {
         says("kernel-log", "-- No entries --\n"),
     ],
     "X2": [
-        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Fatal, Link 12 LTSSM Fault Up"),
+        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Fatal, Link 12 LTSSM FaultyPart Up"),
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Weird, Link 12"),
         kernel_line(
             "nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Severity 1 Engine instance 60 Sub-engine instance 00"
@@ -927,7 +927,7 @@ def test_link_must_reach_the_floor_of_its_machine() -> None:
 def test_an_application_xid_warns() -> None:
     """An application error does not drain a node and does not pass in silence; Xid 154 that asks for nothing is only shown."""
     one = node()
-    kernel_line("NVRM: Xid (PCI:0000:20:1d GPU-I:01): 31, pid=1, name=python3, Ch 00000008, MMU Fault")(one)
+    kernel_line("NVRM: Xid (PCI:0000:20:1d GPU-I:01): 31, pid=1, name=python3, Ch 00000008, MMU FaultyPart")(one)
     kernel_line(
         "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)"
     )(one)

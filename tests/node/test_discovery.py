@@ -34,14 +34,14 @@ class Account:
         return self._names
 
 
-def written(folder: Path, text: str, node: object, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run the command with a cloud, and return the file that it writes."""
+def written(folder: Path, text: str, node: object, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> str:
+    """Run the command with a cloud and fields of `node.json`, and return the file that it writes."""
     (folder / "run").mkdir(exist_ok=True)
     (folder / "prometheus.yml").write_text(text)
     monkeypatch.setattr(cloud, "of", lambda _: node)
     (folder / "names.json").write_text(json.dumps({"remote-write": "token"} if hasattr(node, "secret") else {}))
     for module in (discovery, secrets):
-        monkeypatch.setattr(module, "load", lambda path, *_: json.loads(path.read_text()) if path.name == "names.json" else {})  # fmt: skip
+        monkeypatch.setattr(module, "load", lambda path, *_: json.loads(path.read_text()) if path.name == "names.json" else settings)  # fmt: skip
     files = (folder / "prometheus.yml", folder / "run", folder / "names.json")
     assert discovery.discovery(argparse.Namespace(), *files) == OK
     return (folder / "run" / "prometheus.yml").read_text()
@@ -57,6 +57,49 @@ def test_names_of_the_account_are_written(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_without_names_needs_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On AWS, the file contains no names, so it is copied without a request."""
     assert written(tmp_path, '{"region": "us-east-1"}', None, monkeypatch) == '{"region": "us-east-1"}'
+
+
+@pytest.mark.parametrize(
+    ("url", "valid"),
+    [
+        ("https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-0f1e/api/v1/remote_write", True),
+        ("", False),
+        ('https://example.com/write", "sigv4": "', False),
+    ],
+    ids=["valid", "missing", "another structure"],
+)
+def test_the_address_of_the_managed_store_is_that_of_the_node_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, valid: bool
+) -> None:
+    """`${metrics_url}` becomes the address in `node.json`, without a request, and no other text changes the structure of the file."""
+    text = json.dumps({"url": "${metrics_url}"})
+    if valid:
+        assert json.loads(written(tmp_path, text, None, monkeypatch, metrics_url=url)) == {"url": url}
+    else:
+        with pytest.raises(MissingPrerequisite, match=r"node.json contains .* as the metrics_url of this machine"):
+            written(tmp_path, text, None, monkeypatch, metrics_url=url)
+
+
+@pytest.mark.parametrize(
+    ("topics", "valid"),
+    [
+        ({"email_0": "arn:aws:sns:us-east-1:000000000000:watched-email-0-recipients-0a1b2c3"}, True),
+        ({}, False),
+        ({"email_0": 'arn", "sigv4": "'}, False),
+    ],
+    ids=["valid", "missing", "another structure"],
+)
+def test_the_topics_of_receivers_are_those_of_the_node_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: dict[str, str], valid: bool
+) -> None:
+    """`${email_0}` becomes the address in `node.json`, without a request, and no other text changes the structure of the file."""
+    text = json.dumps({"topic_arn": "${email_0}"})
+    if valid:
+        changed = written(tmp_path, text, None, monkeypatch, alert_topics=topics)
+        assert json.loads(changed) == {"topic_arn": topics["email_0"]}
+    else:
+        with pytest.raises(MissingPrerequisite, match=r"node.json contains .* as the email_0 of this machine"):
+            written(tmp_path, text, None, monkeypatch, alert_topics=topics)
 
 
 def test_the_secret_of_the_remote_endpoint_is_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.node.cause import Action
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.checks.base import LAST, Check
 from gpuinfra.node.outcome import Phase, Severity
@@ -62,6 +63,12 @@ def test_a_declaration_on_a_class_has_an_effect(check: Check) -> None:
         assert not {"action", "may_warn"} & set(vars(type(check)))
     if not check.when:
         assert not check.skips
+
+
+@pytest.mark.parametrize("check", ALL.values(), ids=lambda check: check.id)
+def test_every_check_of_hardware_states_the_fault(check: Check) -> None:
+    """A check that can require a reset, a reboot or a replacement states what is faulty, for the report to the provider."""
+    assert check.fault or check.is_installation or check.action is Action.CONFIGURE
 
 
 def test_page_lists_every_check() -> None:

@@ -42,8 +42,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_it_is_small() -> None:
-    """The compressed zipapp stays under 185 KB, because each node downloads it."""
-    assert len(gzip.compress(node_program())) < 185_000
+    """The compressed zipapp stays under 190 KB, because each node downloads it."""
+    assert len(gzip.compress(node_program())) < 190_000
 
 
 def test_it_starts_fast(zipapp: Path) -> None:

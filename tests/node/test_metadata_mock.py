@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from gpuinfra.node import aws
 from gpuinfra.node.cloud import CloudError
 from gpuinfra.node.notices import Notice, NoticeKind, NoticeStage, stage_of
+from tests.servers import free_port
 
 MODULE = Path(__file__).parent / "metadata_mock"
 PACKAGE = "github.com/aws/amazon-ec2-metadata-mock/cmd/ec2-metadata-mock"
@@ -33,9 +33,7 @@ def mock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def serving(program: Path, home: Path, *words: str) -> Iterator[aws.AwsNode]:
     """A node whose metadata service is the mock, which accepts only requests with a token."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [str(program), *words, "--imdsv2", "--hostname", "127.0.0.1", "--port", str(port)],
         env={**os.environ, "HOME": str(home)},

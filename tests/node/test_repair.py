@@ -18,6 +18,7 @@ from gpuinfra.node.repair import (
     ABSENT_S,
     CONFIRM_S,
     GRACE_S,
+    UNCONFIRMED_S,
     Failure,
     Maintenance,
     NodeReading,
@@ -295,6 +296,70 @@ def test_a_node_that_does_not_return_from_its_reboot_stops_the_repair() -> None:
     assert world.replaced == []
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_node_that_disappears_during_its_reboot_ends_the_repair(failed: bool) -> None:
+    """A person or the group replaced its instance, so it never appears again. The next faulty node is repaired without a release."""
+    world = fleet(at_most=3)
+    world.fail("i-1", RESET)
+    world.until("rebooting")
+    if failed:
+        world.down.add("i-1")
+        world.until("failed")
+    del world.nodes["i-1"]
+    at = world.now
+    gone = world.until("gone", "i-1", limit_s=2 * ABSENT_S)
+    assert at_of(gone) - at >= ABSENT_S - ROUND
+    assert (("failed", "i-1") in world.events()) is failed
+    assert orders_in(world.stored or b"") == ()
+    world.fail("i-2")
+    world.until("draining", "i-2")
+
+
+def test_a_replacement_continues_until_new_nodes_are_healthy() -> None:
+    """That the replaced node is gone does not end the repair, unless its pool was removed from the declaration."""
+    world = fleet()
+    world.fail("i-1")
+    world.until("failed")
+    world.rounds(2 * ABSENT_S)
+    assert ("gone", "i-1") not in world.events()
+    world.settings = replace(world.settings, pools=("other",))
+    world.until("gone", "i-1", limit_s=ROUND)
+
+
+@pytest.mark.parametrize("mode", ["report", "replace"])
+def test_a_reported_node_that_is_gone_is_forgotten(mode: str) -> None:
+    """Otherwise the alert about it would never end. A node that Prometheus does not find for a short time has one event."""
+    world = fleet(mode, nodes=8)
+    for number in (1, 2, 3):
+        world.fail(f"i-{number}")
+    event = {"report": "reported", "replace": "halted"}[mode]
+    world.until(event, "i-3")
+    away = world.nodes.pop("i-1")
+    world.rounds(300)
+    world.nodes["i-1"] = away
+    world.rounds(300)
+    assert world.events().count((event, "i-1")) == 1
+    del world.nodes["i-2"]
+    world.rounds(ABSENT_S + 2 * ROUND)
+    assert "i-2" not in world.round().told
+
+
+@pytest.mark.parametrize("failures", [(RESET,), (UNKNOWN,)])
+def test_an_order_ends_if_its_name_belongs_to_another_machine(failures: tuple[Failure, ...]) -> None:
+    """On Azure, a machine of a new stack of the same name can have the name of an earlier one, whose order is not for it."""
+    world = fleet()
+    world.fail("i-1", *failures)
+    world.until("rebooting" if failures == (RESET,) else "held")
+    new = replace(world.nodes["i-1"], instance_id="new", boot="new", was_verified=False)
+    world.nodes["i-1"] = replace(new, doubt="it states the same instance ID as i-2")
+    world.rounds(2 * ABSENT_S)
+    assert ("gone", "i-1") not in world.events()
+    world.nodes["i-1"] = new
+    world.until("gone", "i-1", limit_s=2 * ABSENT_S)
+    assert "escalated" not in [event for event, _ in world.events()]
+    assert orders_in(world.stored or b"") == ()
+
+
 def test_an_unreadable_state_of_the_hardware_is_held_and_not_replaced() -> None:
     """An output that cannot be read does not show that the hardware is faulty."""
     world = fleet()
@@ -446,6 +511,53 @@ def test_a_reading_leaves_out_what_is_not_known() -> None:
         reading_of(other, SETTINGS, START)
     warned = ({**FAILED[0], "blocks": "false"}, 1.0)
     assert not reading_of(series(warned), SETTINGS, START).nodes["i-1"].faulty
+
+
+def renamed(
+    name: str, id_: str, *more: tuple[dict[str, str], float], age: float = 10
+) -> list[tuple[dict[str, str], float]]:
+    """The series of a verified node with a name, which states an instance ID."""
+    changed: list[tuple[dict[str, str], float]] = []
+    for labels, value in series(*more, age=age):
+        stated = {"instance_id": id_} if "instance_id" in labels else {}
+        changed.append(({**labels, "instance": name, **stated}, value))
+    return changed
+
+
+def test_a_node_that_states_the_id_of_another_one_is_not_acted_upon() -> None:
+    """The instance ID comes from the service discovery. A node that states another ID is in doubt, and the node that has this ID is not."""
+    nodes = reading_of([*renamed("i-1", "i-2", FAILED), *renamed("i-2", "i-2")], SETTINGS, START).nodes
+    assert (nodes["i-1"].instance_id, nodes["i-1"].faulty, nodes["i-1"].healthy) == ("i-1", False, False)
+    assert nodes["i-1"].doubt == "it states the instance ID of another machine"
+    assert (nodes["i-2"].instance_id, nodes["i-2"].doubt) == ("i-2", "")
+    both = [*renamed("i-1", "i-1", FAILED), *renamed("i-1", "i-2")]
+    assert reading_of(both, SETTINGS, START).nodes["i-1"].doubt == "it states 2 instance IDs"
+
+
+@pytest.mark.parametrize("age", [10, 700])
+def test_two_nodes_with_one_id_are_in_doubt(age: float) -> None:
+    """If the discovery does not find the instance ID, neither of two nodes that state the same ID is acted upon, also if the facts of one are old."""
+    every = [*renamed("gpu_1", "a", FAILED), *renamed("gpu_2", "a", age=age), *renamed("gpu_3", "c", FAILED)]
+    nodes = reading_of(every, SETTINGS, START, ids_are_names=False).nodes
+    assert (nodes["gpu_1"].faulty, nodes["gpu_1"].instance_id) == (False, "gpu_1")
+    assert nodes["gpu_1"].doubt == "it states the same instance ID as gpu_2"
+    assert (nodes["gpu_3"].faulty, nodes["gpu_3"].instance_id) == (True, "c")
+
+
+def test_a_node_in_doubt_is_reported_once_and_never_drained() -> None:
+    """The event follows after 10 minutes, because a new machine can have the address of a deleted one until the discovery is repeated."""
+    world = fleet()
+    world.fail("i-1")
+    world.nodes["i-1"] = replace(world.nodes["i-1"], doubt="it states the instance ID of another machine")
+    reported = world.until("unconfirmed", "i-1")
+    assert at_of(reported) >= START + UNCONFIRMED_S
+    for boot in range(100):
+        world.nodes["i-1"] = replace(world.nodes["i-1"], boot=str(boot))
+        world.round()
+    assert world.events() == [("unconfirmed", "i-1")]
+    assert list(world.round().told) == ["i-1"]
+    world.nodes["i-1"] = replace(world.nodes["i-1"], doubt="")
+    world.until("draining", "i-1")
 
 
 def test_an_alert_has_the_action_of_its_xid() -> None:

@@ -197,7 +197,7 @@ def row_11(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     assert again == spec
     assert build_plan(again, TODAY) == plan
     unused = set(ClusterSpec.model_fields) - spec.model_fields_set
-    assert unused == {"access", "expires_at", "monitoring", "repair", "use", "workload"}
+    assert unused == {"access", "expires_at", "logs", "monitoring", "repair", "use", "workload"}
 
 
 @row(13)

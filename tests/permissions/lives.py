@@ -96,6 +96,7 @@ def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "name",
             "tags",
             "bucket",
+            "logGroupName",
             "key",
             "role",
             "region",

@@ -31,9 +31,12 @@ COUNTERPARTS = {
 """Types that CloudFormation divides differently."""
 
 NO_HANDLERS = {
+    "amp/workspaceConfiguration:WorkspaceConfiguration": "a property of the workspace there",
+    "amp/alertManagerDefinition:AlertManagerDefinition": "the same",
     "ec2/amiCopy:AmiCopy": "CloudFormation has no type for images",
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
     "efs/fileSystemPolicy:FileSystemPolicy": "a property of the file system there",
+    "efs/replicationConfiguration:ReplicationConfiguration": "the same",
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
     "fsx/openZfsFileSystem:OpenZfsFileSystem": "the same",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
@@ -43,7 +46,8 @@ NO_HANDLERS = {
 
 THEIRS_ONLY = {
     "a feature that gpuinfra does not use": (
-        "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:acceptaddresstransfer ec2:associateaddress"
+        "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:copyvolumes ec2:*volumeattribute "
+        "ec2:createsnapshot kms:reencrypt* ec2:acceptaddresstransfer ec2:associateaddress"
         " vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
         " autoscaling:enablemetricscollection autoscaling:putnotificationconfiguration autoscaling:suspendprocesses s3tables:* firehose:tagdeliverystream"
         " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification "
@@ -54,7 +58,7 @@ THEIRS_ONLY = {
         " elasticfilesystem:*replication* elasticfilesystem:putbackuppolicy elasticfilesystem:putlifecycleconfiguration "
         "elasticfilesystem:updatefilesystemprotection"
         " logs:*resourcepolic* logs:putbearertokenauthentication s3:rest.put.object ssm:getparameters kms:disablekey"
-        " sns:putdataprotectionpolicy"
+        " sns:putdataprotectionpolicy aps:*loggingconfiguration logs:getlogdelivery logs:listlogdeliveries"
     ),
     "flow logs into a bucket or a stream, ours go to CloudWatch": (
         "logs:createlogdelivery logs:deletelogdelivery s3:getbucketpolicy s3:putbucketpolicy autoscaling:describetags ec2:describetags"
@@ -64,6 +68,7 @@ THEIRS_ONLY = {
     "a member there, a type of its own here": (
         "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging sns:subscribe events:*targets*"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
+        " aps:*alertmanagerdefinition aps:*workspaceconfiguration"
     ),
     "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",
 }
@@ -78,7 +83,7 @@ OURS_ONLY = {
         "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"
     ),
     "required by the AWS documentation, missing in the schema": (
-        "route53:associatevpcwithhostedzone iam:attachrolepolicy ec2:*networkinterface ec2:modifynetworkinterfaceattribute"
+        "kms:describekey route53:associatevpcwithhostedzone iam:attachrolepolicy ec2:*networkinterface ec2:modifynetworkinterfaceattribute"
     ),
 }
 
@@ -153,6 +158,9 @@ OTHER_NAMES = {
     "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
     "s3:PutObjectLockConfiguration": "s3:PutBucketObjectLockConfiguration",
     "budgets:CreateBudget": "budgets:ModifyBudget",
+    "amp:CreateWorkspace": "aps:CreateWorkspace",
+    "amp:CreateRuleGroupsNamespace": "aps:CreateRuleGroupsNamespace",
+    "amp:CreateAlertManagerDefinition": "aps:CreateAlertManagerDefinition",
 }
 ON_UPDATE = {
     "ec2:ModifySubnetAttribute": "what is false by default is not set at creation",

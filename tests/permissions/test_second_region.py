@@ -85,6 +85,13 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
 
 
+def test_the_role_for_a_failover_is_named_whatever_the_name_of_the_cluster() -> None:
+    """A cluster called `replicas` gets the advice about the role of its replicas, not about its main role."""
+    spec = spec_of("gcp-recovery").model_copy(update={"name": "replicas"})
+    notes = permissions_of(build_plan(spec, TODAY)).notes
+    assert [note for note in notes if note.startswith("grant the role `gpuinfra_replicas_replicas` only for the time")]
+
+
 def test_moves_on_google_cloud_have_their_permissions() -> None:
     """The permissions of a failover and a failback are in the role of a plan with `recovery`, and changes are not in its read role."""
     listed = {action for group in (*gcp.FAILOVER.values(), *gcp.FAILBACK.values()) for action in group}

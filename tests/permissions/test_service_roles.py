@@ -123,9 +123,12 @@ def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
     custom = {one.inputs["roleDefinitionId"] for one in recording.of("azure-native:authorization:RoleDefinition")}
     for one in grants:
         guid = one.inputs["roleDefinitionId"].rsplit("/", 1)[-1]
-        if one.name.endswith(("-control-discovery", "-control-repair")):
-            # They list and redeploy machines, so their scope is the resource group. tests/clouds/azure/test_roles.py has their actions.
+        if one.name.endswith(("-control-discovery", "-control-repair", "-control-attach")):
+            # They list, redeploy and change machines, so their scope is the resource group. tests/clouds/azure/test_roles.py has their actions.
             assert re.fullmatch(r"/subscriptions/[^/]+/resourceGroups/[^/]+", one.inputs["scope"]), one.name
+            continue
+        if one.name.endswith("-control-disk"):
+            assert re.search(r"/Microsoft\.Compute/disks/[^/]+$", one.inputs["scope"]), one.name
             continue
         if one.name.endswith("-scratch-0-export"):
             # tests/clouds/test_scheduled_exports.py has its action.

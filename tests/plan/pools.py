@@ -78,6 +78,18 @@ def planned(cloud: str, machine: str, image: str) -> PoolPlan:
     return build_plan(spec, TODAY).pools[0]
 
 
+def representatives(cloud: str, image: str) -> list[str]:
+    """The first machine type of each group with the same GPU, fabric, steps, required checks and reasons to skip a check."""
+    groups: dict[tuple[object, ...], str] = {}
+    for name in machines(cloud):
+        record, pool = profile_of(cloud).machines[name], planned(cloud, name, image)
+        # On plain Ubuntu, a machine differs from its default image only in what the steps install.
+        own = (record.gpu and record.gpu.key, record.fabric) if image == "default" else ()
+        checks = (tuple(sorted(pool.expectation[key])) for key in ("required", "skips"))
+        groups.setdefault((*own, *(step.id for step in pool.steps), *checks), name)
+    return list(groups.values())
+
+
 def with_steps(pool: PoolPlan, *steps: str) -> PoolPlan:
     """The pool with those of its steps that have one of these ids, in the order of the pool."""
     return replace(pool, steps=tuple(step for step in pool.steps if step.id in steps))

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
+from gpuinfra.base.registry import CLOUDS
 from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.cost.price import price
+from gpuinfra.monitoring.alerts import ALERTS
+from gpuinfra.monitoring.config import BODY_LIMIT, SAMPLE_LIMIT, sns_config
+from gpuinfra.node.data_disk import RESERVE
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan, PoolPlan
-from gpuinfra.plan.profile import profile_of
+from gpuinfra.plan.monitoring import _series
+from gpuinfra.plan.profile import planned_cloud, profile_of
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import MONITORING, MONITORINGS, REMOTE, TODAY, declaration, user
+from tests.typed import present
 
 
 def planned(**changes: Any) -> Plan:
@@ -58,14 +66,45 @@ def test_a_cluster_without_nodes_has_no_control_node() -> None:
     assert control(planned(pools__0__capacity__0__count=0)).count == 0
 
 
-def test_the_disk_follows_from_gpus_and_retention() -> None:
-    """The disk holds the metrics of all GPUs and nodes for the retention, and Prometheus may use two thirds of this space."""
-    small, long = control(planned()), control(planned(pools__0__capacity__0__count=100, monitoring__retention_days=365))
-    assert small.disk.size_gib == 20 + 10
-    # 100 nodes x (8 GPUs x 60 series + 400 + 96 vCPUs + 4 EFA devices x 20) x 2,880 samples x 2 bytes x 365 days, and half as much again.
-    assert long.disk.size_gib == 20 + 311
-    (environment,) = [file.content for file in long.files if file.path.endswith("/environment")]
-    assert environment == "RETENTION_TIME=365d\nRETENTION_SIZE=208GB\n"
+def test_the_data_disk_follows_from_gpus_and_retention() -> None:
+    """The data disk holds the metrics of all GPUs and nodes for the retention, of which Prometheus uses the rest. The root disk has only the system."""
+    small, long = planned(), planned(pools__0__capacity__0__count=100, monitoring__retention_days=365)
+    assert small.monitoring
+    assert long.monitoring
+    assert small.monitoring.disk.size_gib == 10
+    # 100 nodes x (8 GPUs x 60 series + 400 + 96 vCPUs + 4 EFA devices x 20) x 2,880 samples x 2 bytes x 365 days, and half as much again, are 311 GiB.
+    assert math.ceil(207.3 * RESERVE) == 311
+    assert long.monitoring.disk.size_gib == 320
+    more = planned(pools__0__capacity__0__count=102, monitoring__retention_days=365)
+    assert present(more.monitoring).disk == long.monitoring.disk
+    assert control(long).disk.size_gib == control(small).disk.size_gib == 30
+    (environment,) = [file.content for file in control(long).files if file.path.endswith("/environment")]
+    assert environment == "RETENTION_TIME=365d\n"
+
+
+def test_the_answer_of_a_node_is_limited() -> None:
+    """Each job refuses an answer with more than three times the series of the largest node that a stack can have, and not that of a healthy one."""
+    (text,) = [file.content for file in control(planned()).files if file.path.endswith("/prometheus.yml")]
+    jobs = [job for job in json.loads(text)["scrape_configs"] if "static_configs" not in job]
+    limits = {(job["sample_limit"], job["body_size_limit"]) for job in jobs}
+    largest = max(_series(machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values())
+    assert limits == {(SAMPLE_LIMIT, BODY_LIMIT)}
+    assert 3 * largest <= SAMPLE_LIMIT
+
+
+def test_the_control_node_ends_before_the_next_one_starts() -> None:
+    """The data disk is in the zone of the control node. Only one node can attach it, so its group never runs two."""
+    plan = planned(pools__0__capacity__0__count=0)
+    (group,) = control(plan).groups
+    assert plan.monitoring
+    assert (plan.monitoring.disk.zone, group.terminate_first, group.count) == (group.zone, True, 0)
+
+
+def test_the_data_disk_has_a_price() -> None:
+    """The price has a line for the data disk, with the rate of its type, also while no pool has nodes."""
+    for plan in (planned(), planned(pools__0__capacity__0__count=0)):
+        (line,) = [one for one in price(plan, TODAY).lines if one.what == "monitoring: data disk of 10 GiB"]
+        assert (line.quantity, line.unit, line.usd_per_unit_hour) == (10, "GiB-month", pytest.approx(0.08 / 730))
 
 
 def test_the_default_machine_type_follows_from_the_number_of_series() -> None:
@@ -89,7 +128,7 @@ def test_prometheus_searches_only_pools_with_exporters() -> None:
         "instance-state-name": ["running"],
     }
     groups = {group["name"].removeprefix("gpuinfra-train-"): group for group in content(pool, "rules.yml")["groups"]}
-    assert list(groups) == ["gpu", "login", "monitoring", "prices"]
+    assert list(groups) == ["gpu", "login", "monitoring", "values"]
     assert "GpuMissing" not in json.dumps(groups["login"])
     assert "DiscoveryFails" in json.dumps(groups["monitoring"])
 
@@ -151,6 +190,34 @@ def test_a_receiver_gets_its_severity_and_higher() -> None:
     }
 
 
+def test_alerts_by_email_have_a_topic_and_no_secret() -> None:
+    """Alertmanager publishes to a topic, whose address only the control node learns, and signs with the role of its machine. The recipients are declared,
+    or those of the budget."""
+    receivers = [{"kind": "email", "to": ["gpu@example.com"]}, {"kind": "slack", "secret": "/alerts/slack"}, {"kind": "email", "at_least": "page"}]  # fmt: skip
+    plan = planned(monitoring__receivers=receivers, budget__recipients=["ops@example.com"])
+    assert plan.monitoring
+    assert [(one.receiver, one.recipients) for one in plan.monitoring.emails] == [
+        ("email-0", ("gpu@example.com",)),
+        ("email-2", ("ops@example.com",)),
+    ]
+    assert plan.monitoring.secrets == ("/alerts/slack",)
+    pool = control(plan)
+    assert content(pool, "secrets.json") == {"slack-1": "/alerts/slack"}
+    _, first, _, last = content(pool, "alertmanager.yml")["receivers"]
+    assert (first["name"], last["name"]) == ("email-0", "email-2")
+    (sns,) = first["sns_configs"]
+    assert (sns["topic_arn"], sns["sigv4"], sns["send_resolved"]) == ("${email_0}", {"region": "us-east-1"}, True)
+
+
+def test_a_subject_fits_into_an_email_of_sns() -> None:
+    """SNS accepts at most 100 characters (API_Publish.html, retrieved 2026-11-30), also for the longest names."""
+    subject = sns_config("a" * 40, "us-east-1", "arn")["subject"]
+    longest = max((one.name for one in ALERTS), key=len)
+    shown = str(subject).replace("{{ .CommonLabels.alertname }}", longest).replace("{{ .Status }}", "resolved")
+    assert "{{" not in shown
+    assert len(shown) <= 100
+
+
 def test_the_rules_contain_the_price_of_each_pool() -> None:
     """A node does not know its price, so Prometheus gets the highest price of the pool's capacity: without a price of its own, that of on-demand."""
     kinds = [{"kind": "on_demand", "count": 1}, {"kind": "spot", "count": 1}]
@@ -171,3 +238,30 @@ def test_nodes_report_checkpoints_only_where_they_can() -> None:
     assert [pool.expectation.get("checkpoints") for pool in with_pattern.pools] == [pattern, None]
     assert "checkpoints" not in planned(recovery=recovery, storage=[lustre]).pools[0].expectation
     assert "checkpoints" not in planned(recovery={**recovery, "checkpoints": pattern}).pools[0].expectation
+
+
+def test_the_managed_store_is_written_with_the_role_of_the_machine() -> None:
+    """Prometheus signs for the region, and the address is not part of the plan, because the cloud assigns it. An endpoint of your own is written too."""
+    plan = planned(monitoring__store="managed", monitoring__remote_write=REMOTE)
+    own, managed = content(control(plan), "prometheus.yml")["remote_write"]
+    assert own["url"] == REMOTE["url"]
+    assert managed == {"url": "${metrics_url}", "sigv4": {"region": "us-east-1"}}
+
+
+def test_the_managed_store_reports_only_a_control_node_that_exists() -> None:
+    """A rule about the absence of the control node would always fire while no pool has nodes."""
+    for count, watched in ((1, True), (0, False)):
+        plan = planned(monitoring__store="managed", pools__0__capacity__0__count=count)
+        assert plan.monitoring
+        assert plan.monitoring.store
+        assert plan.monitoring.store.watches is watched
+        kinds = {one.type for one in planned_cloud("aws").resources(plan)}
+        assert ("aws:amp/ruleGroupNamespace:RuleGroupNamespace" in kinds) is watched
+
+
+def test_the_samples_of_the_managed_store_have_a_price() -> None:
+    """Two p4d.24xlarge with 8 x 60 + 400 + 96 + 4 x 20 series each write 185 million samples a month, at 0.90 USD for 10 million."""
+    plan = planned(monitoring__store="managed", pools__0__capacity__0__count=2)
+    (line,) = [one for one in price(plan, TODAY).lines if one.what.startswith("metrics in the managed store")]
+    assert line.quantity * 10 == pytest.approx(185.0, abs=0.1)
+    assert line.usd_per_unit_hour == pytest.approx(0.9 / 730)

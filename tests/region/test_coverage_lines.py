@@ -94,3 +94,13 @@ def test_a_registry_of_the_second_region_is_named(tmp_path: Path) -> None:
     assert line.state == SKIPPED
     assert line.fix.startswith("gcrane cp --recursive us-central1-docker.pkg.dev")
     assert of("registry", first, first) == []
+
+
+def test_home_directories_that_their_service_replicates_have_no_warning(tmp_path: Path) -> None:
+    """With `recovery.homes`, only home directories on other services and outside the stack stay in the first region."""
+    recovery = read_stack(file_of("aws-recovery")).spec.recovery
+    assert recovery is not None
+    homes = (Home(), Home(mount="/tools", service="openzfs"))
+    for replicated, mounts in ((True, ["/tools"]), (False, ["/home", "/tools"])):
+        first = stack(tmp_path, storage=homes, recovery=recovery.model_copy(update={"homes": replicated}))
+        assert [line.name for line in of("homes", first, first)] == mounts

@@ -34,7 +34,7 @@ def record(store: MemoryRecord, *, ready: bool = True, drill: dict[str, Any] | N
 
 def state(store: Any) -> tuple[str, str]:
     """The state and the reason of the line."""
-    line, _ = lines("train", "us-west-2", store, COMMAND, NOW)
+    line, _, _ = lines("train", "us-west-2", store, COMMAND, NOW)
     assert line.topic == "recorded"
     assert bool(line.fix) == (line.state != OK)
     return line.state, line.reason
@@ -49,7 +49,7 @@ def test_another_machine_sees_the_result_and_the_drill() -> None:
     assert found is not None
     assert (found.at, found.ready, found.summary, found.drill) == ("2026-11-29T12:00:00Z", True, "9 ok", DRILL)
     assert "@" in found.by
-    line, drill = lines("train", "us-west-2", store, COMMAND, NOW)
+    line, drill, _ = lines("train", "us-west-2", store, COMMAND, NOW)
     assert drill == DRILL
     assert line.reason.startswith("ready at 2026-11-29T12:00:00Z, recorded by ")
 

@@ -16,6 +16,7 @@ from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import KnownHosts
+from tests.servers import free_port
 
 
 def sshd() -> str | None:
@@ -72,7 +73,7 @@ class Lab:
     def serve(self, *, key: Path, addresses: tuple[str, ...] = ("127.0.0.1",), more: str = "") -> int:
         """Start a server on loopback addresses; returns its port."""
         self.made += 1
-        port = free_port(addresses)
+        port = free_port(*addresses)
         config = self.folder / f"sshd-{self.made}.conf"
         listens = "".join(f"ListenAddress {address}:{port}\n" for address in addresses)
         config.write_text(
@@ -112,22 +113,6 @@ class Lab:
             process.terminate()
         for process in self.running:
             process.wait(300)
-
-
-def free_port(addresses: tuple[str, ...]) -> int:
-    """A port that is free on all of these addresses."""
-    for _ in range(50):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        try:
-            for address in addresses:
-                with socket.socket() as probe:
-                    probe.bind((address, port))
-        except OSError:
-            continue
-        return port
-    raise RuntimeError("no port is free on all addresses")
 
 
 def wait_for(address: str, port: int) -> None:

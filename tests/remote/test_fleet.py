@@ -64,11 +64,10 @@ def test_only_transient_problems_are_retried(monkeypatch: pytest.MonkeyPatch) ->
     ended = HostFleet(hosts(4), task, tries=5).run()
     assert calls == {"h0": 5, "h1": 1, "h2": 1, "h3": 4}
     assert ended.outcomes[3].value == "came back"
-    problems = [outcome.problem for outcome in ended.outcomes if outcome.problem]
-    assert {kind: len(group) for kind, group in by_kind(problems)} == {
-        ProblemKind.UNREACHABLE: 1,
-        ProblemKind.HOST_KEY_CHANGED: 1,
-        ProblemKind.LOGIN: 1,
+    assert {kind: [host.name for host, _ in group] for kind, group in by_kind(ended.problems)} == {
+        ProblemKind.UNREACHABLE: ["h0"],
+        ProblemKind.HOST_KEY_CHANGED: ["h1"],
+        ProblemKind.LOGIN: ["h2"],
     }
 
 

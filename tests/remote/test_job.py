@@ -16,8 +16,9 @@ import pytest
 from gpuinfra.remote import supervisor
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.job import Job
+from tests.servers import free_port
 
-from .servers import Lab, free_port, needed
+from .servers import Lab, needed
 from .test_run import fleet, gpuinfra, hosts_file
 
 __all__ = ["fleet"]
@@ -70,7 +71,7 @@ def test_the_nodes_run_at_the_same_time(lab: Lab, fleet: dict[str, Any], tmp_pat
         "peer.sendall(b'%d\\n' % (rank + 1))\n"
         "print('sum', rank + 1 + int(peer.makefile().readline()))\n"
     )
-    port = free_port(("127.0.0.1",))
+    port = free_port()
     words = ("run", "-N", "2", "--port", str(port), "--logs", str(tmp_path), "--hosts", hosts_file(lab, fleet))
     done = gpuinfra(*words, "--", sys.executable, str(program))
     assert done.returncode == 0, done.stderr

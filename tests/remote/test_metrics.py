@@ -18,9 +18,9 @@ from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.cli import metrics
 from gpuinfra.remote.hosts import Host, Hosts
 from gpuinfra.spec.monitoring import CONTROL_POOL
-from tests.servers import Answering, serve
+from tests.servers import Answering, free_port, serve
 
-from .servers import Lab, free_port, needed
+from .servers import Lab, needed
 
 pytestmark = needed()
 
@@ -72,7 +72,7 @@ sys.exit(metrics.command(["watched", "--port", local], standalone_mode=False))
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_prometheus_is_open_until_ctrl_c(number: signal.Signals, code: int, lab: Lab) -> None:
     """The command prints the addresses when Prometheus answers, forwards requests, and ends with exit code 0 after Ctrl-C. If it is killed, ssh ends too."""
-    host, local = control(lab), str(free_port(("127.0.0.1",)))
+    host, local = control(lab), str(free_port(apart=metrics.APART))
     with serve(Prometheus) as url:
         arguments = [str(host.port), host.user, str(lab.key), host.host_keys[0], url.partition("//")[2], local]
         with subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True) as process:
@@ -99,11 +99,11 @@ def wait_until_free(port: int) -> None:
 def test_prometheus_that_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a successful login, the error names the service and the command that shows its state."""
     monkeypatch.setattr(metrics, "PATIENCE_S", 3.0)
-    use(monkeypatch, f"127.0.0.1:{free_port(('127.0.0.1',))}", control(lab))
+    use(monkeypatch, f"127.0.0.1:{free_port()}", control(lab))
     with pytest.raises(
         DeploymentError, match="`gpuinfra ssh watched monitoring-1 systemctl status gpuinfra-prometheus`"
     ):
-        run("--port", str(free_port(("127.0.0.1",))))
+        run("--port", str(free_port(apart=metrics.APART)))
 
 
 def test_a_failed_login_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +114,13 @@ def test_a_failed_login_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(
         DeploymentError, match=r"the connection to monitoring-1 \(node\) ended: ssh exited with code 255"
     ):
-        run("--port", str(free_port(("127.0.0.1",))))
+        run("--port", str(free_port(apart=metrics.APART)))
 
 
 def test_a_stack_without_control_node_and_a_used_port_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both errors come before any connection, and say what to change."""
     use(monkeypatch, "127.0.0.1:1", Host(name="node", address="127.0.0.1", pool="gpu", label="gpu-1"))
     with pytest.raises(UsageError, match="watched has no control node, which runs Prometheus; declare monitoring"):
-        run("--port", str(free_port(("127.0.0.1",))))
+        run("--port", str(free_port(apart=metrics.APART)))
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="is in use; specify"):
         run("--port", str(taken.getsockname()[1]))

@@ -14,6 +14,7 @@ import pytest
 
 from gpuinfra.base.errors import DeploymentError, UsageError
 from gpuinfra.clouds.azure.tunnel import placeholder_key
+from gpuinfra.handover.wire import TYPE
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, ProblemKind
@@ -93,7 +94,7 @@ import pathlib
 if sys.argv[1:5] == ["compute", "os-login", "ssh-keys", "add"]:
     file = sys.argv[5].removeprefix("--key-file=")
     pathlib.Path({log!r}).write_text(pathlib.Path(file).read_text())
-    if sys.argv[6:] != ["--ttl=3h", "--format=json", "--quiet"]:
+    if sys.argv[6:] != ["--ttl=3h", "--project", "p", "--format=json", "--quiet"]:
         sys.exit("asked for " + repr(sys.argv[6:]))
     print({profile!r})
 elif sys.argv[1:] == {expected!r}:
@@ -150,14 +151,15 @@ def test_refusal_of_the_key_is_quoted(lab: Lab, play: Play, tmp_path: Path) -> N
 
 
 def test_google_login_is_the_os_login_account(lab: Lab, play: Play, tmp_path: Path) -> None:
-    """OS Login gets the public key of this command, and its primary POSIX account is the user. IAP carries the connection."""
+    """OS Login gets the public key of this command in the project of the nodes, and its primary POSIX account is the user. IAP carries the connection."""
     key, log = lab.keygen("host"), tmp_path / "sent"
     expected = "compute start-iap-tunnel train-gpu-0 22 --listen-on-stdin --verbosity=warning --zone a-1 --project p"
     play("gcloud", GCLOUD, expected=expected.split(), log=str(log), port=lab.serve(key=key), profile=PROFILE)
     node = Node(
         name="gpu-1", id="1", zone="elsewhere", pool="gpu", resource="projects/p/zones/a-1/instances/train-gpu-0"
     )
-    found = hosts_of([node], cloud="gcp", region="somewhere-1", direct=False, folder=tmp_path).hosts[0]
+    state = [{"type": TYPE, "outputs": {"nodes": [{"instanceId": "1", "resource": node.resource}]}}]
+    found = hosts_of([node], cloud="gcp", region="somewhere-1", direct=False, folder=tmp_path, resources=state).hosts[0]
     assert (found.user, found.sudo) == ("sa_107615736039570311862", True)
     assert log.read_text() == found.identity[0].with_suffix(".pub").read_text()
     with lab.connector().connect(of(lab, found, key)) as connection:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuinfra.handover.causes import NodeCause
 from gpuinfra.handover.judge import NodeVerdict
-from gpuinfra.report.document import totals
+from gpuinfra_rehearsal.document import totals
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\"'>&<img src=x onerror=y>{{ 7 * 7 }}"
 
@@ -41,7 +41,7 @@ def node(**more: Any) -> NodeVerdict:
 def report(nodes: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A whole report document."""
     cost = {
-        "usd_per_hour": 61.83, "usd_per_month": 45135.9, "unknown": [],
+        "usd_per_hour": 61.83, "usd_per_month": 45135.9, "unknown": [], "excluded": [],
         "lines": [{"what": "gpu: 2 nodes", "usd_per_hour": 43.9, "read": "2026-07-28", "source": "a list", "certain": False}],
     }  # fmt: skip
     return {

@@ -15,8 +15,8 @@ import pytest
 
 from gpuinfra.base.shipped import shipped
 from gpuinfra.report import plan_page, verification_page
-from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import plan_report
+from gpuinfra_rehearsal.document import node_entry
 from gpuinfra_rehearsal.page import page as rehearsal_page
 from tests.report.samples import check, node, report, verification
 from tests.report.test_pages import DAY, PAGES

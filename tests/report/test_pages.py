@@ -15,8 +15,8 @@ import pytest
 from gpuinfra.base.findings import Finding, Level
 from gpuinfra.base.shipped import shipped
 from gpuinfra.report import nodes, plan_page, verification_page
-from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import PlanReport, plan_report
+from gpuinfra_rehearsal.document import node_entry
 from gpuinfra_rehearsal.page import page as rehearsal_page
 from tests.report.samples import HOSTILE, check, node, report, tags, verification
 
@@ -121,7 +121,8 @@ def test_price_without_the_nodes_is_unknown() -> None:
     """Without the price of the nodes the page shows no sum; without another price the sum is a minimum."""
     given: dict[str, Any] = {
         "usd_per_hour": 0.07, "usd_per_month": 51.1, "lines": [{"what": "/scratch: Lustre", "usd_per_hour": None}],
-        "unknown": ["/scratch: Lustre: no price of it", "traffic: by the gigabyte"], "complete": False,
+        "unknown": ["/scratch: Lustre: no price of it", "traffic: by the gigabyte"], "excluded": ["traffic: by the gigabyte"],
+        "complete": False,
     }  # fmt: skip
     text = rehearsal_page(report([], cost={**given, "nodes_priced": False}))
     assert "<b>unknown</b><span>USD per hour, if deployed" in text

@@ -208,6 +208,9 @@ def _azure_network(**subnets: str) -> dict[str, Any]:
     return {"id": _AZURE_NET, "subnets": {"eastus": _AZURE_NET + "/subnets/gpu", **subnets}}
 
 
+HOME_REPLICA = "fs-0123456789abcdef0"
+
+
 def recovery(**fields: Any) -> Change:
     """A file system that is replicated to a second region, and targets that hold."""
     targets = {
@@ -387,6 +390,21 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=minutes)})
         for minutes in (15, 60, 1440)
     ],
+    "paused_exports_are_scheduled": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=60, export_paused=True)}),
+    ],
+    "scheduled_exports_are_offered": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=60)}),
+        (
+            "gcp",
+            {
+                "where.region": "us-south1",
+                "where.zone": "us-south1-a",
+                "storage": lustre(capacity_gib=18000, bucket="auto"),
+            },
+        ),
+        ("azure", {"storage": lustre(capacity_gib=8192, zone="1", bucket="auto", export_minutes=60)}),
+    ],
     "failed_pools_can_be_empty": [
         ("aws", {"handover.on_failure": "scale_to_zero"}),
         ("aws", {"handover.on_failure": "destroy", _C: block()}),
@@ -514,6 +532,12 @@ ACCEPTED: dict[str, list[Case]] = {
     "reservation_has_one_id": [
         ("aws", {_C: reserved()}),
         ("aws", {_C: reserved(id=None, group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+    ],
+    "reservation_zone_is_named": [
+        ("azure", {}),
+        ("azure", {_C: [{"kind": "reserved", "id": _GROUP, "count": 2}], "where.zone": "1"}),
+        ("azure", {_C: [{"kind": "reserved", "id": _GROUP, "count": 2}], "pools.0.zone": "1"}),
+        ("azure", {_C: [{"kind": "reserved", "id": _GROUP, "count": 2}], "where.region": "westus"}),
     ],
     "purchase_fixes_zone": [
         ("aws", {_C: reserved()}),
@@ -1400,11 +1424,18 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(), "pools": [], "layers": ["foundation", "site"]}),
         ("aws", recovery(region="mars-1")),
     ],
+    "recovery_existing_buckets_are_known": [
+        ("aws", {**recovery(existing_buckets=True, existing_key_arn=_KMS_KEY), "storage": lustre(bucket="my-data")}),
+        ("gcp", {**gcp_recovery(existing_buckets=True), "storage": lustre(capacity_gib=18000, bucket="my-data")}),
+        ("aws", recovery()),
+    ],
     "recovery_covers_all_data": [
+        ("aws", {**recovery(existing_buckets=True), "storage": [*lustre(bucket="my-data"), *bucket(read_only=False)]}),
         ("gcp", {**gcp_recovery(), "storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=15)}),
         ("aws", recovery()),
         ("aws", {"storage": lustre()}),
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), *bucket(bucket="auto")]}),
+        ("aws", {**recovery(homes=True), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
     ],
     "recovery_rate_is_known": [
         ("azure", azure_recovery()),
@@ -1472,6 +1503,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(names=NAMES), "storage": [*lustre(bucket="auto"), *bucket(mount="/login")]}),
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 63)}),
     ],
+    "recovery_homes_are_replicated_by_their_service": [
+        ("aws", {**recovery(homes=True), "storage": [*lustre(bucket="auto"), {"kind": "home"}]}),
+        ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "replica": HOME_REPLICA}]}),
+        ("gcp", gcp_recovery(homes=False)),
+    ],
     "recovery_checkpoints_are_objects": [
         ("aws", recovery(checkpoints="runs/*/step-*/COMPLETE")),
         ("azure", azure_recovery(checkpoints="**/latest")),
@@ -1514,6 +1550,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"monitoring": MONITORINGS["azure"]}),
         ("aws", {"monitoring": MONITORING, "monitoring.remote_write": REMOTE}),
         ("aws", {"monitoring": MONITORING}),
+        ("aws", {"monitoring.receivers": [{"kind": "email"}]}),
         (
             "aws",
             {
@@ -1523,9 +1560,31 @@ ACCEPTED: dict[str, list[Case]] = {
             },
         ),
     ],
+    "metrics_store_exists_on_the_cloud": [
+        ("aws", {}),
+        ("aws", {"monitoring": {**MONITORING, "store": "managed"}}),
+        ("aws", {"monitoring": {**MONITORING, "store": "managed", "store_retention_days": 400}}),
+        ("gcp", {"monitoring": MONITORINGS["gcp"]}),
+    ],
+    "email_is_sent_by_the_cloud": [
+        ("aws", {}),
+        ("aws", {"monitoring": MONITORING}),
+        ("aws", {"monitoring.receivers": [{"kind": "email"}]}),
+        ("aws", {"monitoring.receivers": [{"kind": "email", "to": ["gpu@example.com"]}], "budget.recipients": []}),
+        ("gcp", {"monitoring": MONITORINGS["gcp"]}),
+    ],
     "alerts_have_receivers": [
         ("aws", {}),
         ("aws", {"monitoring": MONITORING}),
+        (
+            "aws",
+            {
+                "monitoring.receivers": [
+                    {"kind": "email", "to": ["gpu@example.com"]},
+                    {"kind": "email", "to": ["ops@example.com"], "at_least": "page"},
+                ]
+            },
+        ),
         (
             "aws",
             {
@@ -1548,6 +1607,22 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"monitoring": MONITORING, "repair": {"mode": "report"}}),
         ("aws", {"monitoring": MONITORING, "repair": {"mode": "replace", "at_most": 1}}),
         ("aws", {"monitoring": MONITORING, "repair": {"mode": "hold"}, _C: [{"kind": "on_demand", "count": 1}]}),
+    ],
+    "logs_are_sent_by_nodes": [("aws", {}), ("gcp", {}), ("aws", {"logs": {}})],
+    "logs_have_a_role_of_the_nodes": [
+        ("aws", {"logs": {}}),
+        ("aws", {"access.node_role_in_site": True}),
+    ],
+    "log_agent_reaches_its_download": [
+        ("aws", {"logs": {}}),
+        ("aws", {"network.egress": "endpoints"}),
+        ("aws", {"logs": {}, "network.egress": "endpoints", "software.mirror_url": "https://mirror.example.com"}),
+    ],
+    "log_files_are_listed_once": [("aws", {"logs": {"files": ["/var/log/app/*.log", "/var/log/syslog"]}})],
+    "xids_have_recipients": [("aws", {"logs": {}, "budget.recipients": ["gpu@example.com"]})],
+    "log_groups_have_a_period_of_cloudwatch": [
+        ("aws", {"logs": {"retention_days": 90}}),
+        ("aws", {"audit.log_retention_days": 731, "network.flow_log_days": 180}),
     ],
     "repaired_groups_create_nodes_again": [
         ("gcp", {"monitoring": MONITORINGS["gcp"], "repair": {"mode": "replace"}}),
@@ -1793,6 +1868,19 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=minutes)})
         for minutes in (45, 90, 300)
     ],
+    "paused_exports_are_scheduled": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", export_paused=True)})
+    ],
+    "scheduled_exports_are_offered": [
+        (
+            "gcp",
+            {
+                "where.region": "us-south1",
+                "where.zone": "us-south1-a",
+                "storage": lustre(capacity_gib=18000, bucket="auto", export_minutes=60),
+            },
+        ),
+    ],
     "failed_pools_can_be_empty": [("aws", {"handover.on_failure": "scale_to_zero", _C: block()})],
     "region_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -1937,6 +2025,9 @@ REJECTED: dict[str, list[Case]] = {
     "reservation_has_one_id": [
         ("aws", {_C: reserved(id=None)}),
         ("aws", {_C: reserved(group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+    ],
+    "reservation_zone_is_named": [
+        ("azure", {_C: [{"kind": "reserved", "id": _GROUP, "count": 2}], "where.region": "southcentralus"}),
     ],
     "purchase_fixes_zone": [
         ("aws", {_C: reserved(), "where.zone": None}),
@@ -2821,6 +2912,19 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", gcp_recovery(region="us-central1")),
     ],
     "recovery_region_offers_machines": [("aws", recovery(region="sa-east-1"))],
+    "recovery_existing_buckets_are_known": [
+        ("aws", recovery(existing_buckets=True)),
+        ("aws", {**recovery(existing_buckets=True), "storage": [*lustre(bucket="auto"), *bucket()]}),
+        ("aws", {**recovery(existing_buckets=True), "storage": lustre(bucket="my-data")}),
+        ("aws", recovery(existing_key_arn=_KMS_KEY)),
+        (
+            "gcp",
+            {
+                **gcp_recovery(existing_buckets=True, existing_key_arn=_KMS_KEY),
+                "storage": lustre(capacity_gib=18000, bucket="my-data", export_minutes=15),
+            },
+        ),
+    ],
     "recovery_covers_all_data": [
         ("azure", azure_recovery()),
         ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192)}),
@@ -2849,6 +2953,14 @@ REJECTED: dict[str, list[Case]] = {
             },
         ),
         ("aws", {**recovery(), "storage": [{"kind": "home", "mount": "/home"}]}),
+        (
+            "aws",
+            {
+                **recovery(homes=True),
+                "storage": [{"kind": "home", "mount": "/home", "replica": "fs-0123456789abcdef0"}],
+            },
+        ),
+        ("azure", {**azure_recovery(), "storage": [{"kind": "home", "mount": "/home"}]}),
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
     ],
     "recovery_rate_is_known": [("aws", {**recovery(), "storage": lustre(bucket="auto", deployment="scratch_2")})],
@@ -2896,6 +3008,16 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_names_are_unique": [
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/login")}),
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 64)}),
+    ],
+    "recovery_homes_are_replicated_by_their_service": [
+        ("aws", recovery(homes=True)),
+        ("aws", {**recovery(homes=True), "storage": [*lustre(bucket="auto"), {"kind": "home", "service": "openzfs"}]}),
+        (
+            "aws",
+            {**recovery(homes=True), "storage": [*lustre(bucket="auto"), {"kind": "home", "replica": HOME_REPLICA}]},
+        ),
+        ("azure", azure_recovery(homes=True)),
+        ("gcp", gcp_recovery(homes=True)),
     ],
     "recovery_checkpoints_are_objects": [
         ("aws", recovery(checkpoints="/runs/*/COMPLETE")),
@@ -2967,9 +3089,32 @@ REJECTED: dict[str, list[Case]] = {
                 "monitoring.remote_write": REMOTE,
             },
         ),
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "software.mirror_url": "https://mirror.example.com",
+                "monitoring": {"receivers": [{"kind": "webhook", "secret": "/alerts/hook"}], "store": "managed"},
+            },
+        ),
+    ],
+    "metrics_store_exists_on_the_cloud": [
+        ("gcp", {"monitoring": {**MONITORINGS["gcp"], "store": "managed"}}),
+        ("aws", {"monitoring": {**MONITORING, "store": "managed"}, "budget.recipients": []}),
+        ("aws", {"monitoring": {**MONITORING, "store_retention_days": 400}}),
+        ("azure", {"monitoring": {**MONITORINGS["azure"], "store": "managed"}}),
+    ],
+    "email_is_sent_by_the_cloud": [
+        ("azure", {"monitoring.receivers": [{"kind": "email"}]}),
+        ("gcp", {"monitoring.receivers": [{"kind": "email", "to": ["gpu@example.com"]}]}),
+        ("aws", {"monitoring.receivers": [{"kind": "email"}], "budget.recipients": []}),
     ],
     "alerts_have_receivers": [
         ("aws", {"monitoring": {}}),
+        ("aws", {"monitoring.receivers": [{"kind": "email", "secret": "/alerts/hook"}]}),
+        ("aws", {"monitoring.receivers": [{"kind": "email"}, {"kind": "email"}]}),
+        ("aws", {"monitoring.receivers": [{"kind": "slack"}]}),
+        ("aws", {"monitoring.receivers": [{"kind": "slack", "secret": "/alerts/slack", "to": ["gpu@example.com"]}]}),
         ("aws", {"monitoring.receivers": [{"kind": "pagerduty", "secret": "/alerts/key", "channel": "#gpu"}]}),
         (
             "aws",
@@ -2994,6 +3139,23 @@ REJECTED: dict[str, list[Case]] = {
                 _C: [{"kind": "on_demand", "count": 2}],
             },
         ),
+    ],
+    "logs_are_sent_by_nodes": [
+        ("gcp", {"logs": {}}),
+        ("azure", {"logs": {}}),
+        ("aws", {"logs": {}, "layers": ["foundation", "site"], "pools": []}),
+    ],
+    "logs_have_a_role_of_the_nodes": [("aws", {"logs": {}, "access.node_role_in_site": True})],
+    "log_agent_reaches_its_download": [("aws", {"logs": {}, "network.egress": "endpoints"})],
+    "log_files_are_listed_once": [
+        ("aws", {"logs": {"files": ["/var/log/app/*.log", "/var/log/app/*.log"]}}),
+        ("aws", {"logs": {"files": ["/var/log/gpuinfra/bootstrap.log"]}}),
+    ],
+    "xids_have_recipients": [("aws", {"logs": {}, "budget.recipients": []})],
+    "log_groups_have_a_period_of_cloudwatch": [
+        ("aws", {"logs": {"retention_days": 45}}),
+        ("aws", {"audit.log_retention_days": 366}),
+        ("aws", {"network.flow_log_days": 100}),
     ],
     "repaired_groups_create_nodes_again": [
         (

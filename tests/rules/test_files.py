@@ -39,8 +39,9 @@ NOT_WRITTEN = {
 OF_FUNCTIONS = {
     "/etc/%s.yaml": "/etc/gpuinfra-bucket-data.yaml",
     "/etc/systemd/system/$unit": "/etc/systemd/system/gpuinfra-bucket-data.service",
+    "/etc/systemd/system/$1": "/etc/systemd/system/gpuinfra-prometheus.service",
 }
-"""Paths whose names a function prints: `config_of` and `unit_of` in lib-buckets.sh."""
+"""Paths whose names a function prints or gets: `config_of` and `unit_of` in lib-buckets.sh, `service_current` in 94-monitoring.sh."""
 
 
 def paths() -> Iterator[tuple[str, str]]:

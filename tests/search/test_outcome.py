@@ -11,8 +11,9 @@ import pytest
 
 from gpuinfra.engine.up import EngineFailure
 from gpuinfra.handover import wire
+from gpuinfra.handover.causes import WaitEnd
 from gpuinfra.handover.connect import ports_of
-from gpuinfra.handover.ports import GroupExpected, Member
+from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import load_stack
@@ -20,7 +21,7 @@ from gpuinfra.search import outcome
 from gpuinfra.search.outcome import group_types, groups_in, missing_nodes, running_groups, summary
 from tests.rules.cases import TODAY
 
-from .world import QUOTA, STOCK_OUT, problem
+from .world import QUOTA, STOCK_OUT, THROTTLED, problem
 
 GROUPS = {
     "aws-p4d": "aws:autoscaling/group:Group",
@@ -112,6 +113,36 @@ def test_the_shortages_are_those_in_the_state() -> None:
     assert missing_nodes(plan, [handover(STOCK_OUT, "verified", "failed")], READY) is None
 
 
+def test_throttling_is_the_reason_only_without_another_one() -> None:
+    """A group that is only throttled tries again, so the other group determines what happens. If all are throttled, no other placement helps."""
+    plan = plan_of("aws-p4d")
+    spot, reserved = [
+        EngineFailure(urn=urn("aws-p4d", f"train-{name}"), message=message)
+        for name, message in (("gpu-spot-0", STOCK_OUT), ("gpu-reserved-0", THROTTLED))
+    ]
+    found = missing_nodes(plan, [], [spot, reserved])
+    assert found is not None
+    assert [one.group for one in found.shortages] == ["gpu-spot-0"]
+    found = missing_nodes(plan, [], [reserved])
+    assert found is not None
+    assert (found.pools, [one.message for one in found.final], found.lasting) == (("gpu",), [THROTTLED], ())
+    found = missing_nodes(plan, [handover(THROTTLED)], READY)
+    assert found is not None
+    assert (len(found.final), found.lasting) == (1, ())
+    found = missing_nodes(plan, [handover(QUOTA)], READY)
+    assert found is not None
+    assert found.lasting == found.final
+
+
+def test_a_handover_that_did_not_reach_the_cloud_has_no_answer() -> None:
+    """The state says that the nodes were not read, so the reason is unknown, unless a node failed its checks."""
+    plan, state = plan_of("aws-p4d"), handover(STOCK_OUT)
+    state["outputs"] |= {"ended": WaitEnd.UNREACHABLE.value, "shortages": []}
+    with pytest.raises(PortUnavailable, match="the handover did not reach the cloud"):
+        missing_nodes(plan, [state], READY)
+    assert missing_nodes(plan, [handover(STOCK_OUT, "failed") | {"urn": READY[0].urn}, state], READY) is None
+
+
 def test_only_the_state_of_this_deployment_counts() -> None:
     """If the handover failed before it wrote its state, the shortages of an earlier deployment are no reason to search."""
     plan = plan_of("aws-p4d")
@@ -170,6 +201,63 @@ def test_groups_with_nodes_from_before_the_run_are_found(
     found = missing_nodes(plan, resources, failures, before)
     assert found is not None
     assert found.running == running
+
+
+def handover_of_group(group: str, missing: int, *nodes: str) -> dict[str, Any]:
+    """A handover in the state in which a group lacks nodes. `nodes` are the groups of the launched nodes."""
+    found = handover()
+    (shortage,) = found["outputs"]["shortages"]
+    outputs = {
+        "nodes": [{"instanceId": f"i-{number}", "group": name, "outcome": "verified"} for number, name in enumerate(nodes)],
+        "shortages": [{**shortage, "group": group, "missing": missing}],
+    }  # fmt: skip
+    return {**found, "outputs": outputs}
+
+
+@pytest.mark.parametrize(("missing", "partly"), [(2, ("gpu",)), (4, ())])
+def test_a_pool_with_some_of_its_nodes_is_partly_launched(missing: int, partly: tuple[str, ...]) -> None:
+    """A group of 4 nodes with 2 missing nodes is partly launched, and one with 4 missing nodes is not."""
+    plan, group = plan_of("azure-ndv4"), "gpu-on-demand-0"
+    state = handover_of_group(group, missing, *[group] * (4 - missing))
+    found = missing_nodes(plan, [state], READY)
+    assert found is not None
+    assert (found.pools, found.partly) == (("gpu",), partly)
+
+
+@pytest.mark.parametrize(("nodes", "partly"), [(("gpu-reserved-0",) * 2, ("gpu",)), ((), ()), (("other-0",), ())])
+def test_a_group_without_a_shortage_counts_only_with_nodes(nodes: tuple[str, ...], partly: tuple[str, ...]) -> None:
+    """A group whose launches are throttled has no shortage in the state, and no node either, so it is not a launched one."""
+    found = missing_nodes(plan_of("aws-p4d"), [handover_of_group("gpu-spot-0", 2, *nodes)], READY)
+    assert found is not None
+    assert (found.pools, found.partly) == (("gpu",), partly)
+
+
+def test_a_refused_group_keeps_its_pool_only_with_nodes_in_the_cloud(members: list[Member]) -> None:
+    """If one of two groups of a pool is refused, the pool is partly launched only if one of them has nodes. Other pools do not count."""
+    plan = plan_of("aws-p4d")
+    failures = [EngineFailure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)]
+    resources = [in_state("train-gpu-reserved-0"), in_state("train-other-0", "asg-2")]
+    members.append(member("asg-2"))
+    for node, partly in ((member("asg-1", leaving=True), ()), (member("asg-1"), ("gpu",))):
+        members.append(node)
+        found = missing_nodes(plan, resources, failures, keeps=True)
+        assert found is not None
+        assert (found.running, found.partly) == ((), partly)
+
+
+def test_launched_nodes_are_read_only_if_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `--keep-trying`, a cloud that does not answer about launched nodes does not end the search."""
+
+    def unread(*_: object, **__: object) -> None:
+        raise PortUnavailable("503")
+
+    monkeypatch.setattr(outcome, "ports_of", unread)
+    failures = [EngineFailure(urn=urn("aws-p4d", "train-gpu-spot-0"), message=STOCK_OUT)]
+    found = missing_nodes(plan_of("aws-p4d"), [in_state("train-gpu-reserved-0")], failures)
+    assert found is not None
+    assert found.partly == ()
+    with pytest.raises(PortUnavailable):
+        missing_nodes(plan_of("aws-p4d"), [in_state("train-gpu-reserved-0")], failures, keeps=True)
 
 
 def test_running_groups_are_read_from_the_cloud(members: list[Member]) -> None:

@@ -208,7 +208,7 @@ def test_unknown_message_ends_the_search(world: World) -> None:
 )
 def test_without_alternatives_the_group_stays(world: World, pool: str, searches: bool, words: str) -> None:
     """Without alternatives, the groups keep waiting for capacity as with `pulumi up`, and the error states why nothing was searched."""
-    world.pool, world.refusals = pool, {"use1-az4": STOCK_OUT}
+    world.pools, world.refusals = (pool,), {"use1-az4": STOCK_OUT}
     with pytest.raises(UpFailed) as caught:
         go(world, searches=searches)
     assert words in str(caught.value)
@@ -220,7 +220,7 @@ def test_without_alternatives_the_group_stays(world: World, pool: str, searches:
 def test_the_control_node_has_no_alternatives(world: World) -> None:
     """If there is no capacity for the control node, no pool moves, and the message names the field with another machine type."""
     world.path.write_text(TEXT + "    monitoring: {receivers: [{kind: slack, secret: /alerts/slack}]}\n")
-    world.pool, world.refusals = "monitoring", {"use1-az4": STOCK_OUT}
+    world.pools, world.refusals = ("monitoring",), {"use1-az4": STOCK_OUT}
     with pytest.raises(UpFailed, match=r"set monitoring\.machine to another machine type"):
         go(world)
     assert world.calls == ["up use1-az4"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuinfra.base.naming import logical
 from gpuinfra.clouds.aws.handover.ports import REFUSALS
 from gpuinfra.engine.up import EngineFailure, UpFailed
-from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.ports import GroupProblem, PortUnavailable
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import SearchJournal
@@ -20,6 +20,8 @@ from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
 
 STOCK_OUT = "Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request."
+THROTTLED = "RequestLimitExceeded: Request limit exceeded."
+INTERNAL = "Server.InternalError: Internal error on launch"
 QUOTA = "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket"
 TEXT = """\
 # The training cluster.
@@ -54,8 +56,10 @@ class World:
 
     path: Path
     refusals: dict[str, str] = field(default_factory=dict)
-    """Zone -> message with which the groups of pool `gpu` are refused."""
-    pool: str = "gpu"
+    """Zone -> message with which the groups of `pools` are refused."""
+    pools: tuple[str, ...] = ("gpu",)
+    own: dict[str, str] = field(default_factory=dict)
+    """Pool -> the message with which its groups are refused instead."""
     running: tuple[str, ...] = ()
     """Pools with nodes from before the run."""
     over: dict[str, str] = field(default_factory=dict)
@@ -74,6 +78,8 @@ class World:
     """Time -> the refusals from then on."""
     partly: tuple[str, ...] = ()
     """Pools for which some nodes are launched."""
+    unread: int = 0
+    """How often the cloud does not answer the question why nodes are missing."""
 
     def sleep(self, seconds: float) -> None:
         """Pass time. Capacity can change."""
@@ -108,9 +114,9 @@ class World:
         self.groups = wanted
         self.tick()
         failures = [
-            EngineFailure(urn=urn, message=self.refusals[zone])
+            EngineFailure(urn=urn, message=self.own.get(groups[urn].pool, self.refusals[zone]))
             for urn, zone in wanted.items()
-            if groups[urn].count and zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
+            if groups[urn].count and zone in self.refusals and groups[urn].pool in self.pools
         ]
         if failures:
             raise UpFailed("`pulumi up` exited with code 255", failures)
@@ -137,6 +143,9 @@ class World:
 
     def missing_nodes(self, plan: Plan, resources: Resources, failures: Sequence[EngineFailure]) -> MissingNodes | None:
         """Return why nodes are missing."""
+        if self.unread:
+            self.unread -= 1
+            raise PortUnavailable("HTTP 503")
         found = missing_nodes(plan, resources, failures)
         return found and replace(
             found,

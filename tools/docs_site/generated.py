@@ -24,8 +24,8 @@ from gpuinfra.node.xids import XIDS
 from gpuinfra.plan.profile import profile_of
 from gpuinfra.reference.explain import Explanation, known_checks, known_rules, known_steps, known_xid
 from gpuinfra.reference.fields import FieldHelp, all_fields
-from gpuinfra.report.document import report_schema
 from gpuinfra.report.tables import escaped
+from gpuinfra_rehearsal.document import report_schema
 
 SOURCE = "This page is generated from the code. "
 LONGEST = 240
@@ -85,7 +85,7 @@ def pages() -> dict[str, str]:
         "report.md": page(
             "Report of a rehearsal",
             "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. "
-            "The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/guides/rehearsal.md) describes the files.",
+            "The schema is `rehearsal/gpuinfra_rehearsal/report.schema.json`. [Rehearsing a cluster](../docs/guides/rehearsal.md) describes the files.",
             report(),
         ),
         "components.md": page(

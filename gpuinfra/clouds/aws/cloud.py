@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.cloud import BuiltCloud
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.build import ClusterBuilder
     from gpuinfra.clouds.connections import Traffic
     from gpuinfra.clouds.login import Tunnel
+    from gpuinfra.clouds.logs import LogLine, LogQuestion
     from gpuinfra.clouds.offerings import Search
     from gpuinfra.clouds.pending import PendingLookup, StackIdentity
     from gpuinfra.clouds.permissions import Permissions
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.region.active import RecordStore
     from gpuinfra.clouds.region.checkpoints import CheckpointPair
     from gpuinfra.clouds.region.dns import CloudDns
+    from gpuinfra.clouds.region.drill import DrillCopies
     from gpuinfra.clouds.region.exports import Exports
     from gpuinfra.clouds.region.failover import Failback, Failover
     from gpuinfra.clouds.region.readiness import ReadinessLine, ReadinessQuestion
@@ -112,6 +115,11 @@ class AwsCloud(BuiltCloud):
 
         return vendor
 
+    def grafana_token(self, host: str, settings: Mapping[str, object]) -> AbstractContextManager[str] | None:
+        from gpuinfra.clouds.aws.grafana import token
+
+        return token(host, settings)
+
     def retained(
         self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None
     ) -> Sequence[RetainedResource[Any]]:
@@ -133,6 +141,11 @@ class AwsCloud(BuiltCloud):
         from gpuinfra.clouds.aws.offerings import connect
 
         return connect(region, config)
+
+    def node_logs(self, question: LogQuestion) -> Iterator[LogLine]:
+        from gpuinfra.clouds.aws.logs import read
+
+        return read(question)
 
     # A second region
 
@@ -186,6 +199,11 @@ class AwsCloud(BuiltCloud):
         from gpuinfra.clouds.aws.region.failback import connect
 
         return connect(region, second, config)
+
+    def drill_copies(self, second: str, config: Mapping[str, object]) -> DrillCopies:
+        from gpuinfra.clouds.aws.region.drill import connect
+
+        return connect(second, config)
 
 
 CLOUD = AwsCloud()

@@ -34,7 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     place += ["--profile", given.profile] if given.profile and not keys else []
     environment = {**os.environ, **keys}
     if keys:
-        environment.pop("AWS_PROFILE", None)
+        for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+            environment.pop(name, None)
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
     send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *place]
     try:

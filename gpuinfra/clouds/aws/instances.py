@@ -15,6 +15,9 @@ from gpuinfra.plan.planned import PlannedInstance, retained_subnets
 WEB_PORTS = (80, 443)
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 
+NODE_LOGS = "nodes"
+"""Purpose in the name of the log group of the nodes."""
+
 Found = Literal[
     "bucket",
     "key",
@@ -49,6 +52,16 @@ def by_purpose(kind: Found) -> Callable[[PlannedInstance], Lookup]:
 def _has_access_logs(plan: Plan) -> bool:
     """Trails with their own buckets. In that case, the other buckets of the stack write access logs."""
     return any(trails(plan)) and plan.audit.existing_bucket is None
+
+
+def node_logs(plan: Plan) -> Iterator[PlannedInstance]:
+    """The logs of the nodes."""
+    return common.node_logs("aws", plan)
+
+
+def log_recipients(plan: Plan) -> Iterator[PlannedInstance]:
+    """Subscriptions of the recipients to the alarm about Xids."""
+    return common.log_recipients(plan, node_logs(plan))
 
 
 def trails(plan: Plan) -> Iterator[PlannedInstance]:
@@ -228,7 +241,7 @@ def storage_groups(plan: Plan) -> Iterator[PlannedInstance]:
 
 def home_groups(plan: Plan) -> Iterator[PlannedInstance]:
     """The security group for the mount targets of home directories on EFS."""
-    return security_groups(plan) if any(homes(plan)) else iter(())
+    return security_groups(plan) if any(_mounted_homes(plan)) else iter(())
 
 
 def openzfs_rules(plan: Plan) -> Iterator[PlannedInstance]:
@@ -364,8 +377,27 @@ def file_systems(plan: Plan) -> Iterator[PlannedInstance]:
 
 
 def homes(plan: Plan) -> Iterator[PlannedInstance]:
-    """EFS file systems for home directories."""
+    """EFS file systems for home directories, without those that another stack replicates."""
+    replicas = {one.name for one in plan.file_systems if one.replica}
+    return (one for one in _mounted_homes(plan) if one.values["purpose"] not in replicas)
+
+
+def _mounted_homes(plan: Plan) -> Iterator[PlannedInstance]:
     return _homes(plan, "efs", "HomeDirectories")
+
+
+def home_replicas(plan: Plan) -> Iterator[PlannedInstance]:
+    """Replicas of the home directories, in the second Region."""
+    for above in second_regions(plan):
+        for home in plan.recovery.homes if plan.recovery else ():
+            why = "the replica is needed after the first Region fails"
+            yield replace(above, values={**above.values, "purpose": home.name, "why": why})
+
+
+def home_replications(plan: Plan) -> Iterator[PlannedInstance]:
+    """Replications of home directories, which are set up in the first Region."""
+    for replica in home_replicas(plan):
+        yield replace(replica, values={"purpose": replica.values["purpose"]})
 
 
 def openzfs(plan: Plan) -> Iterator[PlannedInstance]:
@@ -383,7 +415,7 @@ def _homes(plan: Plan, service: str, component: str) -> Iterator[PlannedInstance
 
 def mount_targets(plan: Plan) -> Iterator[PlannedInstance]:
     """Mount targets of home directories: one in each node subnet, because each zone requires its own."""
-    for instance in homes(plan):
+    for instance in _mounted_homes(plan):
         for subnet in mount_subnets(plan):
             yield replace(instance, values={**instance.values, "subnet": subnet})
 
@@ -403,6 +435,32 @@ def node_roles(plan: Plan) -> Iterator[PlannedInstance]:
     yield from shared_roles(plan)
     if plan.monitoring and _pools(plan):
         yield PlannedInstance(component=naming.logical(plan.name, common.CONTROL_ROLE))
+
+
+def set_stores(plan: Plan) -> Iterator[PlannedInstance]:
+    """The workspace for metrics, if its retention is declared."""
+    if plan.monitoring and plan.monitoring.store and plan.monitoring.store.retention_days is not None:
+        yield from common.stores(plan)
+
+
+def store_recipients(plan: Plan) -> Iterator[PlannedInstance]:
+    """Recipients of the alerts of the workspace for metrics."""
+    for instance in common.alerting_stores(plan):
+        for index in range(len(plan.monitoring.store.recipients) if plan.monitoring and plan.monitoring.store else 0):
+            yield replace(instance, values={"index": index})
+
+
+def alert_emails(plan: Plan) -> Iterator[PlannedInstance]:
+    """The receivers of alerts by email."""
+    for email in plan.monitoring.emails if plan.monitoring else ():
+        yield PlannedInstance(component=naming.logical(plan.name, email.receiver))
+
+
+def email_recipients(plan: Plan) -> Iterator[PlannedInstance]:
+    """Recipients of the alerts by email."""
+    for email in plan.monitoring.emails if plan.monitoring else ():
+        for index in range(len(email.recipients)):
+            yield PlannedInstance(component=naming.logical(plan.name, email.receiver), values={"index": index})
 
 
 def shared_roles(plan: Plan) -> Iterator[PlannedInstance]:

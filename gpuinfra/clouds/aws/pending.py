@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 REPEATABLE = frozenset(
     {
+        "aws:amp/workspaceConfiguration:WorkspaceConfiguration",  # UpdateWorkspaceConfiguration replaces the settings.
         "aws:cloudwatch/eventTarget:EventTarget",  # PutTargets replaces the target with this ID.
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",  # The VPC creates it; the provider only changes its rules.
         "aws:s3/bucketObjectv2:BucketObjectv2",  # An upload of the same content; the provider deletes all versions of a key.
@@ -30,6 +31,8 @@ REPEATABLE = frozenset(
 """Types whose creation can be repeated without a second resource."""
 
 SHAPES = {
+    "aws:amp/alertManagerDefinition:AlertManagerDefinition": "{workspaceId}",
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace": "arn:{partition}:aps:{region}:{account}:rulegroupsnamespace/{workspaceId}/{name}",
     "aws:autoscaling/group:Group": "{name}",
     # Read by its inputs.
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
@@ -37,9 +40,11 @@ SHAPES = {
     "aws:cloudtrail/trail:Trail": "arn:{partition}:cloudtrail:{region}:{account}:trail/{name}",
     "aws:cloudwatch/eventRule:EventRule": "{name}",
     "aws:cloudwatch/logGroup:LogGroup": "{name}",
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": "{logGroupName}:{name}",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "{name}",
     "aws:ec2/placementGroup:PlacementGroup": "{name}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
+    "aws:efs/replicationConfiguration:ReplicationConfiguration": "{sourceFileSystemId}",
     "aws:iam/instanceProfile:InstanceProfile": "{name}",
     "aws:iam/role:Role": "{name}",
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
@@ -73,6 +78,7 @@ EC2_TYPES = {
     "aws:ec2/subnet:Subnet": "subnet",
     "aws:ec2/vpc:Vpc": "vpc",
     "aws:ec2/vpcEndpoint:VpcEndpoint": "vpc-endpoint",
+    "aws:ebs/volume:Volume": "volume",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "security-group-rule",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "security-group-rule",
 }
@@ -161,6 +167,14 @@ class PendingAccount:
                     if one.get("SubnetId") == subnet
                 )
 
+    def workspace(self, create: PendingCreate) -> Iterator[str]:
+        """Yield the workspaces for metrics with the alias and both tags."""
+        for page in self._client("amp", create).get_paginator("list_workspaces").paginate(alias=create.text("alias")):
+            for workspace in page["workspaces"]:
+                tags = [{"Key": key, "Value": value} for key, value in workspace.get("tags", {}).items()]
+                if workspace["status"]["statusCode"] != "DELETING" and self._is_ours(create, tags):
+                    yield str(workspace["workspaceId"])
+
     def home(self, create: PendingCreate) -> Iterator[str]:
         """Yield the file system with the creation token, which contains the token of the stack."""
         efs = self._client("efs", create)
@@ -217,6 +231,7 @@ class PendingAccount:
 
 LOOKUPS: Mapping[str, Callable[[PendingAccount, PendingCreate], Iterator[str]]] = {
     **dict.fromkeys(EC2_TYPES, PendingAccount.tagged_in_ec2),
+    "aws:amp/workspace:Workspace": PendingAccount.workspace,
     "aws:ec2/route:Route": PendingAccount.route,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": PendingAccount.association,
     "aws:efs/fileSystem:FileSystem": PendingAccount.home,
@@ -230,6 +245,7 @@ LOOKUPS: Mapping[str, Callable[[PendingAccount, PendingCreate], Iterator[str]]] 
 
 _ACTIONS: Mapping[Callable[[PendingAccount, PendingCreate], Iterator[str]], tuple[str, ...]] = {
     PendingAccount.tagged_in_ec2: ("ec2:DescribeTags",),
+    PendingAccount.workspace: ("aps:ListWorkspaces",),
     PendingAccount.route: (),
     PendingAccount.association: ("ec2:DescribeRouteTables",),
     PendingAccount.home: ("elasticfilesystem:DescribeFileSystems",),

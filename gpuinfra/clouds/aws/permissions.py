@@ -59,8 +59,10 @@ _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "km
 # (KMS developer guide, "Using tags to control access to KMS keys").
 _BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update",
     "fsx:Delete",
-           "elasticfilesystem:CreateMountTarget", "elasticfilesystem:Put", "elasticfilesystem:Update", "elasticfilesystem:Modify",
-           "elasticfilesystem:Delete", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
+           "elasticfilesystem:CreateMountTarget", "elasticfilesystem:CreateReplicationConfiguration",
+           "elasticfilesystem:Put", "elasticfilesystem:Update", "elasticfilesystem:Modify",
+           "elasticfilesystem:Delete", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion",
+           "aps:CreateAlertManager", "aps:Put", "aps:Update", "aps:Delete")  # fmt: skip
 
 _INTERFACES = frozenset(
     {"ec2:CreateNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute", "ec2:DeleteNetworkInterface"}
@@ -71,6 +73,11 @@ IMAGE_COPY = "ec2/amiCopy:AmiCopy"
 _IMAGE_KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:CreateGrant"})  # fmt: skip
 """Actions on keys that EC2 performs with the permissions of a caller that copies an image."""
 
+WORKSPACE = "amp/workspace:Workspace"
+_WORKSPACE_KEY_USE = frozenset({"kms:DescribeKey", "kms:CreateGrant", "kms:GenerateDataKey", "kms:Decrypt"})
+"""Actions on the key of a workspace for metrics that the service performs with the permissions of the caller
+(https://docs.aws.amazon.com/prometheus/latest/userguide/encryption-at-rest-Amazon-Service-Prometheus.html, retrieved 2026-11-30)."""
+
 _SERVICE_ROLES = {
     "autoscaling.amazonaws.com": {"autoscaling/group:Group"},
     "elasticfilesystem.amazonaws.com": {"efs/fileSystem:FileSystem"},
@@ -78,6 +85,9 @@ _SERVICE_ROLES = {
     "s3.data-source.lustre.fsx.amazonaws.com": {"fsx/dataRepositoryAssociation:DataRepositoryAssociation"},
 }
 """Maps a service to the resource types whose first creation in an account creates the service-linked role."""
+
+_WITHOUT_PLAINTEXT = {"ec2": "ebs/volume:Volume", "elasticfilesystem": "efs/fileSystem:FileSystem"}
+"""Maps a service that gets data keys without plaintext to the resource type."""
 
 _PASSED_TO = {
     "ec2.amazonaws.com": ("autoscaling/group:Group", "iam/instanceProfile:InstanceProfile"),
@@ -207,6 +217,12 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         types = types - {IMAGE_COPY}
         if not types:
             return
+    if WORKSPACE in types and action in _WORKSPACE_KEY_USE:
+        keys = [f"arn:{partition(plan.region)}:kms:{plan.region}:*:key/*"]
+        yield _scope("LetWorkspaceUseItsKey", keys, StringEquals={"kms:ViaService": f"aps.{plan.region}.amazonaws.com"})
+        types = types - {WORKSPACE}
+        if not types:
+            return
     if action == "kms:DescribeKey" and _OBJECT in types:
         default = {"kms:RequestAlias": "alias/aws/s3"}
         yield _scope("FindDefaultKeyOfS3", _regional(action, [plan.region]), StringEquals=default)
@@ -258,8 +274,8 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
             via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
             yield _scope("UseKeysThroughS3", [f"{arn}kms:{region}:*:key/*"], StringEquals=via)
     elif action == "kms:CreateGrant":
-        keys = [f"{arn}kms:{plan.region}:*:key/*"]
-        yield _scope("LetFileSystemUseItsKey", keys, Bool={"kms:GrantIsForAWSResource": "true"})
+        keys = [f"{arn}kms:{region}:*:key/*" for region in regions]
+        yield _scope("LetServicesUseKeys", keys, Bool={"kms:GrantIsForAWSResource": "true"})
     elif action in _REQUESTED_BY_SSH:
         yield from _ssh(plan, action, own)
     elif action == "kms:PutKeyPolicy":
@@ -272,9 +288,10 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
             StringEquals={"aws:RequestedRegion": _one(regions)},
         )
     elif action == "kms:GenerateDataKeyWithoutPlaintext":
-        keys = [f"{arn}kms:{plan.region}:*:key/*"]
-        via = f"elasticfilesystem.{plan.region}.amazonaws.com"
-        yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
+        keys = [f"{arn}kms:{region}:*:key/*" for region in regions]
+        users = [name for name, type_ in _WITHOUT_PLAINTEXT.items() if type_ in types]
+        via = [f"{name}.{region}.amazonaws.com" for region in regions for name in users]
+        yield _scope("UseKeysOfServices", keys, StringEquals={"kms:ViaService": _one(via)})
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
     elif action == "cloudwatch:PutMetricData" and plan.recovery:
@@ -296,6 +313,10 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
             # In the second Region, the group of a pool can have another kind of capacity, which is part of the group's name.
             group = f"{arn}autoscaling:{plan.recovery.region}:*:autoScalingGroup:*:autoScalingGroupName/"
             yield _scope("StopSecondRegion", [f"{group}{plan.name}-{pool.name}-*" for pool in plan.pools])
+    elif action == "elasticfilesystem:DeleteReplicationConfiguration" and plan.recovery:
+        # The request names the file system of the other Region, which has no tags in this one.
+        both = (plan.region, plan.recovery.region)
+        yield _scope("EndHomeReplication", _regional(action, both), StringEquals={"aws:RequestedRegion": list(both)})
     elif action.startswith(_BY_TAG):
         yield _scope("ChangeWhatIsTagged", _regional(action, regions), StringEquals=own)
         if action.startswith("ec2:Revoke") and "ec2/defaultSecurityGroup:DefaultSecurityGroup" in types:
@@ -433,6 +454,8 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
         return [f"{where}:volume/*" for where in wheres]
     if service == "fsx" and not call.startswith("Describe"):
         return [f"{where}:{kind}/*" for where in wheres for kind in ("file-system", "association")]
+    if service == "aps" and call not in ("CreateWorkspace", "ListWorkspaces"):
+        return [f"{where}:{kind}/*" for where in wheres for kind in ("workspace", "rulegroupsnamespace")]
     if service == "resource-groups":
         return [f"{where}:group/*" for where in wheres]
     if service == "elasticfilesystem" and not call.startswith("Describe") and call != "CreateFileSystem":
@@ -464,8 +487,9 @@ def _evidence_buckets(plan: Plan) -> list[str]:
 def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     """Return the scopes of an action of S3. Objects are the bundles and the evidence of this cluster and, for a failover, the replicated objects."""
     evidence, call = _evidence_buckets(plan), action.partition(":")[2]
+    existing = [f"arn:{partition(plan.region)}:s3:::{one.bucket}" for one in plan.file_systems if one.replicated]
     bundles = f"bootstrap/{plan.name}/*"
-    replicated = _buckets(plan, *(one.name for one in plan.recovery.replicas)) if plan.recovery else []
+    replicated = _buckets(plan, *(one.name for one in plan.recovery.replicas)) + existing if plan.recovery else []
     if call == "ListBucketVersions":
         if _OBJECT in types:
             yield _scope("FindOldBundles", evidence, StringLike={"s3:prefix": bundles})
@@ -488,7 +512,7 @@ def _in_buckets(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
             arn + one.bucket for one in plan.file_systems if one.kind == "lustre" and one.bucket not in (None, "auto")
         ]
         yield _scope("ListBuckets", dict.fromkeys((*_buckets(plan), *evidence, *given)))
-    elif buckets := _buckets(plan):
+    elif buckets := [*_buckets(plan), *existing]:
         yield _scope("Buckets", buckets)
 
 
@@ -547,7 +571,10 @@ def denials(plan: Plan) -> Iterator[dict[str, Any]]:
         if instance.type in _FILE_SYSTEMS:
             names.setdefault(_FILE_SYSTEMS[instance.type], []).append(instance.name)
     for service, kept in sorted(names.items()):
-        where = [f"arn:{partition(plan.region)}:{service}:{plan.region}:*:file-system/*"]
+        regions = _regions(
+            plan, planned, {type_.removeprefix("aws:") for type_, of in _FILE_SYSTEMS.items() if of == service}
+        )
+        where = [f"arn:{partition(region)}:{service}:{region}:*:file-system/*" for region in regions]
         ours = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
         sid = "KeepFileSystems" if service == "fsx" else "KeepHomes"
         yield deny(sid, (f"{service}:DeleteFileSystem",), where, StringEquals={**ours, "aws:ResourceTag/Name": kept})
@@ -571,8 +598,11 @@ def _named(plan: Plan, planned: _Planned, action: str, regions: Iterable[str]) -
     if service == "logs" and call != "DescribeLogGroups":
         names = [f"/gpuinfra/{unique('trail')}"] if any(instances.trails(plan)) else []
         names += [f"/gpuinfra/{unique('flow')}"] if any(instances.networks(plan)) else []
+        names += [f"/gpuinfra/{unique(instances.NODE_LOGS)}"] if any(instances.node_logs(plan)) else []
         names += [f"/aws/fsx/{unique(one.values['purpose'])}" for one in instances.file_systems(plan)]
-        return [f"{arn}logs:{where}:log-group:{name}" for name in names]
+        # CloudWatch Logs checks some actions, such as PutRetentionPolicy and FilterLogEvents, for `NAME:log-stream:`, and others for `NAME` (public error
+        # messages, retrieved 2026-11-30).
+        return [f"{arn}logs:{where}:log-group:{name}{streams}" for name in names for streams in ("", ":*")]
     if service == "ssm" and call != "DescribeParameters":
         names = [f"{unique(pool.name)}/image-*" for pool in plan.pools]
         own = [f"{arn}ssm:{where}:parameter/gpuinfra/{name}" for name in names]

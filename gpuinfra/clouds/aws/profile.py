@@ -13,7 +13,8 @@ from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.region.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.monitoring.discovery import ControlFacts, Discovery
+from gpuinfra.monitoring.config import sns_config
+from gpuinfra.monitoring.discovery import ControlFacts, Discovery, EmailFacts, StoreFacts
 from gpuinfra.plan import planned as made
 from gpuinfra.plan.model import (
     Decision,
@@ -133,6 +134,13 @@ class AwsProfile(CloudProfile):
         machine="m7i.xlarge",
         secret=r"(/[A-Za-z0-9_.-]+)+",
         secret_form="the name of a parameter in SSM Parameter Store, such as /alerts/slack",
+        # Prometheus signs with the role of the machine (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#remote_write,
+        # retrieved 2026-11-30).
+        store=StoreFacts(
+            name="Amazon Managed Service for Prometheus",
+            authorization=lambda region: {"sigv4": {"region": region}},
+        ),
+        email=EmailFacts(name="Amazon SNS", section="sns_configs", settings=sns_config),
     )
 
     def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
@@ -275,6 +283,7 @@ class AwsProfile(CloudProfile):
                 holds_subnet=openzfs,
                 backup_days=entry.backup_days,
                 restore_from=entry.restore_from,
+                replica=entry.replica,
                 lifetime=Lifetime.KEPT,
                 lifetime_reason="home directories contain the only copy of their files",
             )

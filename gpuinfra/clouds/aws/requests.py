@@ -18,6 +18,9 @@ class Purpose(StrEnum):
     REPLICAS = "gpuinfra ready: read the replication and the replicas"
     COMPARE = "gpuinfra failover: compare the buckets with their replicas"
     COPY = "gpuinfra failback: copy newer objects from the replicas"
+    SYNC_HOMES = "gpuinfra ready, failover and failback: read the replication of home directories"
+    END_HOMES = "gpuinfra failover and failback: end the replication of home directories"
+    RETURN_HOMES = "gpuinfra failback: replicate home directories back to the first Region"
     READ_RECORD = "up, drift, calendar, failover, failback and names: read the record of the active Region"
     WRITE_RECORD = "gpuinfra failover and failback: write the record of the active Region"
     REPORT = "gpuinfra ready --record: report to CloudWatch that the second Region is ready"
@@ -25,6 +28,9 @@ class Purpose(StrEnum):
     READ_NAMES = "gpuinfra ready and names: read the DNS names"
     MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
 
+
+LOGS: dict[str, tuple[str, ...]] = {"gpuinfra logs: read the logs of the nodes": ("logs:FilterLogEvents",)}
+"""Requests for a plan with `logs`."""
 
 ASKED: dict[str, tuple[str, ...]] = {
     "read an image's parameter": ("ssm:GetParameter",),
@@ -133,6 +139,15 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 
 A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
 retrieved 2026-11-26)."""
+HOMES: dict[str, tuple[str, ...]] = {
+    Purpose.SYNC_HOMES: ("elasticfilesystem:DescribeReplicationConfigurations",),
+    Purpose.END_HOMES: ("elasticfilesystem:DeleteReplicationConfiguration",),
+    Purpose.RETURN_HOMES: (
+        "elasticfilesystem:CreateReplicationConfiguration",
+        "elasticfilesystem:UpdateFileSystemProtection",
+    ),
+}
+"""Requests for a plan with `recovery.homes`."""
 NAMES: dict[str, tuple[str, ...]] = {
     Purpose.READ_ADDRESSES: ("ec2:DescribeNetworkInterfaces",),
     Purpose.READ_NAMES: ("route53:GetHostedZone", "route53:ListResourceRecordSets"),
@@ -149,7 +164,7 @@ REPORT: dict[str, tuple[str, ...]] = {Purpose.REPORT: ("cloudwatch:PutMetricData
 """Requests of `gpuinfra ready --record`, in addition to those that write the record."""
 RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
 """Requests for a plan with `restore_from`."""
-IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, *RECORD, Purpose.READ_ADDRESSES))
+IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, *HOMES, *RECORD, Purpose.READ_ADDRESSES))
 """Requests in the Region of the plan and in the second Region."""
 
 SSH: dict[str, tuple[str, ...]] = {
@@ -169,7 +184,18 @@ REPLACE: dict[str, tuple[str, ...]] = {
 """Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
 
 CHANGES = frozenset(
-    {Purpose.REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, Purpose.WRITE_RECORD, Purpose.REPORT, Purpose.MOVE_NAMES}
+    {
+        Purpose.REFRESH,
+        *SSH,
+        *REPLACE,
+        *FAILOVER,
+        *FAILBACK,
+        Purpose.END_HOMES,
+        Purpose.RETURN_HOMES,
+        Purpose.WRITE_RECORD,
+        Purpose.REPORT,
+        Purpose.MOVE_NAMES,
+    }
 )
 """gpuinfra requests that change something or open a session."""
 
@@ -179,14 +205,18 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     moves = {**READY, **FAILOVER, **FAILBACK, **RECORD, **REPORT} if plan.recovery else {}
     if plan.recovery and plan.recovery.names:
         moves |= NAMES
+    if plan.recovery and plan.recovery.homes:
+        moves |= HOMES
     if any(one.restore_from for one in plan.file_systems):
         moves |= RESTORE
     moves |= {
         topic: tuple(one for one in actions if one != "sts:GetCallerIdentity")
         for topic, actions in preflight_requests(plan, PREFLIGHT).items()
     }
+    if plan.monitoring:
+        moves["find the name of the zone of the data disk"] = ("ec2:DescribeAvailabilityZones",)
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)
-    requests = {**ASKED, **SSH, **REPLACE}
+    requests = {**ASKED, **SSH, **REPLACE, **(LOGS if plan.logs else {})}
     return {**{purpose: requests[purpose] for purpose in requests if by_name or purpose != Purpose.BY_NAME}, **moves}

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.instances import Lookup, by_purpose
-from gpuinfra.clouds.instances import AUDIT, budgets
+from gpuinfra.clouds.instances import AUDIT, alerting_stores, budgets, data_disks, stores, watching_stores
 from gpuinfra.plan import planned
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import (
     BY_REQUEST,
     FREE,
     LOGS,
+    NODE_LOGS,
     OBJECTS,
     REMOVED,
     Actions,
@@ -101,7 +102,36 @@ _LOG_GROUP_ACTIONS = Actions(
     "logs:DeleteLogGroup",
 )
 
+_TOPIC_ACTIONS = Actions(
+    # The provider sends five sample rates with a request of their own, because integers without a value are zero.
+    "sns:CreateTopic sns:SetTopicAttributes sns:TagResource?tags",
+    "sns:GetTopicAttributes sns:ListTagsForResource",
+    "sns:TagResource?tags sns:UntagResource?-tags",
+    "sns:DeleteTopic",
+)
+_SUBSCRIPTION_ACTIONS = Actions("sns:Subscribe", "sns:GetSubscriptionAttributes", "", "sns:Unsubscribe")
+# A deletion restores the default policy.
+_TOPIC_POLICY_ACTIONS = Actions(
+    "sns:SetTopicAttributes", "sns:GetTopicAttributes", "sns:SetTopicAttributes", "sns:SetTopicAttributes"
+)
+_ALARM_PRICE = priced_each("alarm_month", "alarm")
+_ALARM_ACTIONS = Actions(
+    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags",
+    "cloudwatch:DescribeAlarms cloudwatch:ListTagsForResource",
+    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags cloudwatch:UntagResource?-tags",
+    "cloudwatch:DeleteAlarms",
+)
+
 # fmt: off
+# Logs of the nodes.
+NODE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-group", instances.node_logs, REMOVED, NODE_LOGS, _LOG_GROUP_ACTIONS)
+XID_FILTER = ResourceKind("aws:cloudwatch/logMetricFilter:LogMetricFilter", "{component}-xids", instances.node_logs, REMOVED,
+    PriceRule(item=None, reason="its metric is billed only while lines match"), Actions(
+        "logs:PutMetricFilter", "logs:DescribeMetricFilters", "logs:PutMetricFilter", "logs:DeleteMetricFilter"))
+XID_TOPIC = ResourceKind("aws:sns/topic:Topic", "{component}-alerts", instances.node_logs, REMOVED, BY_REQUEST, _TOPIC_ACTIONS)
+XID_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-alerts-{index}", instances.log_recipients, REMOVED, BY_REQUEST,
+    _SUBSCRIPTION_ACTIONS)
+XID_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-xids", instances.node_logs, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
 # Audit.
 TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instances.trails, REMOVED, by_usage("data_event_100k"), Actions(
     "cloudtrail:CreateTrail cloudtrail:AddTags?tags cloudtrail:StartLogging "
@@ -177,26 +207,9 @@ IMAGE_COPY = ResourceKind("aws:ec2/amiCopy:AmiCopy", "{component}-{image}", inst
     "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyImageAttribute?description",
     "ec2:DeregisterImage ec2:DeleteSnapshot",
 ))
-ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_REQUEST, Actions(
-    # The provider sends five sample rates with a request of their own, because integers without a value are zero.
-    "sns:CreateTopic sns:SetTopicAttributes sns:TagResource?tags",
-    "sns:GetTopicAttributes sns:ListTagsForResource",
-    "sns:TagResource?tags sns:UntagResource?-tags",
-    "sns:DeleteTopic",
-))
-ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-{region}-alerts-{index}", instances.alert_recipients, REMOVED, BY_REQUEST, Actions(
-    "sns:Subscribe",
-    "sns:GetSubscriptionAttributes",
-    "",
-    "sns:Unsubscribe",
-))
-_ALARM_PRICE = priced_each("alarm_month", "alarm")
-_ALARM_ACTIONS = Actions(
-    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags",
-    "cloudwatch:DescribeAlarms cloudwatch:ListTagsForResource",
-    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags cloudwatch:UntagResource?-tags",
-    "cloudwatch:DeleteAlarms",
-)
+ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_REQUEST, _TOPIC_ACTIONS)
+ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-{region}-alerts-{index}", instances.alert_recipients, REMOVED, BY_REQUEST,
+    _SUBSCRIPTION_ACTIONS)
 LAG_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-late", instances.lag_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
 FAILURE_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-failed", instances.failure_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
 RESULT_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-unready", instances.second_regions, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
@@ -212,13 +225,8 @@ CHANGE_TARGET = ResourceKind("aws:cloudwatch/eventTarget:EventTarget", "{compone
     "events:PutTargets",
     "events:RemoveTargets",
 ))
-# A deletion restores the default policy.
-ALERTS_POLICY = ResourceKind("aws:sns/topicPolicy:TopicPolicy", "{component}-{region}-alerts-policy", instances.change_alerts, REMOVED, FREE, Actions(
-    "sns:SetTopicAttributes",
-    "sns:GetTopicAttributes",
-    "sns:SetTopicAttributes",
-    "sns:SetTopicAttributes",
-))
+ALERTS_POLICY = ResourceKind("aws:sns/topicPolicy:TopicPolicy", "{component}-{region}-alerts-policy", instances.change_alerts, REMOVED, FREE,
+    _TOPIC_POLICY_ACTIONS)
 # Network.
 VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, retained(CONTAINS, with_data=True), FREE, Actions(
     "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",
@@ -338,19 +346,33 @@ DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepository
     "fsx:DeleteDataRepositoryAssociation",
 ))
 # Home directories.
-HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instances.homes, retained("{why}"), priced("home_gib_month", "home_gb"), Actions(
+_HOME_ACTIONS = Actions(
     "elasticfilesystem:CreateFileSystem elasticfilesystem:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
     "kms:CreateGrant?kmsKeyId kms:GenerateDataKeyWithoutPlaintext?kmsKeyId",
     "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeLifecycleConfiguration",
     "elasticfilesystem:UpdateFileSystem?throughputMode elasticfilesystem:TagResource?tags elasticfilesystem:UntagResource?-tags",
     "elasticfilesystem:DeleteFileSystem",
-), by_purpose("home"))
-HOME_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{component}-policy", instances.homes, retained(HOME_SETTING), FREE, Actions(
+)
+_HOME_POLICY_ACTIONS = Actions(
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:DescribeFileSystemPolicy",
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:DeleteFileSystemPolicy",
-), by_purpose("home"))
+)
+HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instances.homes, retained("{why}"), priced("home_gib_month", "home_gb"), _HOME_ACTIONS, by_purpose("home"))
+HOME_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{component}-policy", instances.homes, retained(HOME_SETTING), FREE, _HOME_POLICY_ACTIONS, by_purpose("home"))
+HOME_REPLICA = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-{purpose}-efs", instances.home_replicas, retained("{why}"), priced("home_gib_month", "home_gb"), _HOME_ACTIONS,
+    by_purpose("home"))
+HOME_REPLICA_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{component}-{purpose}-efs-policy", instances.home_replicas, retained(HOME_SETTING), FREE,
+    _HOME_POLICY_ACTIONS, by_purpose("home"))
+HOME_REPLICATION = ResourceKind("aws:efs/replicationConfiguration:ReplicationConfiguration", "{component}-{purpose}-efs-replication", instances.home_replications, REMOVED,
+    PriceRule(item=None, reason="the transfer of changed files is billed, whose amount a plan cannot predict"), Actions(
+    # A hook of the component disables the protection of an empty replica.
+    "elasticfilesystem:CreateReplicationConfiguration elasticfilesystem:UpdateFileSystemProtection elasticfilesystem:DescribeFileSystems",
+    "elasticfilesystem:DescribeReplicationConfigurations",
+    "",
+    "elasticfilesystem:DeleteReplicationConfiguration",
+))
 # A file system keeps its files without mount targets, so `destroy` deletes the mount targets and their network.
 MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{subnet}-mount-target", instances.mount_targets, REMOVED, FREE, Actions(
     # EFS creates and deletes the network interfaces with the permissions of the caller (API reference, CreateMountTarget).
@@ -380,6 +402,40 @@ NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{compone
     "iam:AddRoleToInstanceProfile?role iam:PassRole?role",
     "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
 ))
+# The managed store for metrics. AWS requires the grant of the key from the caller
+# (https://docs.aws.amazon.com/prometheus/latest/userguide/encryption-at-rest-Amazon-Service-Prometheus.html, retrieved 2026-11-30).
+WORKSPACE = ResourceKind("aws:amp/workspace:Workspace", "{component}-workspace", stores, REMOVED, priced("metric_samples_10m", "metric_gb_month"), Actions(
+    "aps:CreateWorkspace aps:TagResource?tags kms:DescribeKey?kmsKeyArn kms:CreateGrant?kmsKeyArn kms:GenerateDataKey?kmsKeyArn kms:Decrypt?kmsKeyArn",
+    "aps:DescribeWorkspace aps:DescribeLoggingConfiguration aps:ListTagsForResource",
+    "aps:UpdateWorkspaceAlias?alias aps:TagResource?tags aps:UntagResource?-tags",
+    "aps:DeleteWorkspace",
+))
+# A deletion of the settings changes nothing.
+WORKSPACE_SETTINGS = ResourceKind("aws:amp/workspaceConfiguration:WorkspaceConfiguration", "{component}-settings", instances.set_stores, REMOVED, FREE, Actions(
+    "aps:UpdateWorkspaceConfiguration",
+    "aps:DescribeWorkspaceConfiguration",
+    "aps:UpdateWorkspaceConfiguration",
+))
+STORE_RULES = ResourceKind("aws:amp/ruleGroupNamespace:RuleGroupNamespace", "{component}-rules", watching_stores, REMOVED, by_usage("metric_query_1b"), Actions(
+    "aps:CreateRuleGroupsNamespace aps:TagResource?tags",
+    "aps:DescribeRuleGroupsNamespace aps:ListTagsForResource",
+    "aps:PutRuleGroupsNamespace?data aps:TagResource?tags aps:UntagResource?-tags",
+    "aps:DeleteRuleGroupsNamespace",
+))
+STORE_ALERTS = ResourceKind("aws:amp/alertManagerDefinition:AlertManagerDefinition", "{component}-alerts", alerting_stores, REMOVED, FREE, Actions(
+    "aps:CreateAlertManagerDefinition",
+    "aps:DescribeAlertManagerDefinition",
+    "aps:PutAlertManagerDefinition",
+    "aps:DeleteAlertManagerDefinition",
+))
+STORE_TOPIC = ResourceKind("aws:sns/topic:Topic", "{component}-recipients", alerting_stores, REMOVED, BY_REQUEST, _TOPIC_ACTIONS)
+STORE_TOPIC_POLICY = ResourceKind("aws:sns/topicPolicy:TopicPolicy", "{component}-recipients-policy", alerting_stores, REMOVED, FREE, _TOPIC_POLICY_ACTIONS)
+STORE_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-recipients-{index}", instances.store_recipients, REMOVED, BY_REQUEST,
+    _SUBSCRIPTION_ACTIONS)
+# Alerts of the control node by email.
+EMAIL_TOPIC = ResourceKind("aws:sns/topic:Topic", "{component}-recipients", instances.alert_emails, REMOVED, BY_REQUEST, _TOPIC_ACTIONS)
+EMAIL_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-recipients-{index}", instances.email_recipients, REMOVED, BY_REQUEST,
+    _SUBSCRIPTION_ACTIONS)
 BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions(
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
     # Versions of the provider before 5.73 compare the key of an object with the default key of S3 (hashicorp/terraform-provider-aws, pull request 39782).
@@ -399,6 +455,12 @@ PLACEMENT_GROUP = ResourceKind("aws:ec2/placementGroup:PlacementGroup", "{compon
     "ec2:DescribePlacementGroups",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
     "ec2:DeletePlacementGroup",
+))
+DATA_DISK = ResourceKind("aws:ebs/volume:Volume", "{component}-data", data_disks, REMOVED, priced("disk_gib_month"), Actions(
+    "ec2:CreateVolume ec2:CreateTags?tags kms:GenerateDataKeyWithoutPlaintext?kmsKeyId kms:CreateGrant?kmsKeyId",
+    "ec2:DescribeVolumes",
+    "ec2:ModifyVolume ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "ec2:DeleteVolume",
 ))
 LAUNCH_TEMPLATE = ResourceKind("aws:ec2/launchTemplate:LaunchTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"), Actions(
     "ec2:CreateLaunchTemplate ec2:CreateTags?tags",

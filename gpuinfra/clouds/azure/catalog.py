@@ -13,7 +13,16 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.floors import A100_BOARD, A100_COPY, H100_BOARD, H100_COPY, H100_MEMORY, H200_BOARD, collective
+from gpuinfra.catalog.floors import (
+    A100_BOARD,
+    A100_COPY,
+    H100_BOARD,
+    H100_COPY,
+    H100_MEMORY,
+    H200_BOARD,
+    UNPUBLISHED,
+    collective,
+)
 from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, NumaNode, Source
 from gpuinfra.clouds.azure.prices import PRICES
@@ -58,18 +67,23 @@ def _floors(
 ) -> tuple[Floor, ...]:
     """Return the thresholds of Azure's node health checks."""
     source = _NHC + conf
+    unpublished = f"{source}; {UNPUBLISHED}"
     rows = [Floor(check="B5", what="host to device copy", at_least=copy, unit="GB/s", source=source, read=_NHC_READ)]
     if one_node:
-        rows.append(collective("B2", one_node, gib=gib, healthy=None, source=source, read=_NHC_READ))
+        rows.append(collective("B2", one_node, gib=gib, healthy=None, source=unpublished, read=_NHC_READ))
     if hca:
         what = "RDMA write of 8 MiB with GPU memory, one adapter, in one node"
-        rows.append(Floor(check="N5", what=what, at_least=hca, unit="Gb/s", source=source, read=_NHC_READ))
+        rows.append(Floor(check="N5", what=what, at_least=hca, unit="Gb/s", source=unpublished, read=_NHC_READ))
     return tuple(rows)
 
 
 _NDR_WRITE = Floor(
     check="N5", what="RDMA write of 8 MiB with GPU memory, one adapter, in one node", at_least=360, unit="Gb/s", healthy=392.8, read=date(2026, 11, 29),
     source=_NHC + "nd96isr_h200_v5.conf (380 for H100); 392.8 to 393.0 Gb/s on an ND96isr_H100_v5 (notes on these checks, ib_write_bw)",
+)  # fmt: skip
+_A100_BRIDGE = collective(
+    "B2", 191, gib=8, healthy=208, source="github.com/NVIDIA/nccl-tests/issues/178: 208 GB/s between two A100 with 12 NVLinks; "
+    + _NHC + "nc48ads_a100_v4.conf: 193 at 16 GiB", read=date(2026, 11, 30)
 )  # fmt: skip
 _A100_PAIR = collective(
     "B3", 172, gib=8, healthy=187, source="Azure/aks-rdma-infiniband:tests/expected-output.md: 187 GB/s between two ND A100 v4", read=_READ
@@ -275,7 +289,7 @@ _SINGLE = (
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
         floors=_floors("nc24ads_a100_v4.conf", copy=21),
     ),
-    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=_floors("nc48ads_a100_v4.conf", copy=21, one_node=193)),
+    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=(*_floors("nc48ads_a100_v4.conf", copy=21), _A100_BRIDGE)),
     _nc(
         "Standard_NC96ads_A100_v4", "A100-PCIE-80GB", 4, 96, 880, 80, 8, 3576, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,

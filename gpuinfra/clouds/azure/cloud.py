@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.cloud import BuiltCloud
@@ -122,6 +123,11 @@ class AzureCloud(BuiltCloud):
         from gpuinfra.clouds.azure import vendor
 
         return vendor
+
+    def grafana_token(self, host: str, settings: Mapping[str, object]) -> AbstractContextManager[str] | None:
+        from gpuinfra.clouds.azure.grafana import token
+
+        return token(host)
 
     def retained(
         self, plan: Plan, token: str, settings: Mapping[str, object], profile: str | None

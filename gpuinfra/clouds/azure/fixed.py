@@ -9,6 +9,7 @@ Inputs with constant values are not listed. The provider handles names, location
 the description of `imageReference` in the SDK;
 https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups and
 https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes |
+| disk | `zones` is not in `DiskUpdate` of azure-mgmt-compute, read 2026-11-30 |
 | file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed";
 `AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
 | capacity pool, volume of Azure NetApp Files | `PoolPatchProperties` and `VolumePatchProperties` of azure-mgmt-netapp 18.0.0 have none of
@@ -31,6 +32,7 @@ SCALE_SET = (
     "virtualMachineProfile.storageProfile.imageReference.publisher",
     "virtualMachineProfile.storageProfile.imageReference.offer",
 )
+DATA_DISK = ("zones",)
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 NETAPP_POOL = ("serviceLevel",)
 NETAPP_VOLUME = ("creationToken", "subnetId", "networkFeatures")

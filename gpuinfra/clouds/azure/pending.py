@@ -23,6 +23,7 @@ _CONTAINER = f"{_STORAGE}/blobServices/default/containers/{{containerName}}"
 SHAPES = {
     "azure-native:authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "azure-native:authorization:RoleDefinition": "{scope}/providers/Microsoft.Authorization/roleDefinitions/{roleDefinitionId}",
+    "azure-native:compute:Disk": f"{_GROUP}/providers/Microsoft.Compute/disks/{{diskName}}",
     "azure-native:compute:DiskEncryptionSet": f"{_GROUP}/providers/Microsoft.Compute/diskEncryptionSets/{{diskEncryptionSetName}}",
     "azure-native:compute:VirtualMachineScaleSet": f"{_GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/{{vmScaleSetName}}",
     "azure-native:consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -287,7 +287,10 @@ class Preflight:
         return ok("machine", where, f"offered in zones {', '.join(left)}" if left else "offered without zones")
 
     def reservation(self, group: Group, machine: str) -> Iterator[PreflightRow]:
-        """The capacity reservation group exists and has free reserved VMs of the size in the zone."""
+        """The capacity reservation group exists and has free reserved VMs of the size in the zone.
+
+        Only nodes of its zone use a reservation in a zone, and only nodes without a zone use one without
+        (https://learn.microsoft.com/javascript/api/@azure-rest/arm-compute/capacityreservation, retrieved 2026-11-30)."""
         path = str(group.reservation_id)
         action = "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"
         where = f"{group.name}: {path.rpartition('/')[2]}"
@@ -300,19 +303,16 @@ class Preflight:
                 fix = "`az capacity reservation group list --output table` lists groups; set `id` in the stack file"
                 yield problem("reservation", where, "no such capacity reservation group", "an existing group", fix)
                 return
-        fitting = [
-            one
-            for one in listed
-            if str((one.get("sku") or {}).get("name")).lower() == machine.lower()
-            and (not group.zone.isdigit() or group.zone in (one.get("zones") or [group.zone]))
-        ]
+        of_size = [one for one in listed if str((one.get("sku") or {}).get("name")).lower() == machine.lower()]
+        zones = [group.zone] if group.zone.isdigit() else []
+        fitting = [one for one in of_size if [str(zone) for zone in one.get("zones") or ()] == zones]
         total = sum(int((one.get("sku") or {}).get("capacity") or 0) for one in fitting)
         used = sum(len((one.get("properties") or {}).get("virtualMachinesAssociated") or ()) for one in fitting)
         free, need = max(0, total - used), group.max_count
         have = (
             f"{free} of {total} free"
             if fitting
-            else f"no reservation of {machine}" + (f" in zone {group.zone}" if group.zone.isdigit() else "")
+            else f"no reservation of {machine} " + (f"in zone {group.zone}" if zones else "without a zone")
         )
         names = [str(one.get("name")) for one in fitting]
         if total < need:
@@ -322,7 +322,7 @@ class Preflight:
                 where,
                 have,
                 f"{need} VMs of {machine}",
-                fix if names else "add a reservation of the size to the group, or set `id` to a different group",
+                fix if names else _other_zone(of_size),
             )
         elif free < need:
             needed = f"{need} free VMs, unless nodes of this stack use the other VMs"
@@ -394,6 +394,16 @@ class Preflight:
             f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/publishers/{publisher}"
             f"/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
         )
+
+
+def _other_zone(reservations: Sequence[Mapping[str, Any]]) -> str:
+    """Return what to change if the group of these reservations of the size has none in the zone of the nodes."""
+    zones = sorted({str(zone) for one in reservations for zone in one.get("zones") or ()})
+    if zones:
+        return f"set `zone` in the stack file to {' or '.join(zones)}"
+    if reservations:
+        return "omit `zone` in the stack file, because the reservation has no zone"
+    return "add a reservation of the size to the group, or set `id` to a different group"
 
 
 def _allows(entry: Mapping[str, Any], action: str) -> bool:

@@ -97,7 +97,13 @@ class AzureProfile(CloudProfile):
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
     own_fields = frozenset(
-        {"network.existing.dns_zones", "storage.export_minutes", "storage.importer_id", "storage.private_endpoint"}
+        {
+            "network.existing.dns_zones",
+            "storage.export_minutes",
+            "storage.export_paused",
+            "storage.importer_id",
+            "storage.private_endpoint",
+        }
     )
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
@@ -113,6 +119,10 @@ class AzureProfile(CloudProfile):
         secret_form="the ID of a Key Vault secret, "
         "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.KeyVault/vaults/VAULT/secrets/NAME",
         needs_internet="Azure Resource Manager",
+        # Action groups send emails for alerts of Azure Monitor, which reads no metrics of the control node; `createNotifications` sends only test messages
+        # (`Test-AzActionGroup` of Azure PowerShell 6.0.3: powershellgallery.com/packages/Az.Monitor, retrieved 2026-11-30).
+        no_email="Azure has no service that sends emails for Alertmanager with the identity of a machine",
+        no_store="a stack on Azure cannot create an Azure Monitor workspace",
     )
 
     def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
@@ -276,6 +286,7 @@ class AzureProfile(CloudProfile):
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
                 export_minutes=entry.export_minutes,
+                export_paused=entry.export_paused,
                 lifetime=Lifetime.KEPT,
                 lifetime_reason="the only copy of its data"
                 if entry.bucket is None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from gpuinfra.clouds.azure import instances
 from gpuinfra.clouds.azure.instances import Kind, Lookup
-from gpuinfra.clouds.instances import AUDIT, budgets
+from gpuinfra.clouds.instances import AUDIT, budgets, data_disks
 from gpuinfra.plan import planned
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import (
@@ -271,10 +271,16 @@ REPAIR_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{compon
 REPAIR_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-repair", instances.replacing_roles, REMOVED, FREE, _GRANT_ACTIONS)
 ORDERS_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-orders-role", instances.ordering_roles, REMOVED, FREE, _ROLE_ACTIONS)
 ORDERS_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-orders", instances.ordering_roles, REMOVED, FREE, _GRANT_ACTIONS)
+ATTACH_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-attach-role", instances.control_roles, REMOVED, FREE, _ROLE_ACTIONS)
+ATTACH_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-attach", instances.control_roles, REMOVED, FREE, _GRANT_ACTIONS)
+DISK_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-disk-role", instances.control_roles, REMOVED, FREE, _ROLE_ACTIONS)
+DISK_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-disk", instances.control_roles, REMOVED, FREE, _GRANT_ACTIONS)
 SECRET_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-secret-{secret}", instances.secrets, REMOVED, FREE, _GRANT_ACTIONS)
 MOUNT_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-mount-role", instances.mounts, REMOVED, FREE, _ROLE_ACTIONS)
 MOUNT_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-mount", instances.mounts, REMOVED, FREE, _GRANT_ACTIONS)
 BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions("", ""))
+DATA_DISK = ResourceKind("azure-native:compute:Disk", "{component}-data", data_disks, REMOVED, priced("disk_gib_month"),
+    _actions("Microsoft.Compute/disks", "Microsoft.Compute/diskEncryptionSets/read"))
 SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(
     "Microsoft.Compute/virtualMachineScaleSets",
     f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read"

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from gpuinfra.base.errors import reason_of
 from gpuinfra.base.json_text import parsed
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.node.cloud import NoRedirect
 
 MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
 """Overrides the Azure Resource Manager endpoint, for sovereign clouds and rehearsals. Azure has no standard variable for it."""
@@ -218,6 +219,10 @@ class Rest:
             kind = ""
         return {"user": "user", "app": "application"}.get(kind, "identity")
 
+    def token(self, scope: str) -> str:
+        """Return a token for another service of Azure. Raises `NoToken`."""
+        return self._token(scope)
+
     @property
     def _scope(self) -> str:
         return f"{self._management if self._management.startswith('https') else MANAGEMENT}/.default"
@@ -256,14 +261,7 @@ class Rest:
             raise NotReached(f"{parts.netloc} cannot be reached: {reason_of(error)}") from None
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, which would send credentials to a different host."""
-
-    def redirect_request(self, *args: object, **more: object) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 def _refused(answer: RestAnswer) -> AzureRefused:

@@ -11,7 +11,8 @@ import json
 import uuid
 from collections.abc import Iterator
 
-from gpuinfra.clouds.vendor import LINKS, MISSING_GPU, SPEED, Faulty
+from gpuinfra.clouds.vendor import Faulty
+from gpuinfra.node.cause import FaultyPart
 
 API = "2023-02-01-preview"
 ACTION = "redeploy the virtual machine; Azure moves it to a different host, and it keeps its OS disk"
@@ -27,16 +28,20 @@ _XIDS = {
     48: "XID48DoubleBitECC",
 }
 """In the order in which the category is selected."""
-_CHECKS = (
-    (MISSING_GPU, "HpcMissingGpu"),
-    (frozenset({"G6"}), "HpcRowRemapFailure"),
-    (frozenset({"G11"}), "HpcInforomCorruption"),
-    (frozenset({"N2"}), "IBPortDown"),
-    (frozenset({"N6"}), "IBPortFlapping"),
-    (LINKS, "NvLink"),
-    (frozenset({"B1"}), "HpcGpuDcgmDiagFailure"),
-    (SPEED - {"B5", "B7"}, "IBPerformance"),
+_CATEGORIES: tuple[tuple[FaultyPart | str, str], ...] = (
+    (FaultyPart.MISSING_GPU, "HpcMissingGpu"),
+    ("G6", "HpcRowRemapFailure"),
+    ("G11", "HpcInforomCorruption"),
+    (FaultyPart.PORT, "IBPortDown"),
+    ("N6", "IBPortFlapping"),
+    (FaultyPart.NVLINK, "NvLink"),
+    ("B1", "HpcGpuDcgmDiagFailure"),
+    ("B6", "HpcGpuDcgmDiagFailure"),
+    ("B10", "GPUMemoryBWFailure"),
+    (FaultyPart.FABRIC, "IBPerformance"),
+    (FaultyPart.SLOW_NVLINK, "NvLink"),
 )
+"""The faults, and the checks for which Azure has a category of their own, in the order in which the category is selected."""
 
 
 def category(node: Faulty) -> str:
@@ -47,7 +52,7 @@ def category(node: Faulty) -> str:
 def _categories(node: Faulty) -> Iterator[str]:
     yield from (name for number, name in _XIDS.items() if number in node.xids)
     yield from ["GpuXIDError"] if node.xids else []
-    yield from (name for checks, name in _CHECKS if checks & node.failed_ids)
+    yield from (name for kind, name in _CATEGORIES if kind in node.faults or kind in node.failed_ids)
     yield "HpcGenericFailure" if node.failed else "ManualInvestigation"
 
 

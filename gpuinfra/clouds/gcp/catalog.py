@@ -13,12 +13,15 @@ from functools import partial
 
 from gpuinfra.catalog import gpus
 from gpuinfra.catalog.floors import (
+    A100_BOARD,
+    A100_COPY,
     B200_BOARD,
     B200_COPY,
     H100_COPY,
     H100_MEMORY,
     H200_BOARD,
     RING_BOARD,
+    UNPUBLISHED,
     collective,
     over_link,
 )
@@ -134,6 +137,8 @@ A3_EDGE = replace(
     family="a3-edge",
     network_gbps=400,
     fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False),
+    # The figure between two A3 High nodes is for twice the bandwidth: 400 Gbps carry at most 50 GB/s.
+    floors=tuple(floor for floor in A3_HIGH.floors if floor.check != "B3"),
     zones={},
     source=_source("sources disagree on the bandwidth (400, 600 in two regions, up to 800); the lowest value is used"),
 )
@@ -232,7 +237,11 @@ A4X = MachineType(
     hypervisor="grace",
     capacity=_BOUND,
     quotas=_quota("NVIDIA_GB200"),
-    floors=(collective("B3", 160, gib=8, healthy=None, name=ALL_GATHER, source=f"threshold of {_CHS}", read=_READ),),
+    floors=(
+        collective(
+            "B3", 160, gib=8, healthy=None, name=ALL_GATHER, source=f"threshold of {_CHS}; {UNPUBLISHED}", read=_READ
+        ),
+    ),
     source=_source(),
     notes=(
         "Available only with a reservation: no spot, flex-start or resize requests.",
@@ -241,6 +250,9 @@ A4X = MachineType(
 )
 
 _A2_80_ZONES = "asia-southeast1:c europe-west4:a us-central1:a,c us-east4:c us-east5:a,b"
+
+
+_A2_MEGA_NOTE = "Check B2 is not required: no bandwidth of an all-reduce over sixteen A100 in one node is published (searched 2026-11-30)."
 
 
 def _a2(
@@ -271,9 +283,10 @@ def _a2(
         hypervisor="cascade-lake",
         capacity=_ALL,
         zones=_zones(zones) if zones else {},
-        floors=(_PCIE_3_HOST,),
+        floors=(A100_BOARD, A100_COPY, _PCIE_3_HOST) if count == 8 else (_PCIE_3_HOST,),
         quotas=_old_quota("NVIDIA_A100_GPUS" if gpu == "A100-40GB" else "NVIDIA_A100_80GB_GPUS"),
         source=_source(),
+        notes=(_A2_MEGA_NOTE,) if count == 16 else (),
     )
 
 
@@ -309,7 +322,7 @@ def _a3_small(count: int, gbps: float) -> MachineType:
         nvswitch=False,
         numa_nodes=None,
         capacity=frozenset({K.SPOT, K.FLEX}),
-        floors=tuple(floor for floor in A3_HIGH.floors if floor.check == "B5"),
+        floors=tuple(floor for floor in A3_HIGH.floors if floor.check in ("B5", "B10")),
         notes=(_A3_SMALL_NOTE,),
     )
 

@@ -34,8 +34,8 @@ NODE_GRANTS = (*CONTROL_GRANTS, "rendezvous")
 """Grants for the nodes on the evidence bucket."""
 ORDERS_GRANT = "orders"
 """Grant for the control node on its orders in the evidence bucket."""
-DISCOVERY, REPAIR = "discovery", "repair"
-"""Purposes in the names of the roles with which the control node finds and replaces nodes."""
+DISCOVERY, REPAIR, ATTACH = "discovery", "repair", "attach"
+"""Purposes in the names of the roles with which the control node finds and replaces nodes, and attaches its data disk."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 

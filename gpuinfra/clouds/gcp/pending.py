@@ -40,6 +40,7 @@ _GLOBAL, _REGION, _ZONE = (
 CONNECTION = "gcp:servicenetworking/connection:Connection"
 SHAPES = {
     "gcp:cloudscheduler/job:Job": "projects/{project}/locations/{region}/jobs/{name}",
+    "gcp:compute/disk:Disk": f"{_ZONE}/disks/{{name}}",
     "gcp:compute/firewall:Firewall": f"{_GLOBAL}/firewalls/{{name}}",
     "gcp:compute/globalAddress:GlobalAddress": f"{_GLOBAL}/addresses/{{name}}",
     "gcp:compute/healthCheck:HealthCheck": f"{_GLOBAL}/healthChecks/{{name}}",

@@ -15,6 +15,7 @@ from typing import Any
 from gpuinfra.base.naming import evidence_prefix
 from gpuinfra.clouds.gcp import pending
 from gpuinfra.clouds.gcp.instances import (
+    ATTACH,
     DISCOVERY,
     PROJECT_ACCESS,
     REPAIR,
@@ -192,11 +193,14 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     documents = [_custom_role(plan, of, to, project)] + (
         [_custom_role(plan, f"{of} billing", to, billing)] if billing else []
     )
-    documents += [
-        _custom_role(plan, f"{of} {part.purpose}", f"{to} {part.what} of", part.permissions) for part in scoped
-    ]
+    roles = {
+        part.purpose: _custom_role(plan, f"{of} {part.purpose}", f"{to} {part.what} of", part.permissions)
+        for part in scoped
+    }
+    documents += roles.values()
     bindings = [{"role": _id(documents[0]), "members": ["OPERATOR"]}]
-    for part, document in zip(scoped, documents[-len(scoped) :], strict=True) if scoped else ():
+    for part in scoped:
+        document = roles[part.purpose]
         for number, expression in enumerate(part.expressions):
             condition = {"title": f"{document['title']} {number}", "expression": expression}
             bindings.append({"role": _id(document), "members": ["OPERATOR"], "condition": condition})
@@ -216,7 +220,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         notes.append(f"for the DNS names, grant the dns permissions in the project of the zone {zone}, or on the zone")
     if plan.recovery and not read_only:
         notes.append(
-            f"grant the role `{_id(next(one for one in documents if 'replicas' in one.get('title', ''))).rpartition('/')[2]}` only for the time of a "
+            f"grant the role `{_id(roles[_REPLICAS]).rpartition('/')[2]}` only for the time of a "
             "failover or a failback, because it can delete replicated objects"
         )
     if read_only:
@@ -232,6 +236,9 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         "docs/reference/retained-data.md lists the ways to lose retained data that Google Cloud cannot deny to an operator"
     )
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
+
+
+_REPLICAS = "replicas"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +298,8 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
         )
     if plan.recovery and (allowed := objects(moves)):
         names = _prefixes(plan, *(one.name for one in plan.recovery.replicas))
-        yield _Part(purpose="replicas", what="the replicas", permissions=allowed, expressions=_any(names))
+        names += [f"projects/_/buckets/{one.bucket}" for one in plan.file_systems if one.replicated]
+        yield _Part(purpose=_REPLICAS, what="the replicas", permissions=allowed, expressions=_any(names))
     if allowed := [one for one in _BUCKETS if one in uses]:
         given = [f"projects/_/buckets/{one.bucket}" for one in plan.file_systems if one.bucket not in (None, "auto")]
         given += [f"projects/_/buckets/{one.bucket}" for one in plan.mounted_buckets if one.bucket != "auto"]
@@ -308,7 +316,7 @@ def _scoped(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[_
             ids = (role_id(plan.name, f"replication-{access}", "TOKEN") for access in PROJECT_ACCESS)
             roles += [f"projects/PROJECT/roles/{one}" for one in ids]
         if any(control_roles(plan)):
-            roles.append(f"projects/PROJECT/roles/{role_id(plan.name, DISCOVERY, 'TOKEN')}")
+            roles += [f"projects/PROJECT/roles/{role_id(plan.name, one, 'TOKEN')}" for one in (DISCOVERY, ATTACH)]
         roles += [
             f"projects/PROJECT/roles/{role_id(plan.name, export_purpose(one.name), 'TOKEN')}"
             for one in plan.file_systems

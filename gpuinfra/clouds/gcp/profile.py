@@ -71,6 +71,8 @@ class GcpProfile(CloudProfile):
     """Compute Engine, "Arm VMs on Compute Engine"; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     region_form: str = places.REGION_FORM
+    export_scheduler = "Cloud Scheduler"
+    export_scheduler_regions = places.SCHEDULER_REGIONS
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
@@ -90,7 +92,7 @@ class GcpProfile(CloudProfile):
     )
     tag_limit = 64
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
-    own_fields = frozenset({"network.machines", "software.registry", "storage.export_minutes"})
+    own_fields = frozenset({"network.machines", "software.registry", "storage.export_minutes", "storage.export_paused"})
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     home_services = ("filestore",)
@@ -101,6 +103,11 @@ class GcpProfile(CloudProfile):
         machine="n2-standard-4",
         secret=r"[A-Za-z0-9_-]{1,255}",
         secret_form="the name of a secret in Secret Manager of the stack's project, such as alerts-slack",
+        # The discovery document of Cloud Monitoring (v1, revision 20260903) has no method for remote write (docs/internals/decisions/metrics-store.md).
+        # Notification channels send emails for alerting policies of Cloud Monitoring, which reads no metrics of the control node
+        # (https://cloud.google.com/monitoring/alerts, retrieved 2026-11-30).
+        no_email="Google Cloud has no service that sends emails for Alertmanager with the identity of a machine",
+        no_store="Google Cloud documents no endpoint for remote write of its managed Prometheus",
     )
 
     def discovery(self, cluster: str, region: str, zones: Sequence[str], port: int) -> Discovery:
@@ -300,6 +307,7 @@ class GcpProfile(CloudProfile):
             bucket=entry.bucket if lustre else None,
             bucket_prefix=entry.bucket_prefix if lustre else "",
             export_minutes=entry.export_minutes if lustre else None,
+            export_paused=lustre and entry.export_paused,
             lifetime=Lifetime.KEPT,
             lifetime_reason=f"contains the only copy of {changes if lustre and entry.bucket else 'its data'}",
         )

@@ -21,6 +21,20 @@ REGIONS = frozenset(
 REGION_FORM = r"(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-(?:north|south)?(?:north|south|east|west|central)\d{1,2}"
 """Form of the names of regions, such as `us-west8` and `asia-southeast3`."""
 
+SCHEDULER_REGIONS = frozenset(
+    {
+        "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1", "asia-south2", "asia-southeast1",
+        "asia-southeast2", "asia-southeast3", "australia-southeast1", "europe-central2", "europe-west1", "europe-west12", "europe-west2",
+        "europe-west3", "europe-west4", "europe-west6", "me-central1", "me-central2", "me-west1", "northamerica-northeast1",
+        "northamerica-northeast2", "southamerica-east1", "us-central1", "us-east1", "us-east4", "us-west1", "us-west2", "us-west3", "us-west4",
+    }
+)  # fmt: skip
+"""Regions in which Cloud Scheduler is known to exist. It can exist in more.
+
+https://docs.cloud.google.com/scheduler/docs/locations (its first rows) and release-notes (April and September 2026); retrieved 2026-11-30. The others are
+the regions of Cloud Tasks (inferred: both services began in the regions of App Engine; https://cloud.google.com/tasks/docs/locations, retrieved 2026-11-30).
+A job with an HTTP target needs no App Engine app (https://cloud.google.com/scheduler/docs/setup, retrieved 2026-11-30)."""
+
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
 RESERVED_ADDRESSES = 4

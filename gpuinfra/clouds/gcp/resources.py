@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpuinfra.clouds.gcp import instances
 from gpuinfra.clouds.gcp.instances import Lookup, find
-from gpuinfra.clouds.instances import AUDIT, budgets
+from gpuinfra.clouds.instances import AUDIT, budgets, data_disks
 from gpuinfra.plan import planned
 from gpuinfra.plan.model import Plan
 from gpuinfra.plan.planned import (
@@ -230,6 +230,10 @@ REPAIR_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{compone
     _CUSTOM_ROLE_ACTIONS)
 REPAIR_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-repair-{group}", instances.replaced_groups, REMOVED, FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+ATTACH_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-attach-role", instances.control_roles, REMOVED, FREE,
+    _CUSTOM_ROLE_ACTIONS)
+ATTACH_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-attach", instances.control_roles, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
 SECRET_GRANT = ResourceKind("gcp:secretmanager/secretIamMember:SecretIamMember", "{component}-secret-{secret}", instances.secrets, REMOVED, FREE,
     _iam_policy("secretmanager.secrets"))
 HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,
@@ -240,6 +244,12 @@ IMAGE_READER = ResourceKind("gcp:artifactregistry/repositoryIamMember:Repository
 BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", planned.pools, REMOVED, OBJECTS, _crud("storage.objects"))
 PLACEMENT_POLICY = ResourceKind("gcp:compute/resourcePolicy:ResourcePolicy", "{component}", instances.placement_policies, REMOVED, FREE,
     _crud("compute.resourcePolicies", update="", wait=_REGION))
+DATA_DISK = ResourceKind("gcp:compute/disk:Disk", "{component}-data", data_disks, REMOVED, priced("disk_gib_month"), Actions(
+    f"compute.disks.create compute.disks.setLabels {_ZONE}",
+    "compute.disks.get",
+    f"compute.disks.resize?size compute.disks.setLabels?labels {_ZONE}",
+    f"compute.disks.delete {_ZONE}",
+))
 TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"),
     _crud("compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL ))
 GROUP = ResourceKind("gcp:compute/instanceGroupManager:InstanceGroupManager", "{component}", planned.groups, REMOVED, priced("node"), Actions(

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 
-from gpuinfra.clouds.vendor import GPU_CHECKS, Faulty
+from gpuinfra.clouds.vendor import Faulty
+from gpuinfra.node.cause import FaultyPart
 
 ACCEPTED = ("a3-ultragpu-", "a4-", "a4x-")
+UNUSABLE = frozenset({FaultyPart.MISSING_GPU, FaultyPart.GPU, FaultyPart.NVLINK})
 ACTION = "recreate the instance in its managed instance group"
 SAME_HOST = (
     "send report-host-as-faulty.json to Google while the instance runs. Google stops the instance, repairs the host and, on A3 Ultra and A4, "
@@ -23,7 +25,7 @@ def behavior(node: Faulty) -> str:
     """Return the value of `behavior`. An Xid identifies an unrecoverable GPU error, and a chip error makes a GPU unusable."""
     if node.xids:
         return "UNRECOVERABLE_GPU_ERROR"
-    return "CHIP_ERROR" if node.failed_ids & GPU_CHECKS else "PERFORMANCE"
+    return "CHIP_ERROR" if node.faults & UNUSABLE else "PERFORMANCE"
 
 
 def files(node: Faulty) -> dict[str, str]:

@@ -7,6 +7,7 @@ it, the result says that the files were not compared.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,6 +173,36 @@ def _judged(
         return passes(TOPIC, name, text)
     text += f"; {latest.name}, which the first region wrote {_age(now - latest.written)} ago, is not complete in the replica"
     return fails(TOPIC, name, text, REPLICATED) if age > timedelta(minutes=rpo_minutes) else passes(TOPIC, name, text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicatedCheckpoint:
+    """The newest complete checkpoint of one replica, with its objects there."""
+
+    replica: str
+    checkpoint: Checkpoint
+    objects: tuple[CheckpointObject, ...]
+    compared: bool
+    """Whether the objects were compared with those of the first region."""
+
+
+def newest_of(pattern: str, pairs: Iterable[CheckpointPair]) -> ReplicatedCheckpoint | None:
+    """Return the newest complete checkpoint of all replicas. Without an answer of the first region, the object that completes a checkpoint is sufficient.
+
+    Raises `Unreachable` and `DeploymentError` if a replica cannot be listed.
+    """
+    newest: ReplicatedCheckpoint | None = None
+    for pair in pairs:
+        copies, originals = _listed(pair.copy, _fixed(pattern)), None
+        with contextlib.suppress(Unreachable, DeploymentError):
+            originals = _listed(pair.source, _fixed(pattern))
+        checkpoint = newest_complete(pattern, originals, copies)
+        if checkpoint is not None and (newest is None or checkpoint.written > newest.checkpoint.written):
+            objects = tuple(one for key, one in sorted(copies.items()) if _within(key, checkpoint.name))
+            newest = ReplicatedCheckpoint(
+                replica=pair.replica, checkpoint=checkpoint, objects=objects, compared=originals is not None
+            )
+    return newest
 
 
 def newest_complete(

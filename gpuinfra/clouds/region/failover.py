@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from gpuinfra.base.errors import DeploymentError
@@ -33,6 +34,14 @@ class BucketPair:
     """Key of the replica, on clouds where the key has a policy of its own."""
     role: str = ""
     """Role of `writer` in the IAM policy of the replica, on clouds where the replica has such a policy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomePair:
+    """Home directories in the first region and their replica, which can only be read while it is replicated."""
+
+    source: str
+    replica: str
 
 
 SHOWN = 5
@@ -192,4 +201,33 @@ class DisabledReplication(Protocol):
         """Write the objects in the first region again that the replica lacks, because an enabled replication only covers new versions.
 
         Returns their number. An object that is written meanwhile is left alone."""
+        ...
+
+
+@runtime_checkable
+class ReplicatedHomes(Protocol):
+    """Requests to a cloud whose services replicate home directories. A method that returns whether something has ended is called until it has."""
+
+    def homes(self, resources: Iterable[Resource]) -> tuple[HomePair, ...]:
+        """Return the replicated home directories in a stack's state."""
+        ...
+
+    def home_synced(self, pair: HomePair, since: datetime) -> bool:
+        """Return whether the replica has the files that the first region had at a time, or is no longer replicated."""
+        ...
+
+    def home_opened(self, pair: HomePair, *, alone: bool) -> bool:
+        """End the replication, so that nodes can write to the replica. Returns whether it has ended.
+
+        Sends requests to the second region only. With `alone`, the first region does not take part."""
+        ...
+
+    def home_returned(self, pair: HomePair) -> bool:
+        """Replicate the files of the second region back, end this replication, and allow the next deployment to replicate again. Returns whether it has ended.
+
+        Files that only the first region has are deleted. A replica that still is replicated has no files of its own, and nothing changes."""
+        ...
+
+    def home_accepts(self, pair: HomePair) -> bool:
+        """Allow the next deployment to replicate to the replica again. Returns whether it is allowed, or whether the replication has not ended."""
         ...

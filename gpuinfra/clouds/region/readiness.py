@@ -22,7 +22,7 @@ STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
 """States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
 TOPICS = (
     "replication", "replica", "lag", "failures", "key", "role", "bundle", "quota", "machine", "reservation", "image", "stack file", "difference",
-    "addresses", "data", "state", "names", "resource names", "checkpoint",
+    "addresses", "data", "state", "names", "resource names", "checkpoint", "homes",
 )  # fmt: skip
 """Topics of lines that can have the state `fail`."""
 PREFLIGHT = ("quota", "machine", "reservation", "image", "names")

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ..answer import Answers
-from ..cause import Action, Cause
+from ..cause import Action, Cause, FaultyPart
 from ..expectation import Expectation, Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import GpuRow, GpuTable, absent, failure
@@ -36,8 +36,14 @@ class Check:
     """Conditions under which the check cannot run although `when` is true, and the reasons. The nodes are verified without it."""
     action: Action = Action.CONFIGURE
     """What a failure requires, unless its cause requires an action (`cause.py`)."""
+    fault: FaultyPart | None = None
+    """What is faulty if the check fails. None: software, settings, or a defect that has no consequence yet."""
+    burn_in: tuple[int, ...] = ()
+    """The levels of `--burn-in` that add the check to a run."""
     may_warn = False
     """Whether the check can warn despite its severity. Such a warning does not block the node."""
+    is_installation = False
+    """Whether the check is about software and settings, which only a change of the node breaks after the handover. The others are about hardware and load."""
     rank = LAST
     """Position among the failed checks of a node: causes before consequences. A lost GPU fails ten checks, and its Xid gives the cause."""
     probes: tuple[str, ...] = ()

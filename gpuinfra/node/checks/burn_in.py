@@ -9,7 +9,7 @@ import re
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, DcgmStatus, results, test_name
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
@@ -80,6 +80,8 @@ class Diagnostics(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     when = (gpus,)
     skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
+    burn_in = (1,)
+    fault = FaultyPart.GPU
     may_warn = True
     probes = ("dcgm",)
     hint = "read the test's warning in the output of dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
@@ -100,6 +102,8 @@ class BurnIn(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     when = (gpus, burn_in(2))
     skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
+    burn_in = (2, 3, 4)
+    fault = FaultyPart.GPU
     may_warn = True
     probes = ("dcgm-medium", "dcgm-long", "dcgm-extra-long")
     hint = (
@@ -130,6 +134,8 @@ class SteadyHeat(Check):
     when = (gpus, burn_in(3))
     skips = ((mig, "NVIDIA's diagnostics test whole GPUs only"),)
     action = Action.REBOOT
+    burn_in = (3, 4)
+    fault = FaultyPart.SLOW_GPU
     probes = ("heat",)
     hint = "let the GPU cool down and repeat the stress test; a second slowdown means a cooling or power fault: replace the node"
     source = (

@@ -38,6 +38,7 @@ class ContainerRuntime(Check):
 
     id, name = "C1", "container_runtime"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (gpus_or_docker,)
     probes = ("docker", "containerd")
     hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the runtime's service"
@@ -95,6 +96,7 @@ class CdiDevices(Check):
 
     id, name = "C2", "cdi_devices"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (gpus,)
     probes = ("cdi",)
     hint = "run systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
@@ -125,6 +127,7 @@ class ContainersKeepGpus(Check):
 
     id, name = "C3", "containers_keep_gpus"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (gpus,)
     probes = ("docker",)
     hint = "use Docker 28.2 or newer, or enable CDI (features.cdi in /etc/docker/daemon.json), and pass GPUs with --device nvidia.com/gpu=all"
@@ -151,6 +154,7 @@ class Enroot(Check):
 
     id, name = "C5", "enroot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (enroot,)
     probes = ("enroot", "enroot-namespaces")
     hint = (
@@ -189,6 +193,7 @@ class ContainersKeptFromMetadata(Check):
 
     id, name = "C4", "containers_kept_from_metadata"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (guarded_metadata,)
     probes = ("metadata-guard",)
     hint = "run systemctl restart gpuinfra-metadata, and find out what removed its nftables table (nft flush ruleset, or nftables.service)"

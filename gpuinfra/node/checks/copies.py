@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, shortened
 from .base import Check, judged
@@ -66,6 +66,7 @@ class HostCopy(Check):
     when = (has_floor("B5"),)
     skips = _ONE_INSTANCE
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_GPU
     probes = ("nvbandwidth",)
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again; if the copies stay slow, replace the node"
     source = (
@@ -98,6 +99,7 @@ class GpuCopy(Check):
     when = (nvswitch,)
     skips = _ONE_INSTANCE
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_NVLINK
     probes = ("gpu-copies",)
     hint = "compare F3, F4 and F5: one GPU in all slow pairs points to that GPU; reboot and measure again; if the copies stay slow, replace the node"
     source = (
@@ -127,6 +129,7 @@ class GpuMemoryCopy(Check):
     when = (gpu_memory_is_comparable,)
     skips = _ONE_INSTANCE
     action = Action.RESET
+    fault = FaultyPart.SLOW_GPU
     probes = ("gpu-memory",)
     hint = "compare G6 (remapped rows), G7 and the memory clock with the other GPUs; reset the GPU and measure again; if it stays slow, replace the node"
     source = (

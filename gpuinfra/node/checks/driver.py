@@ -33,6 +33,7 @@ class KernelModule(Check):
 
     id, name = "D1", "kernel_module"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     rank = 6
     probes = ("driver-version",)
@@ -70,6 +71,7 @@ class DriverVersion(Check):
 
     id, name = "D2", "driver_version"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     rank = 5
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
@@ -122,6 +124,7 @@ class ModuleKept(Check):
 
     id, name = "D3", "dkms_installed"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     probes = ("dkms", "uname", "driver-version", "module")
     hint = (
@@ -183,6 +186,7 @@ class DriverAfterReboot(Check):
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     may_warn = True
     probes = ("driver-version", "boot-id")
@@ -224,6 +228,7 @@ class DriverLibrary(Check):
 
     id, name = "D8", "driver_library"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    is_installation = True
     when = (gpus,)
     probes = ("libcuda",)
     hint = (
@@ -265,6 +270,7 @@ class Holds(Check):
 
     id, name = "D4", "holds"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (gpus,)
     probes = ("holds", "uname")
     hint = "rerun the holds step, which runs apt-mark hold for the driver, fabric manager, kernel and NCCL packages"
@@ -300,6 +306,7 @@ class Persistence(GpuTableCheck):
 
     id, name = "D5", "persistence_mode"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    is_installation = True
     when = (gpus,)
     hint = (
         "run nvidia-smi -pm 1; to keep the mode after a reboot, remove --no-persistence-mode, which the package sets, from the "
@@ -320,6 +327,7 @@ class DriverModules(Check):
 
     id, name = "D6", "driver_modules"
     phase, severity = Phase.PRESENCE, Severity.WARN
+    is_installation = True
     when = (gpus,)
     probes = ("modules",)
     hint = "load the missing module with modprobe and add it to /etc/modules-load.d"

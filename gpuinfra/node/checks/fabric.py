@@ -6,7 +6,7 @@ import math
 import re
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import (
     Broken,
@@ -58,6 +58,7 @@ class FabricManager(Check):
 
     id, name = "F1", "fabric_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (nvswitch,)
     rank = 7
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
@@ -100,6 +101,7 @@ class FabricState(GpuTableCheck):
     when = (gpus, nvswitch)
     skips = ((ampere, "GPUs of the Ampere generation report no fabric state; the field is N/A"),)
     action = Action.REBOOT
+    fault = FaultyPart.NVLINK
     hint = (
         "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state does not change, read "
         "journalctl -u nvidia-fabricmanager"
@@ -138,6 +140,7 @@ class NvlinkActive(Check):
     when = (nvlinks,)
     skips = ((mig, "a GPU with MIG reports no NVLink"),)
     action = Action.REBOOT
+    fault = FaultyPart.NVLINK
     probes = ("nvlink-status",)
     hint = (
         "drain the node, restart the fabric manager, then reboot; if a link stays down, replace the node (look for "
@@ -193,6 +196,7 @@ class NvlinkErrors(Check):
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     action = Action.REPLACE
+    fault = FaultyPart.NVLINK
     may_warn = True
     when = (nvlinks,)
     skips = ((mig, "a GPU with MIG reports no NVLink"),)
@@ -262,6 +266,7 @@ class Topology(Check):
     when = (nvswitch,)
     skips = ((mig, "a GPU with MIG reports no NVLink"),)
     action = Action.REBOOT
+    fault = FaultyPart.NVLINK
     probes = ("topology",)
     hint = "compare the output with nvidia-smi nvlink -s (F3); restart the fabric manager, then reboot; if links are still missing, replace the node"
     source = "Azure/azurehpc-health-checks: check_hw_topology; utkuozdemir/nvidia_gpu_exporter: internal/captures"
@@ -303,6 +308,7 @@ class SubnetManager(Check):
 
     id, name = "F6", "nvlink_subnet_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus, nvswitch)
     skips = ((before_blackwell, "only fourth-generation NVSwitch (B200 and later) has an NVLink subnet manager"),)
     probes = ("nvlsm", "modules", "nvidia-smi-csv")

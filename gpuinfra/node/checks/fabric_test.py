@@ -6,7 +6,7 @@ import enum
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Action, Cause
+from ..cause import Action, Cause, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, json_object
@@ -51,6 +51,7 @@ class FabricTest(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     when = (fabric_test,)
     action = Action.REBOOT
+    fault = FaultyPart.FABRIC
     may_warn = True
     probes = ("fabric-result",)
     hint = (

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..answer import Answers
-from ..cause import Action, Cause
+from ..cause import Action, Cause, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, shortened, warned
 from ..table import GpuTable, absent, denied, failure
@@ -34,6 +34,7 @@ class EccMode(GpuTableCheck):
 
     id, name = "G4", "ecc_mode"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (gpus,)
     hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
     source = "imbue-ai/cluster-health"
@@ -55,6 +56,7 @@ class EccErrors(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.RESET
+    fault = FaultyPart.GPU
     hint = (
         "drain the node and reset the GPU (reboot the node if the GPU cannot be reset); replace the node if the count "
         "rises again or if the errors are in SRAM"
@@ -87,6 +89,7 @@ class RemappedRows(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.RESET
+    fault = FaultyPart.GPU
     hint = "if a remapping is pending, drain the node and reset the GPU; if a remapping failed, the spare rows are used up: replace the node"
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
@@ -114,6 +117,7 @@ class Throttling(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_GPU
     may_warn = True
     hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown persists, drain and replace the node"
     source = (
@@ -206,6 +210,7 @@ class RecoveryAction(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.RESET
+    fault = FaultyPart.GPU
     hint = "drain the node, then take the action that the driver requests"
     source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
@@ -256,6 +261,7 @@ class InfoRom(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REPLACE
+    fault = FaultyPart.GPU
     hint = "replace the node: an infoROM cannot be repaired"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
@@ -287,6 +293,7 @@ class ErrorTokens(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.GPU
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
     hint = "drain the node and read journalctl -k -b; reset the GPU or reboot the node, and replace the node if the token returns"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go"
@@ -314,6 +321,7 @@ class PendingRepairs(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.RESET
+    fault = FaultyPart.GPU
     probes = ("nvidia-smi-xml",)
     hint = "drain the node and reset the GPU, or reboot the node; replace it if the repair is still pending"
     source = (
@@ -369,6 +377,7 @@ class PcieReplays(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_GPU
     probes = ("nvidia-smi-xml",)
     hint = "compare G3 and B5 with the other GPUs; reboot, and replace the node if the number rises again"
     source = "nvidia-smi -q -x: pci/replay_counter and pci/replay_rollover_counter (man nvidia-smi); NVIDIA/DCGM: health watch of PCIe"

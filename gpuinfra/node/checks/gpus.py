@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..mig import instances
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
@@ -25,6 +25,7 @@ class GpuCount(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.MISSING_GPU
     rank = 4
     probes = ("nvidia-smi-list", "nvidia-smi-xml", "lspci")
     hint = "drain the node and search journalctl -k -b for the missing address; reboot once, then replace the node"
@@ -65,6 +66,7 @@ class GpuModel(GpuTableCheck):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (gpus,)
     action = Action.REPLACE
+    fault = FaultyPart.GPU
     hint = "replace the node: a GPU that is a different model or has less memory slows down or breaks every job on the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
@@ -94,6 +96,7 @@ class PcieLink(GpuTableCheck):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_GPU
     hint = "drain the node, reboot it once and compare again; if the link is still narrow or slow, replace the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14); stas00/ml-engineering"
 
@@ -130,6 +133,7 @@ class MigMode(GpuTableCheck):
 
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     action = Action.RESET
     hint = "run nvidia-smi -mig 1 if the pool uses MIG, or nvidia-smi -mig 0 if it does not; then reset the GPU or reboot the node"
@@ -149,6 +153,7 @@ class MigLayout(Check):
 
     id, name = "G15", "mig_layout"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (mig,)
     probes = ("nvidia-smi-list", "nvidia-smi-xml")
     hint = "run systemctl restart gpuinfra-mig, which also runs at each boot, or python3 /opt/gpuinfra/current/node.pyz mig"
@@ -191,6 +196,7 @@ class NoProcesses(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.RESET
+    fault = FaultyPart.GPU
     may_warn = True
     probes = ("nvidia-smi-apps", "nvidia-smi-csv")
     hint = "stop the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"

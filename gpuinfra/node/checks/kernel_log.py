@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..answer import Answers
-from ..cause import Action, Cause
+from ..cause import Action, Cause, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, BENIGN_SXIDS, TO_DO, Bucket, nvlink5, sxid_action, xid_of
@@ -69,6 +69,7 @@ class Xids(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.GPU
     may_warn = True
     rank = 1
     probes = ("kernel-log",)
@@ -139,6 +140,7 @@ class SwitchErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (nvswitch,)
     action = Action.REBOOT
+    fault = FaultyPart.NVLINK
     may_warn = True
     rank = 2
     probes = ("kernel-log",)
@@ -238,6 +240,7 @@ class HostErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (every_node,)
     action = Action.REBOOT
+    fault = FaultyPart.HOST
     may_warn = True
     probes = ("kernel-log",)
     hint = "drain the node and read journalctl -k -b; replace the node if the error returns after a reboot"
@@ -281,6 +284,7 @@ class PcieErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (gpus,)
     action = Action.REBOOT
+    fault = FaultyPart.HOST
     may_warn = True
     probes = ("pcie",)
     hint = "find the device with lspci -s; reboot, and replace the node if its counters rise again"

@@ -6,7 +6,7 @@ import math
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, failed, shortened
 from .base import Check, is_number, judged, result_of
@@ -26,6 +26,7 @@ class LinkSpeed(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     when = (fabric_of("infiniband"),)
     action = Action.REBOOT
+    fault = FaultyPart.FABRIC
     probes = ("links",)
     hint = "compare lspci -vv (LnkSta) and the counters of that device with the other devices; reboot, measure again, then redeploy the node"
     source = (

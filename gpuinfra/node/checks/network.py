@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check
@@ -21,6 +21,7 @@ class EfaDevices(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (fabric_of("efa"),)
     action = Action.REBOOT
+    fault = FaultyPart.PORT
     rank = 8
     probes = ("efa",)
     hint = (
@@ -70,6 +71,7 @@ class FabricLibraries(Check):
 
     id, name = "N3", "fabric_libraries"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (fabric_of("gib", "tcpxo"),)
     probes = ("fabric-libraries",)
     hint = "rerun the fabric step; without the plugin, NCCL silently falls back to sockets"
@@ -101,6 +103,7 @@ class LockedMemory(Check):
 
     id, name = "N4", "locked_memory"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    is_installation = True
     when = (fabric,)
     probes = ("memlock",)
     hint = "rerun the prepare step, which writes memlock limits for all users to /etc/security/limits.d"

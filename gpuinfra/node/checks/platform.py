@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
@@ -37,6 +37,7 @@ class PciGpus(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (gpus,)
     action = Action.REPLACE
+    fault = FaultyPart.MISSING_GPU
     rank = 3
     probes = ("lspci",)
     hint = "replace the node: it needs different hardware"
@@ -68,6 +69,7 @@ class KernelHeaders(Check):
 
     id, name = "P2", "kernel_headers"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (every_node,)
     probes = ("uname", "kernel-headers")
     hint = (
@@ -103,6 +105,7 @@ class RootSpace(Check):
 
     id, name = "P3", "root_space"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (every_node,)
     probes = ("disk",)
     hint = "free space on / or set a larger root disk for the pool"
@@ -132,6 +135,7 @@ class SecureBoot(Check):
 
     id, name = "P4", "secure_boot"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     probes = ("secure-boot", "module-signer")
     hint = "sign the module with an enrolled key, or start the instance without Secure Boot"
@@ -167,6 +171,7 @@ class NoNouveau(Check):
 
     id, name = "P5", "no_nouveau"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (gpus,)
     probes = ("modules",)
     hint = "rerun the driver step, which blacklists nouveau and rebuilds the initramfs, then reboot"
@@ -204,6 +209,7 @@ class HostMemory(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (every_node,)
     action = Action.REPLACE
+    fault = FaultyPart.HOST
     probes = ("memory",)
     hint = "look for mem= and crashkernel= in /proc/cmdline; without them, replace the node: memory modules are missing or disabled"
     source = "Azure/azurehpc-health-checks: conf, check_hw_physmem; procps-ng: man free"
@@ -229,6 +235,7 @@ class CpuCount(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (every_node,)
     action = Action.REPLACE
+    fault = FaultyPart.HOST
     probes = ("cpus",)
     hint = "look for maxcpus= and nr_cpus= in /proc/cmdline; without them, replace the node, or correct the vcpus of a machine type that you declared"
     source = "Azure/azurehpc-health-checks: conf, check_hw_cpuinfo; GNU coreutils: nproc --all counts the installed processors"
@@ -250,6 +257,7 @@ class LocalDisks(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (local_disks,)
     action = Action.REPLACE
+    fault = FaultyPart.HOST
     probes = ("disk-models",)
     hint = "compare lsblk and journalctl -k -b; replace the node, because the scratch file system lost the data of the missing disk"
     source = "Azure/azurehpc-health-checks: customTests/azure_nvme_count.nhc; bootstrap step 80-scratch counts the disks only when it runs"

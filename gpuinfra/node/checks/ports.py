@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped, warned
 from .base import Check, judged, listed, result_of
@@ -68,6 +68,7 @@ class InfinibandPorts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (fabric_of("infiniband"),)
     action = Action.REBOOT
+    fault = FaultyPart.PORT
     probes = ("ports",)
     hint = "compare ibstat with a healthy node and reboot once; if a port stays down, the host is faulty: redeploy the node"
     source = (
@@ -91,6 +92,7 @@ class RdmaDevices(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (fabric_of("gib"),)
     action = Action.REBOOT
+    fault = FaultyPart.PORT
     probes = ("ports",)
     hint = (
         "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once; "
@@ -117,6 +119,7 @@ class EfaPorts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (fabric_of("efa"),)
     action = Action.REBOOT
+    fault = FaultyPart.PORT
     probes = ("ports",)
     hint = "read dmesg for efa lines and reboot once; if a port stays down, replace the node"
     source = "torvalds/linux: drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port: a working device reports ACTIVE; its link layer is Unspecified"
@@ -166,6 +169,7 @@ class GoogleInterfaces(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     when = (several_gvnics,)
     action = Action.REBOOT
+    fault = FaultyPart.PORT
     probes = ("gvnics",)
     hint = "compare with the network interfaces of the instance template; interfaces can be added only when an instance is created, so recreate it"
     source = "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
@@ -198,6 +202,7 @@ class PartitionKeys(Check):
 
     id, name = "N9", "partition_keys"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (fabric_of("infiniband"),)
     probes = ("ports",)
     hint = (
@@ -244,6 +249,7 @@ class LinkFlaps(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (fabric_of("infiniband", "gib", "tcpx", "tcpxo"),)
     action = Action.REPLACE
+    fault = FaultyPart.FABRIC
     probes = ("ports", "link-log", "kernel-log")
     hint = "drain the node and redeploy it: a flapping link slows down every job that uses it"
     source = (
@@ -290,6 +296,7 @@ class RdmaErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     when = (fabric_of("efa", "infiniband", "gib"),)
     action = Action.REPLACE
+    fault = FaultyPart.FABRIC
     may_warn = True
     probes = ("ports",)
     hint = "compare the counters of all nodes (rdma statistic show); replace the node if they rise on one node only"

@@ -19,6 +19,7 @@ class CloudInit(Check):
 
     id, name = "S1", "cloud_init"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (every_node,)
     probes = ("cloud-init",)
     hint = "read /var/log/cloud-init-output.log, fix the cause, and replace the node: cloud-init runs only at the first boot"
@@ -63,6 +64,7 @@ class BootstrapSteps(Check):
 
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (every_node,)
     rank = 9
     probes = ()
@@ -112,6 +114,7 @@ class DeclaredFiles(Check):
 
     id, name = "S3", "declared_files"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (files,)
     probes = ("declared-files",)
     hint = (
@@ -172,6 +175,7 @@ class ControlPrograms(Check):
 
     id, name = "M2", "control_programs"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (control_node,)
     probes = ("prometheus", "alertmanager")
     hint = "run journalctl -u gpuinfra-prometheus -u gpuinfra-alertmanager; Alertmanager starts when each secret in monitoring.receivers can be read"

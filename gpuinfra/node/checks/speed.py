@@ -10,7 +10,7 @@ import re
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..cause import Action
+from ..cause import Action, FaultyPart
 from ..expectation import Machine
 from ..outcome import CheckOutcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, is_number, listed, result_of
@@ -105,6 +105,7 @@ class Metrics(Check):
 
     id, name = "M1", "metrics"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
+    is_installation = True
     when = (exporter,)
     probes = ("metrics",)
     hint = "run systemctl restart nvidia-dcgm nvidia-dcgm-exporter; to install the exporter, set software.gpu_metrics in the declaration"
@@ -130,6 +131,9 @@ class AllReduce(Check):
     when = (has_floor("B2"),)
     skips = ((mig, "NCCL does not run on several MIG instances of a node"),)
     action = Action.REBOOT
+    fault = FaultyPart.SLOW_NVLINK
+    default_gib = 8.0
+    """Size of the test on machines whose floor names no size."""
     probes = ("nccl",)
     hint = "compare F3 and G3 with a fast node, reboot and measure again; if the node stays slow, replace it"
     source = (
@@ -150,6 +154,9 @@ class PairReduce(Check):
     id, name = "B3", "pair_all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
     action = Action.REBOOT
+    fault = FaultyPart.FABRIC
+    default_gib = 2.0
+    """Size of the test on machines whose floor names no size."""
     probes = ("pair",)
     hint = (
         "one of the two nodes is weak: test each node with a partner that is known to be good, then drain the weak node"
@@ -176,6 +183,7 @@ class NetworkPlugin(Check):
 
     id, name = "B4", "network_plugin"
     phase, severity = Phase.SPEED, Severity.BLOCK
+    is_installation = True
     when = (gpus, fabric)
     skips = ((mig, "NCCL does not run on several MIG instances of a node"),)
     probes = ("nccl-network",)

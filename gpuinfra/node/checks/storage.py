@@ -49,6 +49,7 @@ class LustreMounts(Check):
 
     id, name = "L1", "lustre_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (lustre,)
     probes = ("lustre-module", "uname", "mounts")
     hint = (
@@ -82,6 +83,7 @@ class HomeMounts(Check):
 
     id, name = "L2", "home_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (homes,)
     probes = ("mounts",)
     hint = (
@@ -106,6 +108,7 @@ class MountedBuckets(Check):
 
     id, name = "L4", "mounted_buckets"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
+    is_installation = True
     when = (buckets,)
     probes = ("mounts",)
     hint = (
@@ -151,6 +154,7 @@ class LustreOverEfa(Check):
 
     id, name = "L3", "lustre_over_efa"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    is_installation = True
     when = (lustre_over_efa,)
     probes = ("lnet",)
     hint = (

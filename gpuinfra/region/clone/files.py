@@ -49,6 +49,10 @@ def files(pair: RegionPair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFi
         if cloned.repair.mode != "off":
             standing.set(("repair",), None, "nodes are repaired by the control node")
             nodes.set(("repair",), None, "nodes are repaired by the control node")
+    if cloned.logs:
+        why = "the nodes' role, which the first file of this mode creates, cannot write to a log group of the second one; declare it after the failover"
+        standing.set(("logs",), None, why)
+        nodes.set(("logs",), None, why)
     own = references(pair)
     both = {**own, **dict.fromkeys(layers, _reference(pair, first))}
     return (

@@ -92,11 +92,7 @@ class RegionPair:
 
     def declaration(self) -> Any:
         """Return the declaration of the stack as plain values. Do not change it."""
-        assert self.stack.document is not None
-        value: Any = self.stack.document.value
-        for part in self.stack.route:
-            value = value[part]
-        return value
+        return self.stack.declaration
 
     def is_given(self, route: Route) -> bool:
         """Whether `--set` sets a value, a value in it, or a value that contains it."""

@@ -39,6 +39,11 @@ def set_recovery(pair: RegionPair, draft: Draft) -> None:
     if not pair.is_given(("recovery", "region")):
         why = f"{pair.source} is the second region of the clone, so that you can fail back"
         draft.set(("recovery", "region"), pair.source, why)
+    for field in ("existing_buckets", "existing_key_arn"):
+        if getattr(recovery, field) and not pair.is_given(("recovery", field)):
+            draft.set(("recovery", field), None, "the clone creates its buckets")
+    if recovery.homes and not pair.is_given(("recovery", "homes")):
+        draft.set(("recovery", "homes"), None, f"the home directories are replicated from {pair.source}")
     if recovery.copy_images and not pair.is_given(("recovery", "copy_images")):
         draft.set(("recovery", "copy_images"), None, f"the images of the stack exist in {pair.source}")
     if pair.is_given(("recovery", "mode")) or recovery.mode == mode:

@@ -29,6 +29,8 @@ class Replicas:
     """Names of the replicas by purpose, such as `evidence` or `scratch-0`."""
     images: Mapping[str, str] = field(default_factory=dict)
     """IDs of the image copies, by the ID of the image in the first region."""
+    homes: Mapping[str, str] = field(default_factory=dict)
+    """IDs of the replicas of home directories, by the name of the file system, such as `home-0`."""
     key_arn: str | None = None
     """Key of the replicas, on clouds whose nodes need its name to read a bucket."""
 
@@ -42,6 +44,7 @@ def replicas_of(resources: Iterable[Mapping[str, Any]]) -> Replicas:
             return Replicas(
                 buckets=outputs.get("buckets") or {},
                 images=outputs.get("images") or {},
+                homes=outputs.get("homes") or {},
                 key_arn=key if isinstance(key, str) else None,
             )
     return Replicas()

@@ -61,6 +61,8 @@ def set_registry(pair: RegionPair, draft: Draft) -> None:
         for name in ("registry", "kernel"):
             if getattr(software, name):
                 draft.set(("software", name), None, f"it is specific to {pair.here.title}")
+        if pair.spec.logs and pair.there.software.log_agent is None:
+            draft.set(("logs",), None, f"gpuinfra sends no logs on {pair.there.title}")
         return
     moved = software.registry and pair.facts.registry(software.registry, pair.source, pair.target)
     if moved and not pair.is_given(("software", "registry")):

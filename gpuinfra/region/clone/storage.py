@@ -41,7 +41,11 @@ def set_storage(pair: RegionPair, draft: Draft) -> None:
             continue
         if isinstance(entry, Home):
             _start_empty(pair, draft, index, entry)
-            if "site" in pair.spec.made_layers:
+            if entry.replica and not pair.is_given(("storage", index, "replica")):
+                draft.set(("storage", index, "replica"), None, "a replica can be mounted only in its region")
+            if _is_replicated(pair, entry):
+                _list_home(pair, draft, index, entry)
+            elif "site" in pair.spec.made_layers:
                 what = f"is not replicated, so the clone starts with an empty {entry.mount}"
                 draft.findings.append(warn(path, what, "copy the files to the clone's file system before you use it"))
             continue
@@ -56,9 +60,8 @@ def set_storage(pair: RegionPair, draft: Draft) -> None:
                 draft.set(("storage", index, "throughput_mb_s_per_tib"), near, why)
         if isinstance(entry, Lustre):
             _start_empty(pair, draft, index, entry)
-            if pair.spec.recovery and pair.spec.recovery.region == pair.target:
-                why = "files that are older than the replica would replace its objects"
-                draft.set(("storage", index, "export_minutes"), None, why)
+            if entry.export_minutes is not None and not pair.across:
+                _pause_exports(pair, draft, index, entry)
         if entry.bucket is None:
             if "site" in pair.spec.made_layers:
                 what = f"has no bucket, so its data has no replica, and the clone starts with an empty {entry.mount}"
@@ -77,6 +80,25 @@ def set_storage(pair: RegionPair, draft: Draft) -> None:
             if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
         _list_data(pair, draft, index, entry)
+
+
+def _is_replicated(pair: RegionPair, entry: Home) -> bool:
+    """Return whether `recovery` of the stack replicates these home directories to the clone's region."""
+    recovery, replication = pair.spec.recovery, pair.here.replication
+    if pair.across or recovery is None or replication is None or not recovery.homes or recovery.region != pair.target:
+        return False
+    return (entry.service or pair.here.home_services[0]) in replication.home_services
+
+
+def _list_home(pair: RegionPair, draft: Draft, index: int, entry: Home) -> None:
+    """List the replica of home directories, and warn if the clone creates an empty file system instead."""
+    path = f"storage[{index}]"
+    command = f"pulumi stack output recovery --stack {pair.stack.name}"
+    if pair.final(draft, ("storage", index, "replica")) is None and "site" in pair.spec.made_layers:
+        what = f"has no replica, so the clone starts with an empty {entry.mount}"
+        draft.findings.append(warn(path, what, f"specify the replica in `{command}` with --set {path}.replica=ID"))
+    why = f"`recovery` of the stack replicates the files; specify the replica in this stack output with --set {path}.replica=ID"
+    draft.manual.append(Manual(path=path, what=f"files of {entry.mount}", why=why, command=command))
 
 
 def _set_service(pair: RegionPair, draft: Draft, index: int, entry: Home) -> None:
@@ -100,6 +122,17 @@ def _start_empty(pair: RegionPair, draft: Draft, index: int, entry: Lustre | Hom
         if not pair.across:
             why = f"{why}; to start from a copy in {pair.target}, set storage[{index}].restore_from with --set"
         draft.set(route, None, why)
+
+
+def _pause_exports(pair: RegionPair, draft: Draft, index: int, entry: Lustre) -> None:
+    """Pause the schedule in a second region until a failover, and not in the first one."""
+    route = ("storage", index, "export_paused")
+    if pair.origin is not None and pair.origin.region == pair.target:
+        if entry.export_paused and not pair.is_given(route):
+            draft.set(route, None, f"{pair.target} is the first region")
+    elif pair.spec.recovery and pair.spec.recovery.region == pair.target and not entry.export_paused:
+        why = "files that are older than the replica would replace its objects; `gpuinfra failover` resumes the exports"
+        draft.set(route, True, why)
 
 
 def _keep_mounted(pair: RegionPair, draft: Draft, path: str, entry: ObjectMount) -> None:

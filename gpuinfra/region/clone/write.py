@@ -46,11 +46,11 @@ def render(
     except Exception:  # The original has a form that cannot be edited in place, such as aliases.
         kept = False
     if not kept:
-        body = _dump(value)
+        body = dumped(value)
     if not same_folder:
         body = _SCHEMA.sub("", body)
     reasons, header = list(reasons), list(header)
-    for content in (body, _dump(value)):
+    for content in (body, dumped(value)):
         noted = _noted(content, reasons, header)
         with contextlib.suppress(SpecError):  # A comment inside a text of several lines changes the text.
             if parse(noted, "").value == value:
@@ -138,7 +138,8 @@ def _flow(value: object) -> object:
     return value
 
 
-def _dump(value: object) -> str:
+def dumped(value: object) -> str:
+    """Return a document as YAML."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt", pure=True)

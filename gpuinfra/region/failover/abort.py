@@ -14,6 +14,7 @@ from gpuinfra.clouds.region.failover import (
     BucketPair,
     DisabledReplication,
     Failback,
+    ReplicatedHomes,
     label,
 )
 from gpuinfra.region.failover.back import (
@@ -22,6 +23,7 @@ from gpuinfra.region.failover.back import (
     attach,
     copy_back,
     enable_replication,
+    homes_returned,
     launched,
     obtained,
     replicated_again,
@@ -33,6 +35,7 @@ from gpuinfra.region.failover.steps import (
     DRAIN,
     EXPORT,
     FENCE,
+    HOMES,
     IMPORT,
     NAMES,
     REPLICAS,
@@ -41,6 +44,7 @@ from gpuinfra.region.failover.steps import (
     activating,
     deployed,
     detach,
+    each_home,
     renamed,
     up_step,
 )
@@ -79,6 +83,8 @@ def _steps(
         yield FailoverStep(name="copy", what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     if moved:
         yield from replicated_again(returning, pairs)
+    if journal.state(HOMES) is not None:
+        yield from homes_returned(returning) if moved else _homes_accept(returning)
     started = list[FailoverStep]()
     if fenced:
         started += launched(returning) if not moved or back.stop_first else ()
@@ -121,6 +127,18 @@ def _replicas(returning: Returning, journal: FailoverJournal, pairs: Sequence[Bu
     elif journal.state(REPLICAS) != DONE:
         # The time at which the second region began to write is required to compare the buckets.
         yield FailoverStep(name=REPLICAS, what=f"detach {names}", run=lambda _: detach(forward, pairs))
+
+
+def _homes_accept(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the step after which the deployment of the first region replicates the home directories again. No job wrote to their replicas."""
+    if isinstance(cloud := returning.forward, ReplicatedHomes) and (homes := cloud.homes(returning.resources)):
+        names = ", ".join(pair.replica for pair in homes)
+
+        def run(_: bool) -> str:
+            done, left = f"{names} can be replicated to again", "the replication of home directories has not ended"
+            return each_home(returning.back, homes, lambda pair, _: cloud.home_accepts(pair), done, left)
+
+        yield FailoverStep(name=HOMES, what=f"allow {returning.back.second} to replicate to {names} again", run=run)
 
 
 def _release(remove: Callable[[bool], None], groups: Sequence[str], again: bool) -> str:

@@ -11,24 +11,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.naming import logical
 from gpuinfra.base.words import counted
-from gpuinfra.clouds.region.exports import Exports, ScheduledExports
+from gpuinfra.clouds.region.exports import Exports
 from gpuinfra.clouds.region.failover import (
     BucketPair,
     Comparison,
     DisabledReplication,
     Failback,
     ObjectConflict,
+    ReplicatedHomes,
     label,
 )
-from gpuinfra.region.failover.journal import DONE, FAILED, FENCE, IGNORED, UNREACHABLE, FailoverJournal
+from gpuinfra.clouds.region.readiness import ReadinessLine, passes
+from gpuinfra.region.failover.journal import DONE, FAILED, FENCE, IGNORED, UNREACHABLE, FailoverJournal, minutes_in
 from gpuinfra.region.failover.newest import set_schedules
 from gpuinfra.region.failover.steps import (
     DRAIN,
     EXPORT,
+    HOMES,
     IMPORT,
     JOBS,
     LIMIT_S,
@@ -42,6 +47,7 @@ from gpuinfra.region.failover.steps import (
     activating,
     check_readiness,
     deployed,
+    each_home,
     export_step,
     fence,
     fence_step,
@@ -51,11 +57,13 @@ from gpuinfra.region.failover.steps import (
     up_step,
     verify_step,
 )
+from gpuinfra.region.failover.steps import (
+    resumed as steps_that_resume,
+)
 
 SCHEMA = "gpuinfra.failback/1"
 CONFLICTS = "conflicts"
 PRECOPY, COPY, REPLICATE, LAUNCH, NODES = "precopy", "copy", "replicate", "launch", "nodes"
-SCHEDULE = "schedule"
 FIRST = "the first region"
 IGNORABLE = (JOBS, EXPORT)
 """Steps that `--ignore` accepts in a failback and an abort."""
@@ -105,6 +113,7 @@ def _steps(returning: Returning) -> Iterator[FailoverStep]:
         what = f"copy the remaining objects, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield FailoverStep(name=COPY, what=what, run=lambda _: copy_back(returning, pairs), where="a region")
     yield from replicated_again(returning, pairs)
+    yield from homes_returned(returning)
     started = list(deployed(back, "the copied objects", refresh=True, where=FIRST))
     if back.stop_first:
         started = [*launched(returning), *started]
@@ -118,17 +127,7 @@ def resumed(returning: Returning) -> Iterator[FailoverStep]:
 
     The deployment before this step pauses the schedules that it creates (`gpuinfra.clouds.active_program`)."""
     back = returning.back
-    stacks = [one for one in back.stacks if any(each.export_minutes is not None for each in one.plan.file_systems)]
-    if stacks and isinstance(returning.exports, ScheduledExports):
-        mounts = ", ".join(e.mount for one in stacks for e in one.plan.file_systems if e.export_minutes is not None)
-        what = f"resume the scheduled exports of {mounts}"
-        yield FailoverStep(name=SCHEDULE, what=what, run=lambda _: _resume(returning, stacks), where=FIRST)
-
-
-def _resume(returning: Returning, stacks: Sequence[SecondStack]) -> str:
-    states = [returning.back.state(one.loaded.name) for one in stacks]
-    schedules = [one for state in states for one in set_schedules(returning.exports, state, paused=False)]
-    return f"scheduled exports resumed: {', '.join(map(label, schedules))}"
+    yield from steps_that_resume(back.stacks, returning.exports, back.state, where=FIRST)
 
 
 def obtained(returning: Returning) -> Iterator[FailoverStep]:
@@ -272,6 +271,19 @@ def replicate_again(cloud: DisabledReplication, pairs: Sequence[BucketPair]) -> 
     return f"{counted(sum(cloud.replicate_again(pair) for pair in pairs), 'object')} written again"
 
 
+def homes_returned(returning: Returning) -> Iterator[FailoverStep]:
+    """Yield the step after which the home directories of the first region have the files of the second one."""
+    if isinstance(cloud := returning.forward, ReplicatedHomes) and (homes := cloud.homes(returning.resources)):
+        back, names = returning.back, ", ".join(pair.source for pair in homes)
+        what = f"replicate the home directories back to {names}, and delete the files that only {back.second} has"
+
+        def run(_: bool) -> str:
+            done, left = f"{names} have the files of {back.region}", "home directories are not replicated back"
+            return each_home(back, homes, lambda pair, _: cloud.home_returned(pair), done, left)
+
+        yield FailoverStep(name=HOMES, what=what, run=run, where="a region")
+
+
 def copy_ahead(returning: Returning, pairs: Sequence[BucketPair]) -> str:
     """Copy the objects that are newer in the replicas while the second region still writes, until the rest no longer gets smaller.
 
@@ -337,9 +349,17 @@ def launch(cloud: Failback, counts: Mapping[str, int]) -> str:
     return f"{counted(sum(counts.values()), 'node')} requested from {counted(len(counts), 'group')}"
 
 
-def expected_stop(failover: FailoverJournal) -> str:
-    """Return how long no job runs during a failback, from the durations of the same steps of the failover, in words."""
-    minutes = {step: failover.minutes(*names) for step, names in _STOPS.items()}
+def stop_line(failover: Mapping[str, Any], region: str) -> ReadinessLine:
+    """Return the line about the stop of a failback to a region. `failover` is the journal in the record of the active region."""
+    reason = f"the time during which no job runs is {expected_stop(partial(minutes_in, failover))}"
+    return passes("failback", region, reason)
+
+
+def expected_stop(minutes_of: Callable[..., float | None]) -> str:
+    """Return how long no job runs during a failback, from the durations of the same steps of the failover, in words.
+
+    `minutes_of` returns the duration of steps (`FailoverJournal.minutes`)."""
+    minutes = {step: minutes_of(*names) for step, names in _STOPS.items()}
     measured = {step: found for step, found in minutes.items() if found is not None}
     rest = "and the time to copy what is written after `precopy`"
     if not measured:

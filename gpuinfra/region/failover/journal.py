@@ -23,6 +23,17 @@ DONE, STARTED, FAILED, UNREACHABLE, IGNORED = "done", "started", "failed", "unre
 """States of a step. A step without an entry has not started. `ignored` is a failed step that `--ignore` skips."""
 
 
+def minutes_in(body: Mapping[str, Any], *names: str) -> float | None:
+    """Return the duration of the steps of a journal, as `FailoverJournal.minutes` does. `body` is the journal in the record of the active region."""
+    durations = [
+        (datetime.fromisoformat(str(entry["ended"])) - datetime.fromisoformat(str(entry["started"]))).total_seconds()
+        for step, entry in (body.get("steps") or {}).items()
+        if step in names or step.startswith(tuple(name for name in names if name.endswith(" ")))
+        if isinstance(entry, dict) and entry.get("state") == DONE and entry.get("started") and entry.get("ended")
+    ]
+    return sum(durations) / 60 if durations else None
+
+
 class FailoverJournal(StackJournal):
     """The journal of one stack, locked until `close`."""
 
@@ -145,15 +156,7 @@ class FailoverJournal(StackJournal):
 
     def minutes(self, *names: str) -> float | None:
         """Return the duration of the steps that are done and that have one of these names, or begin with it and a space. None without such a step."""
-        durations = [
-            (
-                datetime.fromisoformat(str(entry["ended"])) - datetime.fromisoformat(str(entry["started"]))
-            ).total_seconds()
-            for step in self.steps
-            if step in names or step.startswith(tuple(name for name in names if name.endswith(" ")))
-            if self.state(step) == DONE and (entry := self.entry(step)).get("started") and entry.get("ended")
-        ]
-        return sum(durations) / 60 if durations else None
+        return minutes_in(self._body, *names)
 
     def start(self, step: str, region: str | None = None) -> None:
         """Record that a step starts, and that `region` is the active one from now on."""

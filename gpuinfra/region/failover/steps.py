@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.base.errors import DeploymentError
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.region.dns import TTL_S, Dns, moved
 from gpuinfra.clouds.region.exports import Exports, ScheduledExports
-from gpuinfra.clouds.region.failover import BucketPair, Failover, label
+from gpuinfra.clouds.region.failover import BucketPair, Failover, HomePair, ReplicatedHomes, label
 from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.handover.judge import FleetVerdict
@@ -32,11 +33,14 @@ Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
+ALONE_AFTER_S = 900.0
+"""Time after which the replication of home directories is ended without the first region. Its end takes several minutes otherwise."""
 JOBS, EXPORT, DRAIN = "jobs", "export", "drain"
 REPLICATION, REPLICAS = "replication", "replicas"
-IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION, REPLICAS)
+SYNC, HOMES = "sync", "homes"
+IGNORABLE = (JOBS, FENCE, EXPORT, DRAIN, REPLICATION, REPLICAS, SYNC, HOMES)
 """Steps that `--ignore` accepts."""
-IMPORT, NAMES = "import", "names"
+IMPORT, SCHEDULE, NAMES = "import", "schedule", "names"
 SHOWN = 5
 
 
@@ -113,6 +117,8 @@ class Failing:
     """The DNS names that move, or None if the stack has none."""
     exports: Exports | None = None
     """Requests that make the file systems of the first region export, or None if the cloud has none."""
+    exports_there: Exports | None = None
+    """Requests that resume the scheduled exports of the second region, or None if the cloud has none."""
     stop_jobs: Callable[[], Mapping[str, JobStop]] | None = None
     """Stops the jobs in the first region, with a grace time. Returns the result of each node, keyed by its title. None if no command reaches the nodes."""
     stop_first: bool = False
@@ -139,6 +145,7 @@ def _steps(failing: Failing) -> Iterator[FailoverStep]:
         yield from _verified(failing)
         yield from jobs_step(failing, failing.cloud.groups(failing.resources))
         yield from activating(failing.second, [*_stopped(failing), *_imports(failing)])
+    yield from resumed(failing.stacks, failing.exports_there, failing.state, where="the second region")
     control = failing.names.dns.control_plane if failing.names else ""
     yield from renamed(failing, first=control == failing.region)
 
@@ -165,6 +172,43 @@ def _stopped(failing: Failing) -> Iterator[FailoverStep]:
         )
         what = f"detach {', '.join(label(pair.replica) for pair in pairs)}, so that nothing that {failing.region} writes from now on reaches them"
         yield FailoverStep(name=REPLICAS, what=what, run=lambda _: detach(failing.cloud, pairs), ignored_as=REPLICAS)
+    if isinstance(cloud := failing.cloud, ReplicatedHomes) and (homes := cloud.homes(failing.resources)):
+        names = ", ".join(pair.replica for pair in homes)
+        what = f"wait until the home directories {names} have the newest files of {failing.region}"
+        yield FailoverStep(
+            name=SYNC, what=what, run=lambda _: _sync(failing, cloud, homes), first=True, ignored_as=SYNC
+        )
+        what = (
+            f"end the replication of the home directories, so that the nodes in {failing.second} can write to {names}"
+        )
+        yield FailoverStep(name=HOMES, what=what, run=lambda _: _open(failing, cloud, homes), ignored_as=HOMES)
+
+
+def each_home(
+    failing: Failing, homes: Sequence[HomePair], ended: Callable[[HomePair, float], bool], done: str, left: str
+) -> str:
+    """Ask for each pair of home directories until it has ended, with the time since the start. Raises `DeploymentError` after the last round."""
+    waiting, begun = list(homes), time.monotonic()
+    for _ in polls(failing):
+        waiting = [pair for pair in waiting if not ended(pair, time.monotonic() - begun)]
+        if not waiting:
+            return done
+    raise DeploymentError(f"after {LIMIT_S / 60:.0f} minutes, {left}: {', '.join(pair.replica for pair in waiting)}")
+
+
+def _sync(failing: Failing, cloud: ReplicatedHomes, homes: Sequence[HomePair]) -> str:
+    since = datetime.now(UTC)
+    done = "the replicas of the home directories have the newest files"
+    left = "replicas of home directories do not have the newest files"
+    return each_home(failing, homes, lambda pair, _: cloud.home_synced(pair, since), done, left)
+
+
+def _open(failing: Failing, cloud: ReplicatedHomes, homes: Sequence[HomePair]) -> str:
+    def opened(pair: HomePair, seconds: float) -> bool:
+        return cloud.home_opened(pair, alone=seconds >= ALONE_AFTER_S)
+
+    done = f"nodes can write to {', '.join(pair.replica for pair in homes)}"
+    return each_home(failing, homes, opened, done, "the replication of home directories has not ended")
 
 
 def jobs_step(failing: Failing, groups: Sequence[str]) -> Iterator[FailoverStep]:
@@ -296,6 +340,23 @@ def _verified(failing: Failing, *, where: str = "the second region") -> Iterator
                 where=where,
                 run=lambda _, second=second: _verify(failing, second),
             )
+
+
+def resumed(
+    stacks: Sequence[SecondStack], exports: Exports | None, state: Callable[[str], Resources], *, where: str
+) -> Iterator[FailoverStep]:
+    """Yield the step that resumes the scheduled exports of stacks, after their file systems have the newest files."""
+    scheduled = [one for one in stacks if any(each.export_minutes is not None for each in one.plan.file_systems)]
+    if scheduled and isinstance(exports, ScheduledExports):
+        mounts = ", ".join(e.mount for one in scheduled for e in one.plan.file_systems if e.export_minutes is not None)
+        what = f"resume the scheduled exports of {mounts}"
+        yield FailoverStep(name=SCHEDULE, what=what, run=lambda _: _resume(scheduled, exports, state), where=where)
+
+
+def _resume(stacks: Sequence[SecondStack], exports: Exports, state: Callable[[str], Resources]) -> str:
+    states = [state(one.loaded.name) for one in stacks]
+    schedules = [one for each in states for one in newest.set_schedules(exports, each, paused=False)]
+    return f"scheduled exports resumed: {', '.join(map(label, schedules))}"
 
 
 def check_readiness(failing: Failing) -> str:

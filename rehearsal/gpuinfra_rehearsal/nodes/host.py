@@ -32,7 +32,7 @@ from gpuinfra_rehearsal.nodes.library import LAUNCHER, ToolLibrary
 from gpuinfra_rehearsal.nodes.node import NodeStatus, NotRunning, StandInNode, empty, hostname, write_environment
 from gpuinfra_rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra_rehearsal.nodes.stage import stage_of
-from gpuinfra_rehearsal.nodes.state import Instance, first_state, image_cloud
+from gpuinfra_rehearsal.nodes.state import AttachedDisk, Instance, first_state, image_cloud
 from gpuinfra_rehearsal.nodes.support import ISOLATED
 
 REBOOT, POWEROFF = 40, 41
@@ -85,6 +85,10 @@ class NodeHost:
     def redeploy(self, instance_id: str) -> None:
         """Boot a node on a different host: with the same disk, a new boot ID, different GPUs and no faults."""
         self._call(lambda: self._redeploy(self._nodes[instance_id]))
+
+    def attach_disk(self, instance_id: str, disk: AttachedDisk) -> None:
+        """Attach a disk to a node, as another block device."""
+        self._call(lambda: self._attach_disk(self._nodes[instance_id], disk))
 
     def terminate(self, instance_id: str) -> None:
         """Terminate a node. Its folder moves to `nodes/.gone/`."""
@@ -175,6 +179,19 @@ class NodeHost:
                 continue
             self._nodes[node.instance.id] = node
             self._continue(node)
+
+    def _attach_disk(self, node: StandInNode, disk: AttachedDisk) -> None:
+        """Create the device and its links, and record the disk for the node's tools. The content of a disk is in a folder that outlives the nodes."""
+        folder = self.folder / "filesystems" / "disks" / disk.key
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        partial = node.folder / "standin" / ".data-disks.json"
+        partial.write_text(json.dumps([{"name": disk.device, "key": disk.key}]) + "\n", encoding="utf-8")
+        partial.replace(node.folder / "standin" / "data-disks.json")
+        (node.root / disk.device.lstrip("/")).touch()
+        link = node.root / disk.link.lstrip("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(disk.device)
 
     def _continue(self, node: StandInNode) -> None:
         """Queue the start of a node that is on or suspended, has no process, and is not queued."""
@@ -293,6 +310,7 @@ class NodeHost:
             "GPUINFRA_REHEARSAL": str(self.folder),
             "GPUINFRA_FABRIC_WAIT_S": "1",
             "GPUINFRA_REPAIR_ROUND_S": "1",
+            "GPUINFRA_FAULT_PATIENCE_S": "60",  # The pause of a failed unit is shortened to ten seconds.
             "GPUINFRA_MONITORING_ADDRESS": endpoints.monitoring_address(self.endpoint, node.instance.id),
             "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),

@@ -8,8 +8,12 @@ the files of vendors' packages are not linked, so a node lacks them until a step
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,7 @@ ARCHIVES = {
     "gcp": "{region}.gce.archive.ubuntu.com",
 }
 """Ubuntu archive host in each cloud's images."""
+PR_SET_PDEATHSIG = 1
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -46,8 +51,25 @@ def build(
     """Create the files of a node.
 
     `launchers` is path -> link target of stand-in commands that every image has, `archive` the host of Ubuntu's
-    archive.
+    archive. Raises OSError with the last line of the reason.
     """
+    # In a process of its own, because a thread of a busy process waits for the interpreter lock after each of the thousands of links.
+    given = {
+        "root": str(root), "hidden": sorted(hidden), "launchers": launchers, "os_name": os_name, "hostname": hostname, "archive": archive,
+        "parent": os.getpid(),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", __file__], input=json.dumps(given), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise OSError(
+            f"the files of {root} were not created: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
+        )
+
+
+def _build(
+    root: Path, hidden: frozenset[str], launchers: dict[str, str], os_name: str, hostname: str, archive: str
+) -> None:
     for name in _EMPTY.split():
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp", "dev/shm"):
@@ -224,3 +246,12 @@ _UNATTENDED = """Unattended-Upgrade::Allowed-Origins {
 Unattended-Upgrade::Package-Blacklist {
 };
 """
+
+
+if __name__ == "__main__":
+    values = json.load(sys.stdin)
+    # A killed host leaves no process, because the next host creates the same folder.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != values.pop("parent"):
+        sys.exit(1)
+    _build(Path(values.pop("root")), frozenset(values.pop("hidden")), **values)

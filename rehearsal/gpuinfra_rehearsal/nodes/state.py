@@ -54,6 +54,7 @@ NODE_FAULTS: dict[str, str] = {
     "packages-unreachable": "Ubuntu's repository returns status 503 for the files of the declared packages",
     "package-lock": "another process holds the lock of apt and dpkg for two minutes, as an unattended upgrade does",
     "clock-off": "the clock is ten minutes ahead for two minutes, until a time service corrects it",
+    "dns-off": "the name servers do not answer for two minutes",
     "spot-notice": "the cloud announces a spot interruption, and terminates the node after the notice period of the cloud",
     "maintenance": "the cloud announces maintenance of the node's host in ten minutes",
     "repository-503": "vendors' repositories and download servers return status 503",
@@ -79,6 +80,18 @@ class Instance:
     faults: tuple[str, ...] = ()
     passing_s: float = 120.0
     """How long each fault that passes lasts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachedDisk:
+    """A disk of the stack that is attached to one node."""
+
+    key: str
+    """Folder of its content, which stays when the node ends."""
+    device: str
+    """Name of the block device, such as `/dev/nvme9n1`."""
+    link: str
+    """Link to the device that udev creates with the rules of the cloud's images."""
 
 
 def image_cloud(cloud: str) -> str:

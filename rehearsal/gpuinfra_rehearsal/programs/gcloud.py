@@ -17,7 +17,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def add_key(words: list[str]) -> int:
     """Add a key to the operator's OS Login profile, and print the profile."""
     words = [word for word in words if word != "--quiet"]
-    given = parsed("gcloud compute os-login ssh-keys add", words, ("--key-file", "--format"), ("--ttl",))
+    given = parsed("gcloud compute os-login ssh-keys add", words, ("--key-file", "--format"), ("--ttl", "--project"))
     if given.format != "json":
         sys.exit("gcloud: a rehearsal prints only JSON; add --format=json")
     body = {"key": Path(given.key_file).read_text(encoding="utf-8")}

@@ -11,7 +11,7 @@ import sys
 
 from .arguments import Arguments
 from .packages import install, remove
-from .passing import package_lock
+from .passing import package_lock, remaining
 from .state import State, change_state, exists, fail, read_state, read_text, walk, write_file
 from .universe import Universe, declared_packages, matches, newer
 
@@ -127,6 +127,11 @@ def _update() -> int:
     for path in walk(LISTS):
         os.unlink(path)
     for source, keyring in _sources():
+        if remaining("dns-off"):
+            # apt 2.6.1, methods/connect.cc: the answer of the resolver is EAI_AGAIN.
+            host = source.partition("://")[2].partition("/")[0]
+            worst = fail(f"E: Failed to fetch {source}/InRelease  Temporary failure resolving '{host}'", 100)
+            continue
         configured = next((item for item in universe.data["repositories"].items() if item[1]["uri"] in source), None)
         if configured is None:
             sys.stdout.write(f"Err: {source}\n")

@@ -3,7 +3,7 @@
 As the real program does when it mounts a bucket, a program requests credentials from the metadata service and a list of
 one object from the storage service. If a grant is missing, the mount fails. The program then becomes a daemon, which
 exits when the bucket is unmounted. The files are in a folder that all nodes of the rehearsal share. They are not objects
-in the stand-in cloud.
+in the stand-in cloud, but Mountpoint for Amazon S3 shows the objects that the bucket has when it is mounted.
 
 Messages and options: GoogleCloudPlatform/gcsfuse v3.11.2, docs/troubleshooting.md; awslabs/mountpoint-s3 v1.23.0, mountpoint-s3/src/{cli,run}.rs,
 mountpoint-s3-fs/src/{fuse,s3}/config.rs and doc/TROUBLESHOOTING.md; Azure/azure-storage-fuse commit 74098e3, cmd/mount.go, setup/advancedConfig.yaml,
@@ -117,6 +117,8 @@ def mount_s3(argv: list[str]) -> int:
     mode = "ro" if arguments.has("--read-only") else "rw"
     options = f"{mode},{_USER_SPACE.format(time='noatime')}"
     item = {"source": "mountpoint-s3", "target": target, "type": "fuse", "options": options, "server": f"s3-{bucket}"}
+    for key, content in signed.bucket_objects(bucket, _environment()):
+        mounts.fill(item, key, content)
     return _serve(item, f"bucket {bucket} is mounted at {target}\n")
 
 

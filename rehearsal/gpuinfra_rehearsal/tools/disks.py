@@ -1,4 +1,4 @@
-"""lsblk, blkid, mdadm and mkfs for the local disks of the machine type. The host's disks are neither listed nor
+"""lsblk, blkid, mdadm and mkfs for the local disks of the machine type and the attached disks of the stack. The host's disks are neither listed nor
 changed."""
 
 from __future__ import annotations
@@ -6,7 +6,11 @@ from __future__ import annotations
 import sys
 
 from .arguments import Arguments
-from .state import State, change_state, fail, read_state, write_file
+from .state import FOLDER, RUN, State, change_state, dumps, fail, loads, read_state, read_text, write_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ROOT_DISKS = {
     "aws": ("/dev/nvme0n1", "/dev/nvme0n1p1", "Amazon Elastic Block Store"),
@@ -16,9 +20,25 @@ ROOT_DISKS = {
 """Maps a cloud to its boot disk, root partition and disk model."""
 
 
+ATTACHED = RUN + "/filesystems/disks"
+"""Folder with the content of attached disks, which all nodes of a rehearsal share."""
+
+
+def attached() -> dict[str, str]:
+    """Return the folder of each attached disk, keyed by device."""
+    records: Any = loads(read_text(FOLDER + "/data-disks.json", "[]"))
+    return {one["name"]: f"{ATTACHED}/{one['key']}" for one in records}
+
+
+def formatted(state: State) -> dict[str, dict]:
+    """Return the facts of the formatted disks, keyed by device. An attached disk contains its own facts."""
+    own: Any = {name: loads(read_text(folder + "/disk.json", "{}")) for name, folder in attached().items()}
+    return {**state.get("disks", {}), **own}
+
+
 def disks(state: State) -> list[dict]:
     """Return all block devices of the node."""
-    made = state.get("disks", {})
+    made = formatted(state)
     mounted = {item["source"]: item["target"] for item in state["mounts"]}
     disk, part, model = ROOT_DISKS[state["instance"]["cloud"]]
     root = {"name": disk, "model": model, "size": "200G", "type": "disk", "fstype": "", "label": "", "mountpoint": ""}
@@ -34,6 +54,7 @@ def disks(state: State) -> list[dict]:
         }
         rows.append(row)
     rows += [{"name": name, "model": "", "size": "8T", "type": "raid0"} for name in made if name.startswith("/dev/md")]
+    rows += [{"name": name, "model": model, "size": "10G", "type": "disk"} for name in attached()]
     for row in rows[2:]:
         facts = made.get(row["name"], {})
         row.update(
@@ -72,10 +93,14 @@ def lsblk(argv: list[str]) -> int:
 
 
 def blkid(argv: list[str]) -> int:
-    """Formatted devices."""
+    """Formatted devices, or the value of one tag of a device."""
     words = [word for word in argv if word.startswith("/")]
     rows = [row for row in disks(read_state()) if row["fstype"] and (not words or row["name"] in words)]
     for row in rows:
+        if "--match-tag" in argv and "value" in argv:
+            tags = {"TYPE": row["fstype"], "LABEL": row["label"]}
+            sys.stdout.write(tags[argv[argv.index("--match-tag") + 1]] + "\n")
+            continue
         label = f' LABEL="{row["label"]}"' if row["label"] else ""
         sys.stdout.write(f'{row["name"]}:{label} TYPE="{row["fstype"]}"\n')
     return 0 if rows else 2
@@ -120,6 +145,10 @@ def mkfs(argv: list[str], kind: str) -> int:
         return fail(f"mkfs.{kind}: {device}: No such file or directory")
     if row["mountpoint"]:
         return fail(f"mkfs.{kind}: {device} contains a mounted filesystem")
+
+    if folder := attached().get(device):
+        write_file(folder + "/disk.json", dumps({"fstype": kind, "label": label}))
+        return 0
 
     def change(state: State) -> None:
         facts = state.setdefault("disks", {}).setdefault(device, {})

@@ -6,6 +6,7 @@ import sys
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "alertmanager": ("monitoring", "daemon"),
+    "amazon-cloudwatch-agent-ctl": ("cloudwatch", "control"),
     "amtool": ("monitoring", "amtool"),
     "apparmor_parser": ("vendor", "apparmor_parser"),
     "apt": ("apt", "apt_get"),
@@ -71,12 +72,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prometheus-node-exporter": ("exporter", "node_exporter"),
     "promtool": ("monitoring", "promtool"),
     "reboot": ("systemctl", "reboot"),
+    "resize2fs": ("kernel", "nothing"),
     "rmmod": ("kernel", "rmmod"),
     "runuser": ("vendor", "runuser"),
     "sha256sum": ("trust", "sha256sum"),
     "shutdown": ("systemctl", "shutdown"),
     "sysctl": ("machine", "sysctl"),
     "sshd": ("accounts", "sshd"),
+    "start-amazon-cloudwatch-agent": ("cloudwatch", "daemon"),
     "stat": ("accounts", "stat"),
     "stunnel4": ("mounts", "stunnel"),
     "sudo": ("sudo", "sudo"),

@@ -22,7 +22,7 @@ UNITS = {":9090/": "gpuinfra-prometheus.service", ":9093/": "gpuinfra-alertmanag
 
 
 WORK = "/run/standin-monitoring"
-"""Folder for the configuration and the data of the real programs."""
+"""Folder for the configuration of the real programs."""
 ALERTMANAGER = "prometheus-alertmanager"
 """Name of Debian's program."""
 
@@ -31,18 +31,19 @@ def daemon(argv: list[str]) -> int:
     """Run until terminated, with a configuration that can be read. Prometheus asks the cloud for the nodes, and logs how many it finds."""
     from .vendor import stay
 
-    files = [word.partition("=")[2] for word in argv if word.startswith("--config.file=")]
-    problem = _problem(files[0]) if files else "no --config.file"
+    options = dict(word.split("=", 1) for word in argv if "=" in word)
+    config = options.get("--config.file", "")
+    problem = _problem(config) if config else "no --config.file"
     if problem:
         return fail(f"Error loading config: {problem}")
-    content = _content(files[0])
+    content = _content(config)
     if "scrape_configs" not in content:
-        return _alertmanager(files[0]) if real(ALERTMANAGER) else stay()
+        return _alertmanager(config, options["--storage.path"]) if real(ALERTMANAGER) else stay()
     jobs = [one for one in content["scrape_configs"] if any(key in SEARCHES for key in one)]
     nodes = {str(job["job_name"]): _discover(job) for job in jobs}
     if real("prometheus") is None:
         return stay()
-    return _prometheus(content, jobs, nodes)
+    return _prometheus(content, options["--storage.tsdb.path"], jobs, nodes)
 
 
 def _discover(job: dict[str, Any]) -> list[FoundNode] | None:
@@ -63,7 +64,9 @@ def _discover(job: dict[str, Any]) -> list[FoundNode] | None:
     return nodes
 
 
-def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], first: dict[str, list[FoundNode] | None]) -> int:
+def _prometheus(
+    content: dict[str, Any], storage: str, jobs: list[dict[str, Any]], first: dict[str, list[FoundNode] | None]
+) -> int:
     """Run the real Prometheus, and refresh its targets."""
     import time
 
@@ -84,7 +87,7 @@ def _prometheus(content: dict[str, Any], jobs: list[dict[str, Any]], first: dict
         _write_targets(str(job["job_name"]), first[str(job["job_name"])] or [])
     options = [
         f"--config.file={WORK}/prometheus.yml",
-        f"--storage.tsdb.path={WORK}/data",
+        f"--storage.tsdb.path={storage}",
         f"--web.listen-address={here}:9090",
     ]
     _child("prometheus", options)
@@ -103,13 +106,23 @@ def _write_targets(job: str, nodes: list[FoundNode]) -> None:
     write_atomically(f"{WORK}/{job}.json", dumps(targets))
 
 
-def _alertmanager(config: str) -> int:
-    """Run the real Alertmanager."""
+def _alertmanager(config: str, storage: str) -> int:
+    """Run the real Alertmanager. It publishes to the topics of the stand-in cloud."""
     import signal
 
-    os.makedirs(WORK, exist_ok=True)
     here = os.environ["GPUINFRA_MONITORING_ADDRESS"]
-    options = [f"--config.file={config}", f"--storage.path={WORK}/alerts", f"--web.listen-address={here}:9093"]
+    content = _content(config)
+    topics = [one for receiver in content["receivers"] for one in receiver.get("sns_configs", ())]
+    for topic in topics:
+        topic["api_url"] = os.environ["AWS_ENDPOINT_URL"]
+    if topics:
+        from .signed import role_keys
+
+        os.environ.update(role_keys(dict(os.environ)))
+    os.makedirs(WORK, exist_ok=True)
+    config = f"{WORK}/alertmanager.yml"
+    write_file(config, dumps(content))
+    options = [f"--config.file={config}", f"--storage.path={storage}", f"--web.listen-address={here}:9093"]
     _child(ALERTMANAGER, [*options, "--cluster.listen-address="])
     while True:
         signal.pause()

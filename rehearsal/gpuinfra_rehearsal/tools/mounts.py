@@ -13,6 +13,7 @@ import sys
 import time
 
 from .arguments import Arguments
+from .disks import attached, formatted
 from .passthrough import run_real
 from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text, write_file
 from .unitfile import is_enabled
@@ -317,13 +318,26 @@ def attach(item: dict) -> tuple[int, str]:
     return 0, ""
 
 
+def _shared(item: dict) -> str:
+    """Return the folder of a file system or bucket that all nodes share."""
+    return SHARED + "/" + item.get("server", item["source"]).replace("/", "_").replace("@", "_").replace(":", "_")
+
+
+def fill(item: dict, name: str, content: bytes) -> None:
+    """Write a file of a mounted bucket, before it is mounted. A name that ends with a slash is a folder."""
+    path = os.path.join(_shared(item), name)
+    make_folder(os.path.dirname(path))
+    if not name.endswith("/"):
+        with open(path, "wb") as stream:
+            stream.write(content)
+
+
 def _bind(item: dict) -> int:
     if item["type"] in SHARED_KINDS:
-        backing = (
-            SHARED + "/" + item.get("server", item["source"]).replace("/", "_").replace("@", "_").replace(":", "_")
-        )
+        backing = _shared(item)
     else:
-        backing = DISKS + item["source"].replace("/", "_")
+        folder = attached().get(item["source"])
+        backing = folder + "/data" if folder else DISKS + item["source"].replace("/", "_")
     make_folder(backing)
     make_folder(item["target"])
     target = item["target"].encode()
@@ -352,7 +366,7 @@ def _fstab() -> list[tuple[str, str, str, str]]:
 
 def _disk(source: str) -> str | None:
     """Return the formatted disk with this name or label."""
-    for name, facts in read_state().get("disks", {}).items():
+    for name, facts in formatted(read_state()).items():
         if facts.get("fstype") and (
             source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")
         ):

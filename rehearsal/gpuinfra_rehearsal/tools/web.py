@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from .arguments import Arguments
+from .passing import remaining
 from .passthrough import become_real
 from .state import fail, loads, make_folder, read_state, read_text
 from .universe import Universe, matches
@@ -86,6 +87,8 @@ def download(url: str) -> tuple[int, bytes]:
     if entry is None:
         hosts = {item["url"].partition("://")[2].partition("/")[0] for item in universe.data["downloads"]}
         return (404 if url.partition("://")[2].partition("/")[0] in hosts else 0), b""
+    if remaining("dns-off"):
+        return 0, b""
     if "repository-503" in state["faults"]:
         return 503, b""
     content = _content(entry, url, universe)

@@ -34,6 +34,7 @@ from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import microsoft
 from rehearsal.tests.cloud.conftest import Client, Made
 from rehearsal.tests.cloud.microsoft import URL
+from rehearsal.tests.cloud.shared_object import only_the_first_writes
 from rehearsal.tests.cloud.test_recorded_answers import paths
 from tests.bootstrap import fetching
 from tests.providers.test_answers_azure import EXAMPLES
@@ -392,6 +393,13 @@ def test_a_private_account_needs_a_private_endpoint(cloud: Cloud, azure: Client,
     }
     azure.create("azure-native:network:PrivateEndpoint", inputs, "blob")
     on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
+
+
+def test_an_object_of_several_operators_loses_no_change(
+    cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write is refused if another operator wrote since the object was read."""
+    only_the_first_writes(ports.BlobEvidence(operator(cloud, monkeypatch), URL, "evidence/train"))
 
 
 def test_an_immutability_policy_forbids_change_and_deletion(

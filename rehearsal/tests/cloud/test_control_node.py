@@ -13,7 +13,7 @@ import pytest
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.node import aws as node_aws
 from gpuinfra.node.cloud import CloudError
-from gpuinfra.plan.model import MonitoringPlan
+from gpuinfra.plan.model import DataDisk, MonitoringPlan
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core import receiver
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
@@ -29,7 +29,8 @@ __all__ = ["server"]
 SCOPE: Any = SimpleNamespace(
     region="us-east-1", arn=lambda service, resource: f"arn:aws:{service}:us-east-1:000000000000:{resource}"
 )
-MONITORING = MonitoringPlan(pool="monitoring", retention_days=30, secrets=("/alerts/slack",))
+DISK = DataDisk(size_gib=10, kind="gp3", zone="use1-az1")
+MONITORING = MonitoringPlan(pool="monitoring", retention_days=30, disk=DISK, secrets=("/alerts/slack",))
 RUNNING = [("instance-state-name", ["running"])]
 
 

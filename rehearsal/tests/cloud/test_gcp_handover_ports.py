@@ -31,6 +31,7 @@ from gpuinfra_rehearsal.cloud.gcp import tokens as gcp_tokens
 from gpuinfra_rehearsal.nodes import endpoints
 from rehearsal.tests.cloud import google
 from rehearsal.tests.cloud.conftest import Client, Made
+from rehearsal.tests.cloud.shared_object import only_the_first_writes
 from tests.clouds.gcp import discovery
 from tests.clouds.gcp.requests import Call
 
@@ -94,6 +95,11 @@ def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
     for name, value in operator_endpoints._gcp(site.cloud.endpoint, known, "us-central1").items():
         monkeypatch.setenv(name, value)
     return ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
+
+
+def test_an_object_of_several_operators_loses_no_change(ports: Ports) -> None:
+    """A write is refused if another operator wrote since the object was read."""
+    only_the_first_writes(ports.store)
 
 
 def report(site: Site, number: str, folder: Path, seq: int = 1) -> bytes:

@@ -15,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from gpuinfra.clouds.aws.handover.ports import S3Evidence
 from gpuinfra.node import aws as aws_node
 from gpuinfra_rehearsal.cloud.aws import credentials
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
@@ -23,6 +24,7 @@ from gpuinfra_rehearsal.cloud.core.faults import Faults
 from gpuinfra_rehearsal.cloud.core.server import Server
 from rehearsal.tests.cloud import stacks
 from rehearsal.tests.cloud.conftest import Client
+from rehearsal.tests.cloud.shared_object import only_the_first_writes
 
 BUCKET = "evidence-000000000000"
 TOKEN = "the-token-of-this-rehearsal"
@@ -253,6 +255,11 @@ def test_unused_rights_and_denials_are_reported(cloud: Cloud, server: Server, no
     seen = cloud.rights.summary(cloud.fleet.running())
     assert (seen["used"], seen["unused"]) == ([write], [read])
     assert seen["refused"] == [f"node: s3:DeleteObject on arn:aws:s3:::{BUCKET}/bootstrap/a"]
+
+
+def test_an_object_of_several_operators_loses_no_change(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """A write is refused if another operator wrote since the object was read."""
+    only_the_first_writes(S3Evidence(client(server, "s3", credentials.operator(cloud.store)), BUCKET, "evidence/train"))
 
 
 def test_an_encrypted_bucket_needs_its_key(cloud: Cloud, server: Server, aws: Client, node: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from gpuinfra.clouds.azure.components.roles import REDEPLOYS
 from gpuinfra.clouds.gcp.components.roles import DISCOVERS, REPLACES
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node.cloud import CloudError, FaultyNode
-from gpuinfra.node.repair_service import NodeReplacer
-from gpuinfra.plan.model import MonitoringPlan, RepairPlan
+from gpuinfra.node.repair_service import MachineRegister, NodeReplacer
+from gpuinfra.plan.model import DataDisk, MonitoringPlan, RepairPlan
 from gpuinfra_rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra_rehearsal.cloud.core.cloud import Cloud
 from gpuinfra_rehearsal.cloud.core.server import Server
@@ -36,7 +36,10 @@ SCOPE_OF_TRAIN: Any = SimpleNamespace(
     cluster="train",
     arn=lambda service, resource: f"arn:aws:{service}:us-east-1:000000000000:{resource}",
 )
-MONITORING = MonitoringPlan(pool="monitoring", retention_days=30, repair=RepairPlan(mode="replace", at_most=1))
+DISK = DataDisk(size_gib=10, kind="gp3", zone="use1-az1")
+MONITORING = MonitoringPlan(
+    pool="monitoring", retention_days=30, disk=DISK, repair=RepairPlan(mode="replace", at_most=1)
+)
 ORDERS = naming.repair_orders("train")
 PLANNED = naming.planned_work("train")
 
@@ -219,6 +222,10 @@ def test_azure(cloud: Cloud, azure: Client, server: Server) -> None:
         return FaultyNode(f"{name}_{instance['index']}", instance["id"], cluster, ())
 
     victim = by_set["gpu"][1]
+    assert isinstance(control, MachineRegister)
+    assert control.has_id("gpu_1", victim["id"])
+    stated = (("gpu_0", victim["id"]), ("gpu_1", "another"), ("gpu_7", victim["id"]), ("gpu", victim["id"]))
+    assert not any(control.has_id(name, id_) for name, id_ in stated)
     replaces(cloud, control, node, faulty, victim)
     assert victim["id"] in cloud.fleet.instances()
     assert isinstance(control, NodeReplacer)

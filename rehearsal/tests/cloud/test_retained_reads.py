@@ -234,6 +234,19 @@ def test_a_key_is_found_by_its_tags(account: PendingAccount, aws: Client) -> Non
     assert account.ids(pending("aws:kms/key:Key")) == (mine.id,)
 
 
+def test_a_workspace_for_metrics_is_found_by_its_tags(account: PendingAccount, aws: Client) -> None:
+    """Two stacks can have workspaces with the same alias. What is in a workspace has an ID that consists of inputs."""
+    kind = "aws:amp/workspace:Workspace"
+    mine = aws.create(kind, {"alias": "train", "tags": OURS}, "a")
+    aws.create(kind, {"alias": "train", "tags": {**OURS, "gpuinfra:stack": "ffffffff"}}, "b")
+    assert account.ids(pending(kind, alias="train")) == (mine.id,)
+    rules = "aws:amp/ruleGroupNamespace:RuleGroupNamespace"
+    inputs = {"workspaceId": mine.id, "name": "gpuinfra", "data": "{}"}
+    made = aws.create(rules, inputs, "r")
+    assert made.id == f"arn:aws:aps:us-east-1:000000000000:rulegroupsnamespace/{mine.id}/gpuinfra"
+    assert mine.outputs["prometheusEndpoint"] == f"https://aps-workspaces.us-east-1.amazonaws.com/workspaces/{mine.id}/"
+
+
 def test_an_association_is_found_by_its_ends(account: PendingAccount, aws: Client) -> None:
     """An association has no tags. The subnet and the route table are in the state."""
     vpc = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}, "v")

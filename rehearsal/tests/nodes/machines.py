@@ -113,9 +113,13 @@ class Machine:
     pool: PoolPlan
 
     def launch(
-        self, cloud: str, faults: tuple[str, ...] = (), file_systems: tuple[dict[str, str], ...] = (LUSTRE,)
+        self,
+        cloud: str,
+        faults: tuple[str, ...] = (),
+        file_systems: tuple[dict[str, str], ...] = (LUSTRE,),
+        **more: str,
     ) -> None:
-        """Boot the machine and install the bundle where user data does."""
+        """Boot the machine and install the bundle where user data does. `more` are other fields of `node.json`."""
         image = self.pool.image
         self.host.launch(
             Instance(
@@ -135,7 +139,7 @@ class Machine:
         }
         config["bundle"] = {"bucket": "evidence"}
         (node.root / "etc/gpuinfra").mkdir()
-        text = json.dumps({**config, "file_systems": list(file_systems)})
+        text = json.dumps({**config, "file_systems": list(file_systems), **more})
         (node.root / "etc/gpuinfra/node.json").write_text(text, encoding="utf-8")
 
     def unpack(self) -> None:

@@ -1,4 +1,4 @@
-"""A node whose metadata service, download, clock and package lock fail in turn, from its user data to the checks."""
+"""A node whose metadata service, download, clock, package lock and name servers fail in turn, from its user data to the checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.servers import Answering, serve
 
 MACHINES = {"aws": "g5.xlarge", "azure": "Standard_NC24ads_A100_v4", "gcp": "a2-highgpu-1g"}
 TOKENS = ("/iam/security-credentials/", "/identity/oauth2/token", "/service-accounts/default/token")
-QUICK = {"GPUINFRA_RETRY_PAUSE_S": "0.2", "GPUINFRA_CLOCK_PAUSE_S": "0.5", "GPUINFRA_LOCK_PAUSE_S": "0.5"}
+QUICK = {"GPUINFRA_RETRY_PAUSE_S": "1", "GPUINFRA_CLOCK_PAUSE_S": "0.5", "GPUINFRA_LOCK_PAUSE_S": "0.5"}
 
 
 @dataclass
@@ -91,7 +91,7 @@ def failing(namespaces: None) -> Iterator[Failing]:
     ],
 )
 def test_a_node_survives_faults_that_pass(failing: Failing, tmp_path: Path, cloud: str, passing_s: float) -> None:
-    """Metadata service, download, clock and package lock fail one after the other: each cause is logged, and the node ends verified."""
+    """Metadata service, download, clock, package lock and DNS fail one after the other: each cause is logged, and the node ends verified."""
     failing.passing_s = passing_s
     pool = planned(cloud, MACHINES[cloud], "default")
     built = bundle.build(pool)
@@ -114,7 +114,7 @@ def test_a_node_survives_faults_that_pass(failing: Failing, tmp_path: Path, clou
         host.launch(
             Instance(
                 id=NAME, machine=pool.machine, os=pool.image.os, prebuilt=pool.image.prebuilt, cloud=cloud, name="gpu-1",
-                region=str(PLACES[cloud]["region"]), faults=("clock-off", "package-lock"), passing_s=passing_s,
+                region=str(PLACES[cloud]["region"]), faults=("clock-off", "package-lock", "dns-off"), passing_s=passing_s,
             )
         )  # fmt: skip
         root = host._nodes[NAME].root
@@ -133,6 +133,7 @@ def test_a_node_survives_faults_that_pass(failing: Failing, tmp_path: Path, clou
             log
         )
         assert "held by process 812 (unattended-upgr)" in log or "locked by another process with pid 812" in log, log
+        assert "curl: (6) Could not resolve host: developer.download.nvidia.com" in log, log
         assert {step["status"] for step in node.state["steps"]} == {"done"}
         ended = json.loads(units.read_text(encoding="utf-8"))["gpuinfra-verify.service"]["status"]
         assert ended == 0, host.console(NAME)[-4000:]

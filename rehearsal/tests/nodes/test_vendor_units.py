@@ -33,7 +33,7 @@ UBUNTU = {
 }  # fmt: skip
 """Units of Ubuntu's packages that the steps name and the stand-in's base image does not model."""
 KINDS = "|".join(re.escape(kind) for kind in TYPES if kind != ".mount")
-NAMED = re.compile(rf"(?<!%)[A-Za-z][\w@-]*(?:{KINDS})\b")
+NAMED = re.compile(rf"(?<![%.\w-])[A-Za-z][\w@-]*(?:{KINDS})\b")
 SPECIAL = re.compile(r"^(basic|sysinit|shutdown|multi-user|timers|network-online|remote-fs|remote-fs-pre)\.target$")
 
 

@@ -26,6 +26,7 @@ ITSELF = ("vpc-1", "subnet-1", "igw-1", "ami-1", "00000000-0000-0000-0000-000000
 """Placeholders in later calls of a mapping for the id from the first call."""
 
 IDS = {
+    "aws:amp/workspace:Workspace": "workspaceId",
     "aws:ec2/amiCopy:AmiCopy": "ImageId",
     "aws:ec2/vpc:Vpc": "Vpc.VpcId",
     "aws:ec2/subnet:Subnet": "Subnet.SubnetId",
@@ -52,6 +53,7 @@ NOT_IN_MOTO = {
 """Calls that moto does not support, with the reason."""
 
 REFUSED = {
+    "amp CreateAlertManagerDefinition": "moto has no alert manager; the botocore model checks the request",
     "s3 PutObject": "403: moto ignores conditions of a bucket policy, so the deny of requests without TLS applies to all requests",
 }
 """Calls that moto rejects and AWS accepts, with the reason."""

@@ -134,6 +134,18 @@ def _out(inputs: Inputs) -> Iterator[Call]:
     yield from _rule(inputs, "AuthorizeSecurityGroupEgress")
 
 
+@mapper("ebs/volume:Volume")
+def _volume(inputs: Inputs) -> Iterator[Call]:
+    names = {
+        "AvailabilityZone": "availabilityZone",
+        "Size": "size",
+        "VolumeType": "type",
+        "Encrypted": "encrypted",
+        "KmsKeyId": "kmsKeyId",
+    }
+    yield Call("ec2", "CreateVolume", inputs.some(**names) | inputs.tagged("volume"))
+
+
 @mapper("ec2/placementGroup:PlacementGroup")
 def _placement(inputs: Inputs) -> Iterator[Call]:
     params = {"GroupName": inputs.name, **inputs.some(Strategy="strategy")}

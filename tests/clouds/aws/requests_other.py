@@ -262,6 +262,20 @@ def _log_group(inputs: Inputs) -> Iterator[Call]:
     yield Call("logs", "PutRetentionPolicy", {"logGroupName": name, "retentionInDays": days})
 
 
+@mapper("cloudwatch/logMetricFilter:LogMetricFilter")
+def _metric_filter(inputs: Inputs) -> Iterator[Call]:
+    metric = inputs.take("metricTransformation")
+    transformation = {
+        "metricNamespace": metric["namespace"],
+        "metricName": metric["name"],
+        "metricValue": metric["value"],
+    }
+    params = inputs.some(logGroupName="logGroupName", filterPattern="pattern")
+    yield Call(
+        "logs", "PutMetricFilter", {"filterName": inputs.name, **params, "metricTransformations": [transformation]}
+    )
+
+
 @mapper("ssm/parameter:Parameter")
 def _parameter(inputs: Inputs) -> Iterator[Call]:
     params = inputs.some(Name="name", Type="type", Value="insecureValue", Description="description")
@@ -303,6 +317,31 @@ def _subscription(inputs: Inputs) -> Iterator[Call]:
     yield Call("sns", "Subscribe", params | {"ReturnSubscriptionArn": True})
 
 
+@mapper("amp/workspace:Workspace")
+def _workspace(inputs: Inputs) -> Iterator[Call]:
+    yield Call(
+        "amp", "CreateWorkspace", inputs.some(alias="alias", kmsKeyArn="kmsKeyArn") | {"tags": inputs.take("tags")}
+    )
+
+
+@mapper("amp/workspaceConfiguration:WorkspaceConfiguration")
+def _workspace_settings(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(workspaceId="workspaceId", retentionPeriodInDays="retentionPeriodInDays")
+    yield Call("amp", "UpdateWorkspaceConfiguration", params)
+
+
+@mapper("amp/ruleGroupNamespace:RuleGroupNamespace")
+def _rules(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(workspaceId="workspaceId", name="name") | {"data": inputs.take("data").encode()}
+    yield Call("amp", "CreateRuleGroupsNamespace", params | {"tags": inputs.take("tags")})
+
+
+@mapper("amp/alertManagerDefinition:AlertManagerDefinition")
+def _alert_manager(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(workspaceId="workspaceId") | {"data": inputs.take("definition").encode()}
+    yield Call("amp", "CreateAlertManagerDefinition", params)
+
+
 @mapper("sns/topicPolicy:TopicPolicy")
 def _topic_policy(inputs: Inputs) -> Iterator[Call]:
     value = {"AttributeName": "Policy", "AttributeValue": inputs.take("policy")}
@@ -338,5 +377,6 @@ def _alarm(inputs: Inputs) -> Iterator[Call]:
         AlarmActions="alarmActions",
         OKActions="okActions",
     )
-    dimensions = [{"Name": name, "Value": value} for name, value in inputs.take("dimensions").items()]
+    given = inputs.take("dimensions") if "dimensions" in inputs.left else {}
+    dimensions = [{"Name": name, "Value": value} for name, value in given.items()]
     yield Call("cloudwatch", "PutMetricAlarm", {"AlarmName": inputs.name, "Dimensions": dimensions, **params, "Tags": inputs.tags()})  # fmt: skip

@@ -7,11 +7,11 @@ or in another resource is in the function of that type.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.clouds.aws import requests
-from tests.clouds.recorder import Recording, Registered
+from tests.clouds.recorder import ACCOUNT, Recording, Registered
 
 Properties = dict[str, Any]
 Resources = list[tuple[str, Properties]]
@@ -91,6 +91,12 @@ SAME = {
     "autoscaling/schedule:Schedule": "AWS::AutoScaling::ScheduledAction",
 }
 """Types whose properties are the parameters of their call."""
+
+
+def _volume(made: list[requests.Call]) -> Resources:
+    # The program looks the zone up, and cfn-lint warns about a literal name.
+    zone = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
+    return [("AWS::EC2::Volume", _params(made) | {"AvailabilityZone": zone})]
 
 
 def _home(made: list[requests.Call]) -> Resources:
@@ -304,6 +310,14 @@ def _log_group(made: list[requests.Call]) -> Resources:
     return [("AWS::Logs::LogGroup", found | key | {"Tags": tags})]
 
 
+def _metric_filter(made: list[requests.Call]) -> Resources:
+    def upper(fields: Mapping[str, Any]) -> Properties:
+        return {key[0].upper() + key[1:]: value for key, value in fields.items()}
+
+    (metric,) = made[0].params["metricTransformations"]
+    return [("AWS::Logs::MetricFilter", upper(made[0].params) | {"MetricTransformations": [upper(metric)]})]
+
+
 def _parameter(made: list[requests.Call]) -> Resources:
     params = made[0].params
     return [("AWS::SSM::Parameter", params | {"Tags": {tag["Key"]: tag["Value"] for tag in params["Tags"]}})]
@@ -321,8 +335,32 @@ def _budget(made: list[requests.Call]) -> Resources:
     return [("AWS::Budgets::Budget", params | ({"NotificationsWithSubscribers": told} if told else {}))]
 
 
+def _workspace(made: list[requests.Call]) -> Resources:
+    params = made[0].params
+    tags = [{"Key": key, "Value": value} for key, value in params["tags"].items()]
+    return [("AWS::APS::Workspace", {"Alias": params["alias"], "KmsKeyArn": params["kmsKeyArn"], "Tags": tags})]
+
+
+def _workspace_settings(made: list[requests.Call]) -> Resources:
+    settings = {"RetentionPeriodInDays": made[0].params["retentionPeriodInDays"]}
+    return [("AWS::APS::Workspace", {"WorkspaceConfiguration": settings})]
+
+
+def _metric_rules(made: list[requests.Call]) -> Resources:
+    params = made[0].params
+    tags = [{"Key": key, "Value": value} for key, value in params["tags"].items()]
+    where = f"arn:aws:aps:us-east-1:{ACCOUNT}:workspace/{params['workspaceId']}"
+    named = {"Workspace": where, "Name": params["name"], "Data": params["data"].decode()}
+    return [("AWS::APS::RuleGroupsNamespace", {**named, "Tags": tags})]
+
+
+def _alert_manager(made: list[requests.Call]) -> Resources:
+    return [("AWS::APS::Workspace", {"AlertManagerDefinition": made[0].params["data"].decode()})]
+
+
 OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
     "efs/fileSystem:FileSystem": _home,
+    "ebs/volume:Volume": _volume,
     "ec2/vpc:Vpc": _vpc,
     "ec2/subnet:Subnet": _subnet,
     "ec2/internetGateway:InternetGateway": _internet,
@@ -343,6 +381,10 @@ OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
     "s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration": _lock,
     "s3/bucketPolicy:BucketPolicy": _bucket_policy,
     "s3/bucketReplicationConfig:BucketReplicationConfig": _replication,
+    "amp/workspace:Workspace": _workspace,
+    "amp/workspaceConfiguration:WorkspaceConfiguration": _workspace_settings,
+    "amp/ruleGroupNamespace:RuleGroupNamespace": _metric_rules,
+    "amp/alertManagerDefinition:AlertManagerDefinition": _alert_manager,
     "sns/topic:Topic": _topic,
     "sns/topicSubscription:TopicSubscription": _subscription,
     "sns/topicPolicy:TopicPolicy": _topic_policy,
@@ -355,6 +397,7 @@ OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
     "kms/key:Key": _key,
     "cloudtrail/trail:Trail": _trail,
     "cloudwatch/logGroup:LogGroup": _log_group,
+    "cloudwatch/logMetricFilter:LogMetricFilter": _metric_filter,
     "ssm/parameter:Parameter": _parameter,
     "budgets/budget:Budget": _budget,
 }  # fmt: skip

@@ -6,11 +6,16 @@ import functools
 import json
 from typing import Any
 
+from gpuinfra.clouds.aws.resources import resources
+from gpuinfra.clouds.homes import for_nodes
+from gpuinfra.cost import price
+from gpuinfra.plan.make import build_plan
+from gpuinfra.spec import parse_spec
 from gpuinfra_rehearsal.cloud.aws import policy
 from gpuinfra_rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.aws.reach import Out, holes, outwards
 from tests.clouds.recorder import Recording
-from tests.clouds.stacks import recording_of_spec
+from tests.clouds.stacks import TODAY, recording_of_spec
 from tests.oracle.claims import group
 
 SPEC = {
@@ -90,3 +95,61 @@ def test_destroy_retains_the_file_system_and_its_policy_only() -> None:
     groups = {one.name: one.retained for one in recording().custom if one.type.endswith(":SecurityGroup")}
     assert groups == {"train-security-nodes": False, "train-security-homes": False}
     assert not any(one.retained for one in recording().custom if one.type.endswith((":Vpc", ":Subnet")))
+
+
+RECOVERY = {"region": "us-west-2", "mode": "hot", "homes": True, "rpo_minutes": 90, "rto_minutes": 180, "checkpoint_gib": 100,
+            "checkpoint_minutes": 30}  # fmt: skip
+SCRATCH = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "throughput_mb_s_per_tib": 250, "bucket": "auto"}  # fmt: skip
+
+
+@functools.cache
+def replicated() -> Recording:
+    """The cluster with replicated home directories on EFS, and home directories that cannot be replicated."""
+    openzfs = {"kind": "home", "mount": "/tools", "service": "openzfs"}
+    return recording_of_spec({**SPEC, "storage": [{"kind": "home"}, openzfs, SCRATCH], "recovery": RECOVERY})
+
+
+def test_home_directories_on_efs_are_replicated_to_an_encrypted_file_system() -> None:
+    """The replica is in the second Region, has the same token, its own key and a policy, and is retained. Its protection is no input (`home_replicas.py`)."""
+    first, second = replicated().of("aws:efs/fileSystem:FileSystem")
+    assert (first.inputs["region"], second.inputs["region"]) == ("us-east-1", "us-west-2")
+    assert first.inputs["creationToken"] == second.inputs["creationToken"]
+    assert ":us-west-2:" in second.inputs["kmsKeyId"] or second.inputs["kmsKeyId"] != first.inputs["kmsKeyId"]
+    assert second.retained
+    assert "protection" not in second.inputs
+    (replication,) = replicated().of("aws:efs/replicationConfiguration:ReplicationConfiguration")
+    assert replication.inputs["region"] == "us-east-1"
+    assert replication.inputs["sourceFileSystemId"] == first.id
+    assert replication.inputs["destination"] == {"region": "us-west-2", "fileSystemId": second.id}
+    policies = replicated().of("aws:efs/fileSystemPolicy:FileSystemPolicy")
+    assert [one.inputs["fileSystemId"] for one in policies] == [first.id, second.id]
+    plan = build_plan(parse_spec({**SPEC, "storage": [{"kind": "home"}, SCRATCH], "recovery": RECOVERY}), TODAY)
+    planned = {one.name for one in resources(plan)}
+    assert {one.name for one in (second, replication)} <= planned
+
+
+def test_a_replica_gets_mount_targets_only() -> None:
+    """The stack of the second Region creates no file system, and nodes do not require that they can write before a failover."""
+    replica = "fs-0123456789abcdef0"
+    spec = {**SPEC, "storage": [{"kind": "home", "replica": replica}]}
+    recorded = recording_of_spec(spec)
+    assert not recorded.of("aws:efs/fileSystem:FileSystem")
+    assert not recorded.of("aws:efs/fileSystemPolicy:FileSystemPolicy")
+    assert {one.inputs["fileSystemId"] for one in recorded.of("aws:efs/mountTarget:MountTarget")} == {replica}
+    plan = build_plan(parse_spec(spec), TODAY)
+    assert {one.name for one in resources(plan)} == {one.name for one in recorded.custom}
+    entry = {"kind": "home", "mount": "/home", "service": "efs", "replica": replica}
+    (for_node,) = for_nodes("aws", plan.pools[0], [entry])
+    assert for_node == {"kind": "home", "mount": "/home", "setting": for_node["setting"]}
+    assert for_node["setting"].startswith("tls nfsvers=4.1,")
+    assert for_node["setting"].endswith(",x-gpuinfra.replica")
+    assert not [line for line in price(plan, TODAY).lines if "home directories" in line.what]
+
+
+def test_the_plan_has_the_price_of_the_replica() -> None:
+    """The storage of the replica is a line, with the price of the transfer of each changed GB."""
+    spec = {**SPEC, "storage": [{"kind": "home"}, SCRATCH], "recovery": {**RECOVERY, "region": "us-east-2"}}
+    (line,) = [one for one in price(build_plan(parse_spec(spec), TODAY), TODAY).lines if "replica of the home" in one.what]  # fmt: skip
+    assert line.quantity == 1024
+    assert line.what.startswith("/home: replica of the home directories in us-east-2, if they hold 1024 GiB")
+    assert "USD for the transfer of each changed GB" in line.what

@@ -134,6 +134,8 @@ def test_services_act_for_this_account(stack: str) -> None:
 
 NODE_ACTIONS = {"s3:GetObject", "s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey", *SESSIONS}
 """Actions of every node."""
+LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
+"""Actions of the nodes of a stack with logs."""
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -143,7 +145,9 @@ def test_a_node_has_few_permissions(stack: str) -> None:
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
-        assert {action for statement in statements for action in _list(statement["Action"])} == NODE_ACTIONS
+        assert {action for statement in statements for action in _list(statement["Action"])} == (
+            NODE_ACTIONS | (LOG_ACTIONS if stack == "aws-monitoring" else set())
+        )
         (written,) = [statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject"]
         assert re.search(r"/evidence/[a-z0-9-]+/\$\{aws:userid\}/\*$", written)
         everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
@@ -154,24 +158,35 @@ def test_a_node_has_few_permissions(stack: str) -> None:
 
 
 def test_only_the_control_node_finds_instances_and_reads_its_secrets() -> None:
-    """The role of the control node has the rights of a node, lists instances of its Region, reads only the declared parameters, writes one object with
-    orders, and terminates instances only in groups of its cluster."""
+    """The role of the control node has the rights of a node, lists instances of its Region, reads only the declared parameters, attaches only its data
+    disk and only to its pool, writes metrics to its workspace and one object with orders, and terminates instances only in groups of its cluster."""
     policies = recording_of("aws-monitoring").of("aws:iam/rolePolicy:RolePolicy")
     (one,) = [one for one in policies if one.name.endswith("-control-policy")]
     statements = {found["Sid"]: found for found in json.loads(one.inputs["policy"])["Statement"]}
     actions = {action for found in statements.values() for action in _list(found["Action"])}
     assert actions == {
         *NODE_ACTIONS,
+        "aps:RemoteWrite",
+        *LOG_ACTIONS,
         "autoscaling:TerminateInstanceInAutoScalingGroup",
+        "ec2:AttachVolume",
         "ec2:DescribeInstances",
+        "kms:CreateGrant",
+        "sns:Publish",
         "ssm:GetParameter",
     }
+    assert re.fullmatch(rf"arn:aws:ec2:us-east-1:{ACCOUNT}:volume/vol-\w+", statements["AttachDataDisk"]["Resource"])
+    own = {"aws:ResourceTag/gpuinfra:cluster": "watched", "aws:ResourceTag/gpuinfra:pool": "monitoring"}
+    assert statements["AttachToControlNode"]["Condition"] == {"StringEquals": own}
+    assert statements["LetEbsUseKey"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
     assert str(statements["GiveOrders"]["Resource"]).endswith("/bootstrap/watched/monitoring/repair/orders.json")
     assert statements["ReplaceNodes"]["Condition"] == {"StringEquals": {"aws:ResourceTag/gpuinfra:cluster": "watched"}}
     nodes = next(one for one in policies if one.name.endswith("-node-policy"))
     assert "autoscaling:" not in nodes.inputs["policy"]
     assert "orders.json" not in nodes.inputs["policy"]
+    assert "ec2:AttachVolume" not in nodes.inputs["policy"]
     assert statements["FindNodes"]["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-east-1"}}
+    assert statements["WriteMetrics"]["Resource"].startswith(f"arn:aws:aps:us-east-1:{ACCOUNT}:workspace/ws-")
     assert statements["ReadSecrets"]["Resource"] == [f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/alerts/slack"]
 
 

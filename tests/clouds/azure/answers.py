@@ -24,6 +24,7 @@ _KINDS = {
     "storage:StorageAccount": ("Microsoft.Storage/storageAccounts", "accountName"),
     "keyvault:Vault": ("Microsoft.KeyVault/vaults", "vaultName"),
     "managedidentity:UserAssignedIdentity": ("Microsoft.ManagedIdentity/userAssignedIdentities", "resourceName"),
+    "compute:Disk": ("Microsoft.Compute/disks", "diskName"),
     "compute:DiskEncryptionSet": ("Microsoft.Compute/diskEncryptionSets", "diskEncryptionSetName"),
     "compute:VirtualMachineScaleSet": ("Microsoft.Compute/virtualMachineScaleSets", "vmScaleSetName"),
     "operationalinsights:Workspace": ("Microsoft.OperationalInsights/workspaces", "workspaceName"),

@@ -35,6 +35,7 @@ _GROUP = "resourceGroupName"
 REQUESTS = {
     "authorization:RoleAssignment": Request("authorization.v2022_04_01", "RoleAssignmentCreateParameters", ("scope", "roleAssignmentName")),
     "authorization:RoleDefinition": Request("authorization.v2022_04_01", "RoleDefinition", ("scope", "roleDefinitionId")),
+    "compute:Disk": Request("compute", "Disk", (_GROUP, "diskName")),
     "compute:DiskEncryptionSet": Request("compute", "DiskEncryptionSet", (_GROUP, "diskEncryptionSetName")),
     "compute:VirtualMachineScaleSet": Request("compute", "VirtualMachineScaleSet", (_GROUP, "vmScaleSetName")),
     "consumption:Budget": Request("consumption", "Budget", ("scope", "budgetName")),

@@ -71,7 +71,7 @@ def _problems(recording: Recording) -> Iterator[str]:
     """Assignments with more rights than their use needs."""
     for one in recording.of(ASSIGNMENT):
         if "-node-role-" in one.name or one.name.endswith(
-            ("-control-discovery", "-control-repair", "-scratch-0-export")
+            ("-control-discovery", "-control-repair", "-control-attach", "-control-disk", "-scratch-0-export")
         ):
             # The declaration states the first role, and its rules restrict the scope. The others have a test of their own.
             continue
@@ -104,7 +104,7 @@ def test_a_node_reads_and_creates_blobs_and_cannot_replace_them() -> None:
 
 def test_the_control_node_reads_machines_in_one_group_and_its_secrets() -> None:
     """The identity of the control node reads the types that `azure_sd_configs` requests, and redeploys machines, in the resource group of the nodes. It
-    reads the declared secrets and writes its orders. The identity of the nodes has none of these rights."""
+    attaches its data disk, reads the declared secrets and writes its orders. The identity of the nodes has none of these rights."""
     recording = recording_of("azure-monitoring")
     by_name = {one.name: one for one in recording.of(ASSIGNMENT)}
     finds = by_name["watched-control-discovery"]
@@ -125,7 +125,14 @@ def test_the_control_node_reads_machines_in_one_group_and_its_secrets() -> None:
     assert principal != by_name["watched-node-own"].inputs["principalId"]
     mine = {name for name, one in by_name.items() if one.inputs["principalId"] == principal}
     repairs, orders = by_name["watched-control-repair"], by_name["watched-control-orders"]
-    assert mine == {"watched-control-own", finds.name, secret.name, repairs.name, orders.name}
+    attaches, uses = by_name["watched-control-attach"], by_name["watched-control-disk"]
+    assert mine == {"watched-control-own", finds.name, secret.name, repairs.name, orders.name, attaches.name, uses.name}
+    (block,) = _role(recording, attaches).permissions
+    attach = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/attachDetachDataDisks/action"
+    assert (block.actions, attaches.inputs["scope"]) == ((attach,), finds.inputs["scope"])
+    (block,) = _role(recording, uses).permissions
+    assert set(block.actions) == {"Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write"}
+    assert uses.inputs["scope"].rpartition("/")[0].endswith("/providers/Microsoft.Compute/disks")
     (block,) = _role(recording, repairs).permissions
     redeploy = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action"
     assert (block.actions, block.data_actions) == ((redeploy,), ())

@@ -12,6 +12,7 @@ _PATHS = {
     "gcp:compute/subnetwork:Subnetwork": "projects/{project}/regions/{region}/subnetworks/{name}",
     "gcp:compute/router:Router": "projects/{project}/regions/{region}/routers/{name}",
     "gcp:compute/globalAddress:GlobalAddress": "projects/{project}/global/addresses/{name}",
+    "gcp:compute/disk:Disk": "projects/{project}/zones/{zone}/disks/{name}",
     "gcp:compute/resourcePolicy:ResourcePolicy": "projects/{project}/regions/{region}/resourcePolicies/{name}",
     "gcp:compute/instanceTemplate:InstanceTemplate": "projects/{project}/global/instanceTemplates/{name}",
     "gcp:compute/instanceGroupManager:InstanceGroupManager": "projects/{project}/zones/{zone}/instanceGroupManagers/{name}",

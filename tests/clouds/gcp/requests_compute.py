@@ -169,6 +169,19 @@ def _health_check(inputs: Inputs) -> Iterator[Call]:
     yield Call(V1, "healthChecks.insert", inputs.some("project"), {**body, "type": "HTTP"})
 
 
+@mapper("compute/disk:Disk")
+def _data_disk(inputs: Inputs) -> Iterator[Call]:
+    where = inputs.some("project", "zone")
+    zone = f"projects/{where['project']}/zones/{where['zone']}"
+    key = inputs.take("diskEncryptionKey")
+    body = {
+        **inputs.some("name", "labels"),
+        "sizeGb": str(inputs.take("size")),
+        "type": f"{zone}/diskTypes/{inputs.take('type')}",
+    }
+    yield Call(V1, "disks.insert", where, {**body, "diskEncryptionKey": {"kmsKeyName": key["kmsKeySelfLink"]}})
+
+
 @mapper("compute/resizeRequest:ResizeRequest")
 def _request(inputs: Inputs) -> Iterator[Call]:
     where = inputs.some("project", "zone", "instanceGroupManager")

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from gpuinfra.base import naming
 from gpuinfra.base.errors import EnvironmentMissing, UsageError
 from gpuinfra.cli.adopt import command
-from gpuinfra.clouds.adopt import is_imported
 from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, retained_in
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.plan.make import build_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
+from gpuinfra_rehearsal.retained import is_imported
 from tests.clouds.gcp.answers import PROJECT
 from tests.clouds.gcp.variants import LUSTRE, variant
 from tests.clouds.recorder import Recording

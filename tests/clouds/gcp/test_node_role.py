@@ -57,17 +57,28 @@ def test_nodes_add_objects_and_replace_none(fabric_test: str) -> None:
 
 
 def test_only_the_control_node_lists_instances_and_reads_its_secrets() -> None:
-    """The account of the control node reads its bundle, creates evidence, lists instances of the project, reads only the declared secrets, writes its
-    orders, and deletes only instances of the groups of its cluster."""
+    """The account of the control node reads its bundle, creates evidence, lists instances of the project, attaches only its data disk and only to its own
+    instances, reads only the declared secrets, writes its orders, and deletes only instances of the groups of its cluster."""
     recording = recording_of("gcp-monitoring")
     account = next(
         one for one in recording.of("gcp:serviceaccount/account:Account") if one.name == "watched-control-account"
     )
     member = f"serviceAccount:{account.inputs['accountId']}@"
     held = [one for one in recording.custom if str(one.inputs.get("member", "")).startswith(member)]
-    listed, repairs = [one for one in held if one.type == "gcp:projects/iAMMember:IAMMember"]
+    grants = {one.name: one for one in held if one.type == "gcp:projects/iAMMember:IAMMember"}
+    listed, attaches = grants.pop("watched-control-discovery"), grants.pop("watched-control-attach")
+    (repairs,) = grants.values()
     (secret,) = [one for one in held if one.type == "gcp:secretmanager/secretIamMember:SecretIamMember"]
-    role, replaces = recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")
+    roles = {one.name.removeprefix("watched-control-"): one for one in recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")}  # fmt: skip
+    role, attaching, replaces = roles["discovery-role"], roles["attach-role"], roles["repair-role"]
+    assert attaching.inputs["permissions"] == ["compute.disks.use", "compute.instances.attachDisk"]
+    assert attaching.inputs["roleId"] in str(attaches.inputs["role"])
+    (disk,) = recording.of("gcp:compute/disk:Disk")
+    path = f"projects/{disk.inputs['project']}/zones/{disk.inputs['zone']}"
+    assert attaches.inputs["condition"]["expression"] == (
+        f'(resource.type == "compute.googleapis.com/Disk" && resource.name == "{path}/disks/{disk.inputs["name"]}") || '
+        f'(resource.type == "compute.googleapis.com/Instance" && resource.name.startsWith("{path}/instances/watched-monitoring-on-demand-0-"))'
+    )
     assert replaces.inputs["permissions"] == ["compute.instances.delete"]
     assert replaces.inputs["roleId"] in str(repairs.inputs["role"])
     (group,) = [
@@ -85,7 +96,7 @@ def test_only_the_control_node_lists_instances_and_reads_its_secrets() -> None:
     assert set(buckets) == {"roles/storage.objectViewer", "roles/storage.objectCreator", "roles/storage.objectUser"}
     orders = buckets["roles/storage.objectUser"].inputs["condition"]["expression"]
     assert "/objects/bootstrap/watched/monitoring/repair/" in orders
-    assert len(held) == 6
+    assert len(held) == 7
 
 
 def test_the_control_node_is_probed_and_reached_in_an_existing_network() -> None:

@@ -19,8 +19,8 @@ from pulumi.runtime import mocks, settings, sync_await
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
-from gpuinfra.clouds.active_program import OUTPUTS
 from gpuinfra.clouds.azure.handover import upload
+from gpuinfra.clouds.saved import OUTPUTS
 from gpuinfra.handover.provider import NodesReadyProvider
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra_rehearsal import endpoints

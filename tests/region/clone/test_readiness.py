@@ -393,18 +393,49 @@ def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("written", ["azure-recovery", "gcp-recovery"], indirect=True)
-def test_only_the_first_region_schedules_exports(pair: tuple[Path, Path]) -> None:
-    """A clone has no schedule, and a schedule in its file prevents a failover. Without one in the stack, a line states what is lost."""
+def test_only_the_first_region_exports_before_a_failover(pair: tuple[Path, Path]) -> None:
+    """A clone pauses its schedule, and one that runs prevents a failover. Without one in the stack, a line states what is lost."""
     stack, second = (read_stack(one) for one in pair)
-    assert [getattr(one.spec.storage[0], "export_minutes", None) for one in (stack, second)] == [15, None]
-    edit(pair[1], r"bucket: auto", "bucket: auto, export_minutes: 15")
+    entries = [one.spec.storage[0] for one in (stack, second)]
+    assert [(getattr(one, "export_minutes", None), getattr(one, "export_paused", None)) for one in entries] == [
+        (15, False),
+        (15, True),
+    ]
+    assert {one.name for one in data(stack, read(pair[0]), _state(pair))} == {"storage[0].bucket"}
+    edit(pair[1], r"export_paused: true", "export_paused: false")
     lines = {one.name: one for one in data(stack, read(pair[0]), _state(pair))}
-    assert lines["storage[0].export_minutes"].state == FAIL
-    assert "would replace its objects" in lines["storage[0].export_minutes"].reason
+    assert lines["storage[0].export_paused"].state == FAIL
+    assert "would replace its objects" in lines["storage[0].export_paused"].reason
     edit(pair[0], r", export_minutes: 15", "")
     lines = {one.topic: one for one in data(read_stack(pair[0]), read(pair[0]), _state(pair))}
     assert lines["export"].state == WARN
     assert "are lost if" in lines["export"].reason
+
+
+EXISTING = r"\1existing_buckets: true\n\1existing_key_arn: arn:aws:kms:us-east-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab\n\1region: "
+
+
+@pytest.mark.parametrize("written", ["aws-recovery"], indirect=True)
+def test_a_stack_whose_bucket_is_a_replica_has_a_second_region(pair: tuple[Path, Path]) -> None:
+    """The clone has its own bucket, or uses the replica of the replica, and declares no existing buckets."""
+    edit(pair[0], r"bucket: auto", "bucket: their-replica")
+    edit(pair[0], r"(?m)^( +)region: (?=us-west-2\n +mode)", EXISTING)
+    stack = read_stack(pair[0])
+    assert bad(read(pair[0])) == set()
+    assert {one.state for one in data(stack, read(pair[0]), _state(pair))} == {FAIL}
+    edit(pair[1], r"bucket: auto", "bucket: the-replica")
+    edit(pair[1], r"(?m)^    recovery:\n(      .*\n)+", "")
+    assert bad(read(pair[0])) == set()
+    assert {one.state for one in data(stack, read(pair[0]), _state(pair))} == {OK}
+
+
+@pytest.mark.parametrize("written", ["aws-recovery"], indirect=True)
+def test_recovery_of_a_replica_agrees_with_the_stack_that_failed_over(pair: tuple[Path, Path]) -> None:
+    """A failback does not require that the stack of the second region loses its own second region."""
+    edit(pair[1], r"bucket: auto", "bucket: the-replica")
+    edit(pair[1], r"(?m)^( +)region: (?=us-east-2\n +mode)", EXISTING)
+    assert bad(read(pair[0])) == set()
+    assert {one.state for one in data(read_stack(pair[0]), read(pair[0]), _state(pair))} == {OK}
 
 
 CONTAINER = (

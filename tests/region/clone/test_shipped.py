@@ -26,7 +26,7 @@ WITH_NETWORK = [
 """Stacks that create a network."""
 MAY_CHANGE = {
     "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region",
-        "recovery.mode", "recovery.site_minutes", "storage[0].export_minutes",
+        "recovery.mode", "recovery.site_minutes", "storage[0].export_paused",
     "pools[0].capacity[0].kind",
 }  # fmt: skip
 """Fields of the shipped stacks that a clone in another region may change."""
@@ -58,7 +58,7 @@ LOST = {
     "gcp-monitoring": {"where.zone"},
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
-    "azure-recovery": {"recovery.region", "recovery.mode", "recovery.site_minutes", "storage[0].export_minutes"},
+    "azure-recovery": {"recovery.region", "recovery.mode", "recovery.site_minutes"},
     "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity", "where.zone"},
     "gcp-recovery": {
         "pools[0].capacity[0].kind",
@@ -67,7 +67,6 @@ LOST = {
         "recovery.region",
         "recovery.mode",
         "recovery.site_minutes",
-        "storage[0].export_minutes",
     },
     "gcp-a3ultra": {"pools[0].capacity[0].kind", "capacity"},
 }

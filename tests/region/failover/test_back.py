@@ -12,7 +12,7 @@ import pytest
 
 from gpuinfra.clouds.region.exports import Export
 from gpuinfra.clouds.region.failover import BucketPair, Copy
-from gpuinfra.clouds.region.readiness import FAIL, ReadinessLine
+from gpuinfra.clouds.region.readiness import FAIL, OK, ReadinessLine
 from gpuinfra.region.clone.model import Mode
 from gpuinfra.region.failover.abort import abort_steps
 from gpuinfra.region.failover.back import (
@@ -23,6 +23,7 @@ from gpuinfra.region.failover.back import (
     left_to_do,
     repeat_launch,
     steps,
+    stop_line,
     undo_steps,
 )
 from gpuinfra.region.failover.journal import DONE, FailbackJournal, FailoverJournal
@@ -76,7 +77,9 @@ def test_the_stop_is_as_long_as_in_the_failover(tmp_path: Path, monkeypatch: pyt
     """The durations of the steps during which no node runs are summed. Without them, the stop is unknown."""
     journal = FailoverJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
     with closing(journal):
-        assert expected_stop(journal).startswith("unknown, because the failover has no durations of these steps")
+        assert expected_stop(journal.minutes).startswith(
+            "unknown, because the failover has no durations of these steps"
+        )
         journal.begin("aws-recovery", "us-west-2", {})
         clock = {
             "fence": (0, 2),
@@ -92,9 +95,17 @@ def test_the_stop_is_as_long_as_in_the_failover(tmp_path: Path, monkeypatch: pyt
             monkeypatch.setattr("gpuinfra.region.failover.journal.now", lambda: f"2026-11-29T00:{ended:02}:00Z")  # noqa: B023
             journal.finish(step, DONE, "")
         journal.start("up c")
-        assert expected_stop(journal).startswith(
+        assert expected_stop(journal.minutes).startswith(
             "about 24 minutes, as in the failover (fence 2, up 15, import 3, verify 4), "
         )
+
+
+def test_ready_states_how_long_the_stop_of_a_failback_is(tmp_path: Path) -> None:
+    """The line has the durations in the record of the active region."""
+    steps_done = {"up a": {"state": DONE, "started": "2026-11-29T00:00:00Z", "ended": "2026-11-29T00:12:00Z"}}
+    line = stop_line({"steps": steps_done}, "us-east-2")
+    assert (line.topic, line.name, line.state) == ("failback", "us-east-2", OK)
+    assert line.reason.startswith("the time during which no job runs is about 12 minutes, as in the failover (up 12), ")
 
 
 class Writing(Returned):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +219,21 @@ def test_scheduled_exports_are_paused_before_the_final_export(tmp_path: Path) ->
         "export fs-1",
     ]
     assert result.journal.entry("export")["found"] == "exported: fs-1; scheduled exports are paused: every-hour"
+
+
+def test_scheduled_exports_of_the_second_region_are_resumed_after_the_import(tmp_path: Path) -> None:
+    """The schedule of the second region runs when its file systems have the newest files, and no step resumes one that is not declared."""
+    site = Scheduled(World())
+    failing = site.world.failing(exports_there=site)
+    assert "schedule" not in [one.name for one in steps(failing)]
+    (stack,) = failing.stacks
+    systems = tuple(replace(one, export_minutes=60) for one in stack.plan.file_systems)
+    found = steps(replace(failing, stacks=(replace(stack, plan=replace(stack.plan, file_systems=systems)),)))
+    names = [one.name for one in found]
+    assert names.index("schedule") > names.index(f"import {stack.loaded.name}")
+    (step,) = (one for one in found if one.name == "schedule")
+    assert step.run(False) == "scheduled exports resumed: every-hour"
+    assert site.world.calls == ["resume every-hour"]
 
 
 def test_scheduled_exports_stay_paused_if_the_final_export_is_ignored(tmp_path: Path) -> None:

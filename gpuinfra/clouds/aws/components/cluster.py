@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pulumi
+import pulumi_aws as aws
 
+from gpuinfra.base import naming
 from gpuinfra.clouds.aws.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.data_disk import data_disk
+from gpuinfra.clouds.aws.components.home_replicas import HomeSource
 from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
+from gpuinfra.clouds.aws.components.logs import NodeLogs, NodeLogsArgs
+from gpuinfra.clouds.aws.components.metrics import AlertEmail, AlertEmailArgs, MetricsStore, MetricsStoreArgs
 from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
@@ -26,7 +32,8 @@ from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.homes import mounted
-from gpuinfra.clouds.instances import CONTROL_ROLE
+from gpuinfra.clouds.instances import CONTROL_ROLE, STORE
+from gpuinfra.monitoring.config import topic_name
 from gpuinfra.plan.model import FileSystemPlan, MonitoringPlan
 from gpuinfra.plan.recovery_model import RecoveryPlan
 
@@ -62,11 +69,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems = []
         sources: dict[str, ReplicationSource] = {}
+        homes: list[HomeSource] = []
         for file_system in plan.file_systems:
             if file_system.kind == "object":
                 bucket = self._bucket(file_system, foundation)
-                if file_system.bucket == "auto":
-                    sources[file_system.name] = ReplicationSource(bucket=bucket, key_arn=foundation.data_key_arn)
+                if file_system.bucket == "auto" or file_system.replicated:
+                    sources[file_system.name] = self._source(file_system, bucket, foundation)
                 server = f"s3.{plan.region}.amazonaws.com"
                 file_systems.append(mounted(file_system, server, bucket))
             if file_system.service == "openzfs" and security.storage_group_id is not None:
@@ -89,6 +97,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     key_arn=foundation.data_key_arn,
                 )
                 home = self.create(HomeDirectories, file_system.name, args)
+                homes.append(HomeSource(file_system_id=home.file_system_id, plan=file_system))
                 file_systems.append(mounted(file_system, home.dns_name, "/"))
             if file_system.kind != "lustre" or security.storage_group_id is None:
                 continue
@@ -102,8 +111,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 log_to=foundation.access_log_bucket,
             )
             created = self.create(SharedFilesystem, file_system.name, args)
-            if file_system.bucket == "auto" and created.bucket is not None:
-                sources[file_system.name] = ReplicationSource(bucket=created.bucket, key_arn=foundation.data_key_arn)
+            if (file_system.bucket == "auto" or file_system.replicated) and created.bucket is not None:
+                sources[file_system.name] = self._source(file_system, created.bucket, foundation)
             file_systems.append(created.mounted)
         file_systems += [one.mounted for one in plan.existing_file_systems]
         site = SiteRefs(
@@ -111,12 +120,24 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             subnet_ids=subnet_ids,
             nodes_group_id=security.nodes_group_id,
             file_systems=file_systems,
-            data_buckets={name: one.bucket for name, one in sources.items()} or None,
-            recovery=self._second_region(plan.recovery, foundation, sources) if plan.recovery else None,
+            data_buckets={
+                one.name: sources[one.name].bucket
+                for one in plan.file_systems
+                if one.bucket == "auto" and one.name in sources
+            }
+            or None,
+            recovery=self._second_region(plan.recovery, foundation, sources, homes) if plan.recovery else None,
         )
         if not plan.roles.node_role_in_site:
             return site
         return replace(site, **self._node_role(foundation, site))
+
+    def _source(
+        self, file_system: FileSystemPlan, bucket: pulumi.Input[str], foundation: FoundationRefs
+    ) -> ReplicationSource:
+        recovery = self.plan.recovery
+        key = recovery.existing_key_arn if recovery and file_system.replicated else None
+        return ReplicationSource(bucket=bucket, key_arn=key or foundation.data_key_arn)
 
     def _bucket(self, file_system: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
         """Return the bucket of a mount: the declared bucket, or a new one."""
@@ -131,7 +152,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return self.create(PrivateBucket, file_system.name, args).bucket
 
     def _second_region(
-        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, ReplicationSource]
+        self,
+        recovery: RecoveryPlan,
+        foundation: FoundationRefs,
+        data: Mapping[str, ReplicationSource],
+        homes: Sequence[HomeSource],
     ) -> dict[str, Any]:
         plan = self.plan
         evidence = ReplicationSource(bucket=foundation.evidence_bucket, key_arn=foundation.data_key_arn)
@@ -143,6 +168,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             alert_after_s=recovery.alert_after_s,
             log_days=plan.audit.log_retention_days if foundation.access_log_bucket is not None else None,
             images=[one.ref for one in recovery.images if one.copied],
+            homes=[one for one in homes if any(one.plan.name == each.name for each in recovery.homes)],
         )
         created = self.create(RegionClone, "recovery", args)
         return {
@@ -152,6 +178,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             "access_log_bucket": created.access_log_bucket,
             "buckets": created.buckets,
             "images": created.images,
+            "homes": created.homes,
             "replication_role_arn": created.role_arn,
         }
 
@@ -167,7 +194,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         return created.vpc_id, created.subnet_ids, created.file_system_subnet_ids
 
-    def _node_role(self, foundation: FoundationRefs, site: SiteRefs) -> dict[str, pulumi.Output[str]]:
+    def _node_role(
+        self, foundation: FoundationRefs, site: SiteRefs, logs: NodeLogs | None = None
+    ) -> dict[str, pulumi.Output[str]]:
         """Create the role of the nodes, and return the references to it."""
         plan = self.plan
         args = NodeRoleArgs(
@@ -175,6 +204,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             plan=plan,
             bucket_arn=foundation.evidence_bucket_arn,
             key_arn=foundation.data_key_arn,
+            log_group_arn=logs.group_arn if logs else None,
             mounts=[
                 MountedBucket(
                     arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
@@ -189,14 +219,20 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan
+        logs = self._logs(foundation)
         if not plan.roles.node_role_in_site:
-            site = replace(site, **self._node_role(foundation, site))
+            site = replace(site, **self._node_role(foundation, site, logs))
         role, owner, profile = map(_known, (site.node_role, site.node_role_id, site.node_profile_arn))
+        store, topics = self._store(foundation), self._topics()
         pools = []
         for pool in plan.pools:
-            identity, shared = (profile, role, owner), site
+            identity, shared, disk, url, own_topics = (profile, role, owner), site, None, None, None
             if plan.monitoring and pool.name == plan.monitoring.pool:
-                identity, shared = self._control_role(plan.monitoring, foundation), replace(site, file_systems=())
+                component = naming.logical(plan.name, pool.name)
+                disk = data_disk(component, plan.monitoring.disk, foundation.data_key_arn, self.opts)
+                identity = self._control_role(plan.monitoring, foundation, disk, store, topics, logs)
+                shared, url = replace(site, file_systems=()), store.url if store else None
+                own_topics = topics
             args = NodePoolArgs(
                 scope=self.scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
@@ -204,14 +240,48 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 profile_arn=identity[0],
                 node_role=identity[1],
                 evidence_owner=identity[2],
+                log_group=logs.group_name if logs else None,
                 key_arn=foundation.data_key_arn,
+                data_disk=disk.id if disk else None,
+                metrics_url=url,
+                alert_topics=own_topics,
                 **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))
         return Pools(pools=pools, outputs={"node_role": role})
 
+    def _store(self, foundation: FoundationRefs) -> MetricsStore | None:
+        """Create the workspace to which the control node writes metrics, if the plan has one."""
+        if self.plan.monitoring is None or self.plan.monitoring.store is None:
+            return None
+        args = MetricsStoreArgs(scope=self.scope, plan=self.plan.monitoring.store, key_arn=foundation.data_key_arn)
+        return self.create(MetricsStore, STORE, args)
+
+    def _topics(self) -> dict[str, pulumi.Output[str]]:
+        """Create the topics of the receivers of alerts by email, and return their ARNs by their names in `node.json`."""
+        emails = self.plan.monitoring.emails if self.plan.monitoring else ()
+        return {
+            topic_name(one.receiver): self.create(
+                AlertEmail, one.receiver, AlertEmailArgs(scope=self.scope, plan=one)
+            ).topic_arn
+            for one in emails
+        }
+
+    def _logs(self, foundation: FoundationRefs) -> NodeLogs | None:
+        """Create the log group of the nodes, if the plan has logs."""
+        if self.plan.logs is None:
+            return None
+        args = NodeLogsArgs(scope=self.scope, plan=self.plan.logs, key_arn=foundation.log_key_arn)
+        return self.create(NodeLogs, "logs", args)
+
     def _control_role(
-        self, monitoring: MonitoringPlan, foundation: FoundationRefs
+        self,
+        monitoring: MonitoringPlan,
+        foundation: FoundationRefs,
+        disk: aws.ebs.Volume,
+        store: MetricsStore | None,
+        topics: Mapping[str, pulumi.Output[str]],
+        logs: NodeLogs | None,
     ) -> tuple[pulumi.Output[str], pulumi.Output[str], pulumi.Output[str]]:
         """Create the role of the control node. Return the ARN of its instance profile, its name and its unique ID."""
         args = NodeRoleArgs(
@@ -220,6 +290,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             bucket_arn=foundation.evidence_bucket_arn,
             key_arn=foundation.data_key_arn,
             monitoring=monitoring,
+            data_disk_arn=disk.arn,
+            workspace_arn=store.workspace_arn if store else None,
+            topic_arns=list(topics.values()),
+            log_group_arn=logs.group_arn if logs else None,
         )
         role = self.create(NodeRole, CONTROL_ROLE, args)
         return role.profile_arn, role.role_name, role.unique_id

@@ -47,6 +47,8 @@ class NodePoolArgs(BaseNodePoolArgs):
     """Name of the role in this profile (`NodeRole.role_name`). Evidence is accepted only from this role."""
     evidence_owner: pulumi.Input[str]
     """Unique ID of the role (`NodeRole.unique_id`). It is the first part of the name of each node's evidence folder."""
+    log_group: pulumi.Input[str] | None = None
+    """Name of the log group of the nodes, if they send logs."""
     key_arn: pulumi.Input[str] | None = None
     """KMS key for the disks. If unset, EBS uses the default key of the account."""
 
@@ -78,7 +80,8 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         )
         image_id = pinned_image(self._name, args.scope, args.plan, self)
         placement = self._placement_groups()
-        user_data = self._user_data("aws", args.scope, uploaded.key, evidence={"owner": args.evidence_owner})
+        logs = {} if args.log_group is None else {"log_group": args.log_group}
+        user_data = self._user_data("aws", args.scope, uploaded.key, evidence={"owner": args.evidence_owner}, **logs)
         return tuple(self._group(group, image_id, user_data, placement) for group in args.plan.groups)
 
     def _placement_groups(self) -> dict[str, aws.ec2.PlacementGroup]:

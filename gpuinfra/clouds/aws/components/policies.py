@@ -167,6 +167,26 @@ def notify(topic_arn: pulumi.Input[str], account: pulumi.Input[str]) -> list[Sta
     ]
 
 
+def notify_of_metrics(
+    topic_arn: pulumi.Input[str], workspace_arn: pulumi.Input[str], account: pulumi.Input[str]
+) -> list[Statement]:
+    """Allow the alert manager of a workspace to publish to a topic
+    (https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-receiver-AMPpermission.html, retrieved 2026-11-30)."""
+    return [
+        {
+            "Sid": "PublishAlerts",
+            "Effect": "Allow",
+            "Principal": {"Service": "aps.amazonaws.com"},
+            "Action": ["sns:Publish", "sns:GetTopicAttributes"],
+            "Resource": topic_arn,
+            "Condition": {
+                "ArnEquals": {"aws:SourceArn": workspace_arn},
+                "StringEquals": {"aws:SourceAccount": account},
+            },
+        }
+    ]
+
+
 def _account_owns_key(scope: Scope) -> Statement:
     return {
         "Sid": "AccountDecidesByIam",
@@ -314,7 +334,7 @@ def home_clients(file_system_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """Allow a delivery role to write to one log group."""
+    """Allow a delivery role or the nodes to write to one log group."""
     return [
         {
             "Sid": "WriteLogs",
@@ -491,9 +511,15 @@ def node(
     ]
 
 
-def control(scope: Scope, monitoring: MonitoringPlan, bucket_arn: pulumi.Input[str]) -> list[Statement]:
-    """Return the permissions of the control node: list the instances of the Region, for Prometheus, read the secrets of the receivers of alerts, write
-    orders to the nodes, and replace nodes of this cluster.
+def control(
+    scope: Scope,
+    monitoring: MonitoringPlan,
+    bucket_arn: pulumi.Input[str],
+    workspace_arn: pulumi.Input[str] | None = None,
+    topic_arns: Sequence[pulumi.Input[str]] = (),
+) -> list[Statement]:
+    """Return the permissions of the control node: list the instances of the Region, for Prometheus, read the secrets of the receivers of alerts, publish to
+    the topics of the others, write metrics to its workspace, write orders to the nodes, and replace nodes of this cluster.
 
     `ec2:DescribeInstances` does not support resource-level permissions. KMS accepts the default key of Parameter Store without a statement for it, because
     its key policy allows the account's principals to use it through SSM
@@ -511,6 +537,14 @@ def control(scope: Scope, monitoring: MonitoringPlan, bucket_arn: pulumi.Input[s
     if monitoring.secrets:
         arns = [scope.arn("ssm", f"parameter{name}") for name in sorted(set(monitoring.secrets))]
         statements.append({"Sid": "ReadSecrets", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": arns})
+    if topic_arns:
+        statements.append(
+            {"Sid": "SendEmails", "Effect": "Allow", "Action": "sns:Publish", "Resource": list(topic_arns)}
+        )
+    if workspace_arn is not None:
+        statements.append(
+            {"Sid": "WriteMetrics", "Effect": "Allow", "Action": "aps:RemoteWrite", "Resource": workspace_arn}
+        )
     if monitoring.repair:
         key = pulumi.Output.concat(bucket_arn, "/", naming.repair_orders(scope.cluster))
         statements.append({"Sid": "GiveOrders", "Effect": "Allow", "Action": "s3:PutObject", "Resource": key})
@@ -527,3 +561,35 @@ def control(scope: Scope, monitoring: MonitoringPlan, bucket_arn: pulumi.Input[s
             }
         )
     return statements
+
+
+def attach(
+    scope: Scope, monitoring: MonitoringPlan, disk_arn: pulumi.Input[str], key_arn: pulumi.Input[str]
+) -> list[Statement]:
+    """Return the permissions to attach the data disk, and no other, to a node of the pool of the control node.
+
+    EC2 checks the action for the volume and for the instance, which both have tags (service authorization reference of Amazon EC2, retrieved 2026-11-30).
+    It creates a grant on the key in the name of the caller (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption-requirements.html, and
+    the tests of `grantAttachVolume` in aws/aws-cdk: packages/aws-cdk-lib/aws-ec2/test/volume.test.ts; both retrieved 2026-11-30).
+    """
+    action = {"Effect": "Allow", "Action": "ec2:AttachVolume"}
+    own = {"aws:ResourceTag/gpuinfra:cluster": scope.cluster, "aws:ResourceTag/gpuinfra:pool": monitoring.pool}
+    return [
+        {"Sid": "AttachDataDisk", **action, "Resource": disk_arn},
+        {
+            "Sid": "AttachToControlNode",
+            **action,
+            "Resource": scope.arn("ec2", "instance/*"),
+            "Condition": {"StringEquals": own},
+        },
+        {
+            "Sid": "LetEbsUseKey",
+            "Effect": "Allow",
+            "Action": "kms:CreateGrant",
+            "Resource": key_arn,
+            "Condition": {
+                "Bool": {"kms:GrantIsForAWSResource": "true"},
+                "StringEquals": {"kms:ViaService": f"ec2.{scope.region}.amazonaws.com"},
+            },
+        },
+    ]

@@ -19,7 +19,9 @@ from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.home_replicas import HomeSource, replicated_home
 from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.aws.components.topics import topic
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.region.recovery import COMMITMENT, DIMENSION, METRIC, NAMESPACE
 from gpuinfra.clouds.region.active import FRESH
@@ -59,6 +61,8 @@ class RegionCloneArgs:
     """Retention of access logs of the replicas, in days. If unset, access is not logged, and there is no key for log groups."""
     images: Sequence[str] = ()
     """IDs of AMIs in the first Region to copy."""
+    homes: Sequence[HomeSource] = ()
+    """Home directories on Amazon EFS to replicate."""
 
 
 class RegionClone(pulumi.ComponentResource):
@@ -72,6 +76,7 @@ class RegionClone(pulumi.ComponentResource):
     Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
     Deletions are replicated as delete markers, so a file system in the second Region does not show deleted files. The deleted
     versions remain in the replica for 90 days. `destroy` retains keys, replicas and image copies and ends the replication.
+    A replica of home directories can only be read until a failover ends its replication.
     """
 
     data_key_arn: pulumi.Output[str]
@@ -84,6 +89,8 @@ class RegionClone(pulumi.ComponentResource):
     """Names of the replicas by purpose. Each resolves after the replication is set up."""
     images: dict[str, pulumi.Output[str]]
     """IDs of the image copies in the second Region, by the ID of the source."""
+    homes: dict[str, pulumi.Output[str]]
+    """IDs of the replicas of home directories, by the name of the file system. Each resolves after the replication is set up."""
     role_arn: pulumi.Output[str]
     """Replication role. A batch job for existing objects can also use it."""
 
@@ -100,6 +107,10 @@ class RegionClone(pulumi.ComponentResource):
         )
         replicas = {purpose: self._replica(purpose) for purpose in args.sources}
         self.images = {image: self._image(image) for image in dict.fromkeys(args.images)}
+        self.homes = {
+            source.plan.name: replicated_home(self, name, source, (self._first, self._second), self.data_key_arn)
+            for source in args.homes
+        }
         role, allowed = self._role(replicas)
         self.role_arn = role.arn
         self.buckets, replications = {}, []
@@ -129,7 +140,10 @@ class RegionClone(pulumi.ComponentResource):
             above=0,
             on_recovery=False,
         )
-        topics = {alarm.region: self._topic(alarm.region) for alarm in (late, failed)}
+        topics = {
+            alarm.region: topic(self, name, (rows.ALERTS, rows.ALERTS_RECIPIENT), args.recipients, alarm.region)
+            for alarm in (late, failed)
+        }
         for alarm in (late, failed):
             self._alarms(alarm, replicas, topics[alarm.region])
         self._changes(topics[self._first.region], replications)
@@ -142,6 +156,7 @@ class RegionClone(pulumi.ComponentResource):
                 "access_log_bucket": self.access_log_bucket,
                 "buckets": self.buckets,
                 "images": self.images,
+                "homes": self.homes,
                 "role_arn": self.role_arn,
             }
         )
@@ -272,21 +287,6 @@ class RegionClone(pulumi.ComponentResource):
             ],
             opts=child(self, rows.REPLICATION, depends_on=[allowed]),
         )
-
-    def _topic(self, region: str) -> aws.sns.Topic:
-        topic = aws.sns.Topic(
-            rows.ALERTS.logical(self._name, region=region), region=region, opts=child(self, rows.ALERTS)
-        )
-        for index, address in enumerate(self._args.recipients):
-            aws.sns.TopicSubscription(
-                rows.ALERTS_RECIPIENT.logical(self._name, region=region, index=index),
-                topic=topic.arn,
-                protocol="email",
-                endpoint=address,
-                region=region,
-                opts=child(self, rows.ALERTS_RECIPIENT),
-            )
-        return topic
 
     def _changes(self, topic: aws.sns.Topic, replications: Sequence[pulumi.Resource]) -> None:
         """Notify the recipients when the replication of a bucket is changed or deleted, also by `gpuinfra failover` or `pulumi up`.

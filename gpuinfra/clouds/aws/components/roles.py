@@ -31,10 +31,18 @@ class NodeRoleArgs:
     """Evidence folder of the cluster. If unset, `evidence/<cluster>`."""
     key_arn: pulumi.Input[str]
     """KMS key that encrypts the evidence bucket."""
+    log_group_arn: pulumi.Input[str] | None = None
+    """ARN of the log group of the nodes, if they send logs."""
     mounts: Sequence[policies.MountedBucket] = ()
     """Buckets that the nodes mount."""
     monitoring: MonitoringPlan | None = None
     """Set for the role of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no managed policies."""
+    data_disk_arn: pulumi.Input[str] = ""
+    """Disk that the control node attaches."""
+    workspace_arn: pulumi.Input[str] | None = None
+    """ARN of the workspace to which the control node writes metrics."""
+    topic_arns: Sequence[pulumi.Input[str]] = ()
+    """ARNs of the topics to which the control node publishes alerts."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -66,7 +74,13 @@ class NodeRole(pulumi.ComponentResource):
                 [
                     *policies.node(scope, args.bucket_arn, folder, args.key_arn),
                     *policies.mounts(args.mounts),
-                    *(policies.control(scope, control, args.bucket_arn) if control else ()),
+                    *(policies.write_log_group(args.log_group_arn) if args.log_group_arn is not None else ()),
+                    *(
+                        policies.control(scope, control, args.bucket_arn, args.workspace_arn, args.topic_arns)
+                        if control
+                        else ()
+                    ),
+                    *(policies.attach(scope, control, args.data_disk_arn, args.key_arn) if control else ()),
                 ]
             ),
             opts=child(self, rows.NODE_POLICY),

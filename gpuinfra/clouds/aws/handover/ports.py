@@ -40,6 +40,7 @@ from gpuinfra.handover.ports import (
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.trust import checked
 from gpuinfra.node.aws import replacement
+from gpuinfra.node.cloud import NoRedirect
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 TRUST_VARIABLES = (
@@ -289,9 +290,34 @@ class S3Evidence:
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         """Write or replace an object in the bucket."""
+        self._put(key, document)
+
+    def tagged(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object and its ETag, or None if it does not exist."""
+        try:
+            with _cloud_errors():
+                answer = self._s3.get_object(Bucket=self._bucket, Key=key)
+                return answer["Body"].read(1 << 20), str(answer["ETag"])
+        except RequestFailed as error:
+            if error.code == "NoSuchKey":
+                return None
+            raise
+
+    def update(self, key: str, document: Mapping[str, object], tag: str | None) -> bool:
+        """Write an object if its ETag did not change (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html, retrieved
+        2026-11-26)."""
+        try:
+            self._put(key, document, **({"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}))
+        except RequestFailed as error:
+            if error.code in ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"):
+                return False
+            raise
+        return True
+
+    def _put(self, key: str, document: Mapping[str, object], **guard: str) -> None:
         body = json.dumps(document, separators=(",", ":")).encode("ascii")
         with _cloud_errors():
-            self._s3.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json")
+            self._s3.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", **guard)
 
     def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
         """Return the first bytes of an object in the bucket, or None if it does not exist."""
@@ -347,7 +373,7 @@ class StsIdentity:
 
     def _send(self, headers: dict[str, str]) -> bytes:
         request = urllib.request.Request(f"{self._endpoint}/", data=PROOF_BODY.encode(), headers=headers, method="POST")
-        opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler())
+        opener = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler())
         try:
             with opener.open(request, timeout=15) as answer:
                 return answer.read(PROOF_LIMIT)
@@ -365,13 +391,6 @@ class StsIdentity:
             raise IdentityRefused(f"STS refused the node's identity proof: {name}") from None
         except (OSError, http.client.HTTPException) as error:
             raise PortUnavailable(f"STS cannot be reached: {reason_of(error)}") from None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, which would send the request to a different host."""
-
-    def redirect_request(self, *args: object, **more: object) -> None:
-        return None
 
 
 def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], str]:

@@ -98,12 +98,14 @@ class AwsDns:
         states = [(str(one.get("type")), str(one.get("id")), one.get("outputs") or {}) for one in resources]
         mounts = (one for one in states if one[0] in MOUNTED and one[2].get("dnsName") == entry["dns_name"])
         type_, id_, outputs = next(mounts, ("", "", {}))
+        if not type_:
+            # A replica of home directories is in the state of another stack.
+            named = (str(o["fileSystemId"]) for kind, _, o in states if kind == MOUNT_TARGET and o.get("dnsName") == entry["dns_name"])  # fmt: skip
+            type_, id_ = HOME, next(named, "")
         if type_ == HOME:
             targets = [made for kind, _, made in states if kind == MOUNT_TARGET and made.get("fileSystemId") == id_]
             addresses = tuple(str(one["ipAddress"]) for one in targets)
             return Mounted(addresses=addresses, source=id_) if addresses else None
-        if not type_:
-            return None
         address = self._primary_address(id_, outputs)
         path = f"@tcp:/{outputs['mountName']}" if type_ == LUSTRE else f":{OPENZFS_ROOT}"
         return Mounted(addresses=(address,), source=f"{address}{path}")

@@ -169,7 +169,7 @@ class AwsFailback(AwsFailover):
 def _each(copy: Callable[[Copy], object], copies: Iterable[Copy]) -> None:
     """Copy small objects in parallel. The parts of a large one are copied in parallel."""
     rows = list(copies)
-    _together(copy, [one for one in rows if one.size <= PART])
+    together(copy, [one for one in rows if one.size <= PART])
     for row in rows:
         if row.size > PART:
             copy(row)
@@ -200,7 +200,7 @@ def _copy(client: Any, there: Any, pair: BucketPair, copy: Copy) -> bool:
             done = ask(client.upload_part_copy, **upload, CopySource=source, PartNumber=number, CopySourceRange=span)  # fmt: skip
             return {"PartNumber": number, "ETag": done["CopyPartResult"]["ETag"]}
 
-        parts = _together(part, range(1, -(-copy.size // size) + 1))
+        parts = together(part, range(1, -(-copy.size // size) + 1))
         made = ask(client.complete_multipart_upload, CHANGED, **upload, MultipartUpload={"Parts": parts}, **guard)
     return bool(made)
 
@@ -218,6 +218,7 @@ def _is_object(version: Version) -> bool:
     return "Size" in version
 
 
-def _together(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+def together(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Return the results of requests that are sent in parallel."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(work, items))

@@ -19,6 +19,7 @@ from gpuinfra.base.safe_text import one_line
 from gpuinfra.base.words import counted
 from gpuinfra.clouds.aws import credentials
 from gpuinfra.clouds.aws.region import replica_policies
+from gpuinfra.clouds.aws.region.homes import HomeRequests
 from gpuinfra.clouds.aws.region.recovery import REPLICATION as REPLICATION_FACTS
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.region.failover import BucketPair, Resource, Unreachable, not_copied
@@ -71,12 +72,13 @@ def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
     return client
 
 
-class AwsFailover:
+class AwsFailover(HomeRequests):
     """The requests for one failover. `gpuinfra.clouds.region.failover.Failover` describes the methods."""
 
     global_replication = False
 
     def __init__(self, client: Client, region: str, second: str) -> None:
+        super().__init__(client, ask, region, second)
         self._client, self._first, self._second = client, region, second
 
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:

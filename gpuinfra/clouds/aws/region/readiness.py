@@ -18,6 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from gpuinfra.base.safe_text import one_line
 from gpuinfra.clouds.aws import credentials
+from gpuinfra.clouds.aws.region.homes import home_pairs, replication_of
+from gpuinfra.clouds.aws.region.recovery import existing_objects
+from gpuinfra.clouds.region.failover import HomePair
 from gpuinfra.clouds.region.readiness import (
     ReadinessLine,
     ReadinessQuestion,
@@ -35,17 +38,21 @@ from gpuinfra.clouds.region.readiness import (
     role,
     state,
     unread,
+    warns,
 )
 
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 KEY = "aws:kms/key:Key"
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 MISSING = frozenset(
-    {"404", "NoSuchBucket", "NoSuchKey", "NotFound", "NotFoundException", "NoSuchEntity", "ReplicationConfigurationNotFoundError"}
+    {"404", "NoSuchBucket", "NoSuchKey", "NotFound", "NotFoundException", "NoSuchEntity", "ReplicationConfigurationNotFoundError",
+     "FileSystemNotFound", "ReplicationNotFound"}
 )  # fmt: skip
 """Error codes of resources that do not exist."""
 RECENT = timedelta(hours=1)
 FAILURES = timedelta(hours=24)
+HOME_LAG = timedelta(minutes=15)
+"""Lag of most file systems (https://docs.aws.amazon.com/efs/latest/ug/efs-replication.html, "Performance", retrieved 2026-11-30)."""
 
 Client = Callable[[str, str], Any]
 """Returns the client of a service in a Region."""
@@ -93,6 +100,12 @@ def lines(question: ReadinessQuestion, client: Client, now: datetime) -> Iterato
         yield from asked("key", name, lambda name=name: _key(client, name, second))
     for name in (one.rpartition("/")[2] for one in roles):
         yield from asked("role", name, lambda name=name: _role(client, name, question.region))
+    homes = tuple(home_pairs(question.resources, question.region, second))
+    if len(homes) < len(question.recovery.homes):
+        reason = f"the state contains replicas of {len(homes)} of {len(question.recovery.homes)} file systems with home directories"
+        yield fails("homes", "stack", reason)
+    for home in homes:
+        yield from asked("homes", home.source, lambda home=home: [_replicated_home(question, client, home, now)])
     for bucket, name in _objects(question):
         if replica := replicas.get(bucket):
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
@@ -203,6 +216,31 @@ def _selects_encrypted(rule: Mapping[str, Any]) -> bool:
     return bool(criteria.get("Status") == "Enabled")
 
 
+def _replicated_home(question: ReadinessQuestion, client: Client, pair: HomePair, now: datetime) -> ReadinessLine:
+    """EFS states the time of the last synchronization: later changes can be missing in the replica."""
+    second = question.recovery.region
+    answer = _answer(client("efs", second).describe_replication_configurations, FileSystemId=pair.replica)
+    replication = replication_of(answer or {}, pair.source)
+    if replication is None:
+        return fails("homes", pair.source, f"is not replicated to {pair.replica}")
+    target = replication["Destinations"][0]
+    if target["Status"] not in ("ENABLED", "ENABLING"):
+        return fails("homes", pair.source, f"the replication to {pair.replica} is {target['Status']}")
+    if "LastReplicatedTimestamp" not in target:
+        return warns("homes", pair.source, f"the first replication to {pair.replica} has not finished")
+    age = (now - target["LastReplicatedTimestamp"]).total_seconds()
+    show = f"aws efs describe-replication-configurations --file-system-id {pair.replica} --region {second}"
+    reason = f"the replica {pair.replica} is {age / 60:.0f} minutes behind"
+    if age > question.rpo_minutes * 60:
+        return fails("homes", pair.source, f"{reason}, but recovery.rpo_minutes is {question.rpo_minutes}", show)
+    if age > HOME_LAG.total_seconds():
+        minutes = HOME_LAG.total_seconds() / 60
+        return warns(
+            "homes", pair.source, f"{reason}, more than the {minutes:.0f} minutes that EFS is designed for", show
+        )
+    return passes("homes", pair.source, reason)
+
+
 def _key(client: Client, name: str, region: str) -> Iterator[ReadinessLine]:
     answer = _answer(client("kms", region).describe_key, KeyId=name)
     state = str(answer["KeyMetadata"].get("KeyState")) if answer else None
@@ -225,9 +263,8 @@ def _bundle(
 
 
 def _job(question: ReadinessQuestion, bucket: str) -> str:
-    """Return the command that replicates existing objects of a bucket, from the plan."""
-    commands = [one.command for one in question.recovery.commands if "create-job" in one.command]
-    return commands[0].replace("BUCKET", bucket) if commands else ""
+    """Return the command that replicates existing objects of a bucket."""
+    return existing_objects(question.region).command.replace("BUCKET", bucket)
 
 
 def _objects(question: ReadinessQuestion) -> Iterator[tuple[str, str]]:

@@ -50,7 +50,7 @@ def _image(image: Image, region: str, second: str) -> RecoveryImage:
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
-    return (*_quotas(second, pools), _existing_objects(region))
+    return (*_quotas(second, pools), existing_objects(region))
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
@@ -66,12 +66,16 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
         )
 
 
-def _existing_objects(region: str) -> RecoveryCommand:
+def existing_objects(region: str) -> RecoveryCommand:
+    """Return the command that replicates the objects that a bucket had before its replication."""
+    # A rule does not replicate what another rule wrote (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-what-is-isnot-replicated.html,
+    # retrieved 2026-11-30), but a batch job does.
+    statuses = ["NONE", "FAILED", "REPLICA"]
     generator = {
         "S3JobManifestGenerator": {
             "SourceBucket": f"arn:{partition(region)}:s3:::BUCKET",
             "EnableManifestOutput": False,
-            "Filter": {"EligibleForReplication": True, "ObjectReplicationStatuses": ["NONE", "FAILED"]},
+            "Filter": {"EligibleForReplication": True, "ObjectReplicationStatuses": statuses},
         }
     }
     return RecoveryCommand(
@@ -101,6 +105,8 @@ REPLICATION = Replication(
     "https://docs.aws.amazon.com/IAM/latest/UserGuide/disaster-recovery-resiliency.html and "
     "https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, retrieved 2026-11-22",
     geography=partition,
+    needs_key=True,
     commands=_commands,
     image=_image,
+    home_services=("efs",),
 )

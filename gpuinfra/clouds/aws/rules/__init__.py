@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gpuinfra.clouds.aws.rules import capacity, layout, nodes, storage
+from gpuinfra.clouds.aws.rules import capacity, layout, logs, nodes, storage
 
-RULES = (*layout.RULES, *capacity.RULES, *nodes.RULES, *storage.RULES)
+RULES = (*layout.RULES, *capacity.RULES, *nodes.RULES, *storage.RULES, *logs.RULES)

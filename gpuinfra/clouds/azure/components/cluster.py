@@ -11,6 +11,7 @@ import pulumi
 from gpuinfra.base import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
+from gpuinfra.clouds.azure.components.data_disk import data_disk
 from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs, private_endpoint
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirectoriesArgs
@@ -101,7 +102,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             nodes_group_id=security.nodes_group_id,
             members_group_id=security.members_group_id,
             file_systems=file_systems,
-            data_buckets=data or None,
+            data_buckets={
+                one.name: data[one.name] for one in plan.file_systems if one.bucket == "auto" and one.name in data
+            }
+            or None,
             recovery=self._second_region(plan.recovery, foundation, data) if plan.recovery else None,
             export_commands=exports,
         )
@@ -189,7 +193,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         for file_system in self.plan.file_systems:
             if file_system.kind == "object":
                 container = self._container(file_system, scope, foundation, endpoint, endpoints)
-                if file_system.bucket == "auto":
+                if file_system.bucket == "auto" or file_system.replicated:
                     data[file_system.name] = container
                 mounts.append({"kind": file_system.kind, "mount": file_system.mount, **_mounted(container)})
             if file_system.kind != "lustre":
@@ -207,7 +211,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             mounts.append(made.mounted)
             if made.bucket is not None:
                 exports[file_system.mount] = made.export_command
-            if made.bucket is not None and file_system.bucket == "auto":
+            if made.bucket is not None and (file_system.bucket == "auto" or file_system.replicated):
                 data[file_system.name] = made.bucket
         return mounts, data, exports
 
@@ -256,9 +260,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
-        control = None
+        control, disk = None, None
         if plan.monitoring:
-            control = self.create(NodeRole, CONTROL_ROLE, replace(args, mounts=(), monitoring=plan.monitoring))
+            component = naming.logical(plan.name, plan.monitoring.pool)
+            disk = data_disk(component, scope, plan.monitoring.disk, foundation.disk_encryption_set_id, self.opts)
+            control_args = replace(args, mounts=(), monitoring=plan.monitoring, data_disk_id=disk.id)
+            control = self.create(NodeRole, CONTROL_ROLE, control_args)
         pools = []
         for pool in plan.pools:
             identity, shared = self.of_pool(pool, role, control, site)
@@ -270,6 +277,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 identity_id=identity.identity_id,
                 client_id=identity.client_id,
                 disk_encryption_set_id=foundation.disk_encryption_set_id,
+                data_disk=disk.id if disk and identity is control else None,
                 **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_azure_native import authorization, managedidentity
@@ -25,6 +26,7 @@ from gpuinfra.clouds.azure.names import group_id
 from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import MonitoringPlan, Plan
+from gpuinfra.plan.planned import ResourceKind
 
 DISCOVERS = (
     "Microsoft.Compute/virtualMachines/read",
@@ -38,6 +40,15 @@ DISCOVERS = (
 REDEPLOYS = ("Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action",)
 """The request with which the control node replaces a node (https://learn.microsoft.com/azure/role-based-access-control/permissions/compute, retrieved
 2026-11-29). It reads the machine with `DISCOVERS`."""
+
+
+ATTACHES = ("Microsoft.Compute/virtualMachineScaleSets/virtualMachines/attachDetachDataDisks/action",)
+"""The request with which the control node attaches its data disk to a machine (https://learn.microsoft.com/azure/role-based-access-control/permissions/compute,
+retrieved 2026-11-30)."""
+
+USES_DISK = ("Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write")
+"""Azure also checks the disk of a request that attaches it. No page lists these actions. Public roles that attach disks to machines of scale sets have them:
+upwindsecurity/terraform-azurerm-onboarding: modules/tenant/cloudscanner_iam.tf (retrieved 2026-11-30)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +80,8 @@ class NodeRoleArgs:
     """Containers that the nodes mount."""
     monitoring: MonitoringPlan | None = None
     """Set for the identity of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no declared roles."""
+    data_disk_id: pulumi.Input[str] = ""
+    """Disk that the control node attaches."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -137,49 +150,36 @@ class NodeRole(pulumi.ComponentResource):
     ) -> Iterator[pulumi.Resource]:
         """Allow the control node to read the machines in the resource group of the nodes, and the secrets of the receivers of alerts."""
         group = pulumi.Output.all(scope.subscription, scope.group).apply(lambda known: group_id(known[0], known[1]))
-        yield grant(
-            rows.DISCOVERY_GRANT.logical(name),
-            scope,
-            role=own_role(
-                name,
+
+        def manage(
+            role: ResourceKind[Any], row: ResourceKind[Any], purpose: str, actions: Sequence[str], what: str, why: str,
+            at: pulumi.Input[str] = group,
+        ) -> pulumi.Resource:  # fmt: skip
+            rights = authorization.PermissionArgs(
+                actions=list(actions), not_actions=[], data_actions=[], not_data_actions=[]
+            )
+            return grant(
+                row.logical(name),
                 scope,
-                rows.DISCOVERY_ROLE,
-                purpose="discovery",
-                rights=authorization.PermissionArgs(
-                    actions=list(DISCOVERS), not_actions=[], data_actions=[], not_data_actions=[]
-                ),
-                group=group,
-                parent=self,
-                what=f"Reads the nodes of {scope.cluster} and their addresses.",
-            ),
-            at=group,
-            principal=principal,
-            why=f"control node of {scope.cluster}: find the nodes",
-            opts=child(self, rows.DISCOVERY_GRANT),
-        )
+                role=own_role(name, scope, role, purpose=purpose, rights=rights, group=group, parent=self, what=what),
+                at=at,
+                principal=principal,
+                why=f"control node of {scope.cluster}: {why}",
+                opts=child(self, row),
+            )
+
+        what = f"Reads the nodes of {scope.cluster} and their addresses."
+        yield manage(rows.DISCOVERY_ROLE, rows.DISCOVERY_GRANT, "discovery", DISCOVERS, what, "find the nodes")
+        what = f"Attaches disks to nodes of {scope.cluster}."
+        yield manage(rows.ATTACH_ROLE, rows.ATTACH_GRANT, "attach", ATTACHES, what, "attach its data disk")
+        what = f"Uses the data disk of {scope.cluster}."
+        disk = self._args.data_disk_id
+        yield manage(rows.DISK_ROLE, rows.DISK_GRANT, "disk", USES_DISK, what, "attach its data disk", disk)
         if monitoring.repair:
             yield self._orders(name, scope, principal)
         if monitoring.repair and monitoring.repair.replaces:
-            yield grant(
-                rows.REPAIR_GRANT.logical(name),
-                scope,
-                role=own_role(
-                    name,
-                    scope,
-                    rows.REPAIR_ROLE,
-                    purpose="repair",
-                    rights=authorization.PermissionArgs(
-                        actions=list(REDEPLOYS), not_actions=[], data_actions=[], not_data_actions=[]
-                    ),
-                    group=group,
-                    parent=self,
-                    what=f"Redeploys faulty nodes of {scope.cluster}.",
-                ),
-                at=group,
-                principal=principal,
-                why=f"control node of {scope.cluster}: redeploy faulty nodes",
-                opts=child(self, rows.REPAIR_GRANT),
-            )
+            what = f"Redeploys faulty nodes of {scope.cluster}."
+            yield manage(rows.REPAIR_ROLE, rows.REPAIR_GRANT, "repair", REDEPLOYS, what, "redeploy faulty nodes")
         for secret in dict.fromkeys(monitoring.secrets):
             yield grant(
                 rows.SECRET_GRANT.logical(name, secret=naming.text_token(secret)),

@@ -162,15 +162,17 @@ class SharedFilesystem(pulumi.ComponentResource):
         Triggers, actions and their authentication: https://learn.microsoft.com/azure/logic-apps/logic-apps-workflow-actions-triggers and
         https://learn.microsoft.com/azure/logic-apps/authenticate-with-managed-identity (both retrieved 2026-11-29).
         """
-        scope, plan = self._args.scope, self._args.plan
+        scope, plan, paused = self._args.scope, self._args.plan, self._args.exports_paused
         workflow = logic.Workflow(
             rows.EXPORT_SCHEDULE.logical(self._name),
             workflow_name=scope.unique_name(f"export-{naming.text_token(plan.name, 6)}", 43),
             resource_group_name=scope.group,
             identity=logic.ManagedServiceIdentityArgs(type=logic.ManagedServiceIdentityType.SYSTEM_ASSIGNED),
-            state=logic.WorkflowState.DISABLED if self._args.exports_paused else logic.WorkflowState.ENABLED,
+            state=logic.WorkflowState.DISABLED if paused or plan.export_paused else logic.WorkflowState.ENABLED,
             definition=file_system.id.apply(lambda id: _workflow(str(id), minutes)),
-            opts=child(self, rows.EXPORT_SCHEDULE),
+            opts=child(
+                self, rows.EXPORT_SCHEDULE, ignore_changes=["state"] if plan.export_paused and not paused else ()
+            ),
         )
         role = own_role(
             self._name,

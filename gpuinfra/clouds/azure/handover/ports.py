@@ -299,7 +299,29 @@ class BlobEvidence:
 
     def publish(self, key: str, document: Mapping[str, object]) -> None:
         """Write or replace a blob in the container."""
-        headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
+        self._put(key, document, {})
+
+    def tagged(self, key: str) -> tuple[bytes, str] | None:
+        """Return a blob and its ETag, or None if it does not exist."""
+        answer = self._rest.blob("GET", self._url(key))
+        if answer.status == 404:
+            return None
+        body = raise_for(answer).body
+        return body, next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+
+    def update(self, key: str, document: Mapping[str, object], tag: str | None) -> bool:
+        """Write a blob if its ETag did not change (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations,
+        retrieved 2026-11-30)."""
+        try:
+            self._put(key, document, {"If-None-Match": "*"} if tag is None else {"If-Match": tag})
+        except AzureRefused as error:
+            if error.code in ("ConditionNotMet", "BlobAlreadyExists"):
+                return False
+            raise
+        return True
+
+    def _put(self, key: str, document: Mapping[str, object], guard: Mapping[str, str]) -> None:
+        headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json", **guard}
         body = json.dumps(document, separators=(",", ":")).encode("ascii")
         raise_for(self._rest.blob("PUT", self._url(key), headers, body))
 

@@ -12,7 +12,7 @@ from gpuinfra.clouds import images
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, URN, file_system_limit
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK, WITHOUT_ZONES
 from gpuinfra.clouds.azure.rules import access, homes
-from gpuinfra.plan.machines import nearest_value, pools_of
+from gpuinfra.plan.machines import entries_of, nearest_value, pools_of
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.messages import listed, more_addresses
@@ -69,6 +69,20 @@ def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Fin
                 what = f"is a reservation, but Azure offers no capacity reservation for {machine.name}"
                 hint = "use on_demand or spot; an Azure reservation is a discount and reserves no capacity"
                 yield error(f"{path}.capacity[{j}]", what, hint)
+
+
+def reservation_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A capacity reservation is in one zone, or in none: then only nodes without a zone use it. In a region with availability zones, the
+    declaration states which of the two it is."""
+    if spec.where.region in WITHOUT_ZONES or spec.where.region not in PROFILE.regions:
+        return  # An unknown region has its own finding.
+    for path, pool, entry in entries_of(spec):
+        if isinstance(entry, Reserved) and not (pool.zone or spec.where.zone):
+            what = (
+                f"is not set, so the nodes of {path} have no zone, and only a reservation without a zone accepts them"
+            )
+            yield info("where.zone", what, "if the reservation is in a zone, set the number of this zone")
+            return
 
 
 def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pulumi
 
+from gpuinfra.base import naming
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.gcp.components.data_disk import data_disk
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
 from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
@@ -65,7 +67,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         for file_system in plan.file_systems:
             if file_system.kind == "object":
                 bucket = self._bucket(file_system, foundation)
-                if file_system.bucket == "auto":
+                if file_system.bucket == "auto" or file_system.replicated:
                     data[file_system.name] = bucket
                 file_systems.append(mounted(file_system, "storage.googleapis.com", bucket))
                 continue
@@ -78,7 +80,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             created = self.create(SharedFilesystem, file_system.name, args)
             file_systems.append(created.mounted)
-            if file_system.bucket == "auto" and created.bucket is not None:
+            if created.bucket is not None and (file_system.bucket == "auto" or file_system.replicated):
                 data[file_system.name] = created.bucket
             if created.import_command is not None:
                 imports[file_system.mount], exports[file_system.mount] = created.import_command, created.export_command
@@ -89,7 +91,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             subnet_ids=subnet_ids,
             external_network_id=None if own else network_id,
             file_systems=file_systems,
-            data_buckets=data or None,
+            data_buckets={
+                one.name: data[one.name] for one in plan.file_systems if one.bucket == "auto" and one.name in data
+            }
+            or None,
             recovery=self._second_region(plan.recovery, foundation, data) if plan.recovery else None,
             import_commands=imports,
             export_commands=exports,
@@ -142,9 +147,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ],
         )
         role = self.create(NodeRole, "node", args)
-        control = None
+        control, disk = None, None
         if plan.monitoring:
-            control = self.create(NodeRole, CONTROL_ROLE, replace(args, mounts=(), monitoring=plan.monitoring))
+            component = naming.logical(plan.name, plan.monitoring.pool)
+            opts = self.scope.options(self.opts)
+            disk = data_disk(component, self.scope, plan.monitoring.disk, foundation.data_key_id, opts)
+            control_args = replace(args, mounts=(), monitoring=plan.monitoring, data_disk=disk.id)
+            control = self.create(NodeRole, CONTROL_ROLE, control_args)
         accounts = {"service_account": role.account, "control_account": control.account if control else None}
         if site.external_network_id is not None:
             args = NodeFirewallRuleArgs(
@@ -169,6 +178,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 service_account=identity.email,
                 health_check=health,
                 key_id=foundation.data_key_id,
+                data_disk=disk.id if disk and identity is control else None,
                 **pool_args(pool, foundation, shared),
             )
             pools.append(self.create(NodePool, pool.name, args))

@@ -1,6 +1,6 @@
 """The service accounts of the nodes and of the control node. The account of the nodes can fetch the bundle, write evidence, exchange files for pair
 measurements, pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared
-roles. The account of the control node can fetch the bundle, write evidence, list the instances of the project, and read declared secrets.
+roles. The account of the control node can fetch the bundle, write evidence, list the instances of the project, attach its data disk, and read declared secrets.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
 all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
@@ -19,13 +19,17 @@ from gpuinfra.base import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.instances import DISCOVERY, ORDERS_GRANT, REPAIR
+from gpuinfra.clouds.gcp.instances import ATTACH, DISCOVERY, ORDERS_GRANT, REPAIR
 from gpuinfra.clouds.instances import CONTROL_ROLE
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import Group, MonitoringPlan, NodeRolePlan, Plan
 
 DISCOVERS = ("compute.instances.list",)
 """The only request of `gce_sd_configs` (prometheus/prometheus: discovery/gce/gce.go at 3.13, retrieved 2026-11-29)."""
+
+ATTACHES = ("compute.disks.use", "compute.instances.attachDisk")
+"""The permissions of `instances.attachDisk` on the disk and on the instance (https://cloud.google.com/compute/docs/reference/rest/v1/instances/attachDisk,
+retrieved 2026-11-30)."""
 
 REPLACES = ("compute.instances.delete",)
 """The request with which the control node replaces a node (`GcpNode.replace_node`)."""
@@ -60,6 +64,8 @@ class NodeRoleArgs:
     """Buckets that the nodes mount. Without additional roles, the nodes have no access to other buckets."""
     monitoring: MonitoringPlan | None = None
     """Set for the account of the control node, which finds the nodes and reads the secrets of the receivers of alerts. It has no declared roles."""
+    data_disk: pulumi.Input[str] = ""
+    """Path of the disk that the control node attaches."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -122,6 +128,7 @@ class NodeRole(pulumi.ComponentResource):
         )
         return [
             listed,
+            self._attaches(monitoring),
             *(self._orders() if monitoring.repair else ()),
             *(self._replaces(monitoring) if monitoring.repair and monitoring.repair.replaces else ()),
             *(
@@ -136,6 +143,33 @@ class NodeRole(pulumi.ComponentResource):
                 for secret in dict.fromkeys(monitoring.secrets)
             ),
         ]
+
+    def _attaches(self, monitoring: MonitoringPlan) -> pulumi.Resource:
+        """Allow the control node to attach the data disk, and no other, to the instances of its own group."""
+        scope = self._args.scope
+        role = gcp.projects.IAMCustomRole(
+            rows.ATTACH_ROLE.logical(self._name),
+            role_id=names.role_id(scope.cluster, ATTACH, scope.token),
+            title=f"gpuinfra {scope.cluster}: attach the data disk",
+            permissions=list(ATTACHES),
+            stage="GA",
+            opts=child(self, rows.ATTACH_ROLE),
+        )
+        ((group,),) = (pool.groups for pool in self._args.plan.pools if pool.name == monitoring.pool)
+        return gcp.projects.IAMMember(
+            rows.ATTACH_GRANT.logical(self._name),
+            project=scope.project,
+            role=role.id,
+            member=self._member,
+            condition=gcp.projects.IAMMemberConditionArgs(
+                title="gpuinfra-attach",
+                description="Only the data disk and the control node",
+                expression=pulumi.Output.all(scope.project, self._args.data_disk).apply(
+                    lambda known: attach_condition(scope.cluster, str(known[0]), group, str(known[1]))
+                ),
+            ),
+            opts=child(self, rows.ATTACH_GRANT),
+        )
 
     def _orders(self) -> list[pulumi.Resource]:
         """Allow the control node to write its orders. `objectCreator` cannot replace an object."""
@@ -217,6 +251,14 @@ class NodeRole(pulumi.ComponentResource):
             member=self._member,
             opts=child(self, rows.IMAGE_READER),
         )
+
+
+def attach_condition(cluster: str, project: str, group: Group, disk: str) -> str:
+    """Return the condition for a disk, given its path, and the instances of a group."""
+    return (
+        f'(resource.type == "compute.googleapis.com/Disk" && resource.name == "{disk}") || '
+        f"({_instances_of(cluster, project, group)})"
+    )
 
 
 def _instances_of(cluster: str, project: str, group: Group) -> str:

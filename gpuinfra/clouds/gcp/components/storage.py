@@ -177,7 +177,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             schedule=cron(minutes),
             time_zone="Etc/UTC",
             # A failover pauses the job, and the provider leaves a state that is not set unchanged.
-            paused=True if args.exports_paused else None,
+            paused=True if args.exports_paused or plan.export_paused else None,
             http_target=gcp.cloudscheduler.JobHttpTargetArgs(
                 uri=pulumi.Output.concat("https://lustre.googleapis.com/v1/", instance, ":exportData"),
                 http_method="POST",
@@ -188,7 +188,11 @@ class SharedFilesystem(pulumi.ComponentResource):
                     scope="https://www.googleapis.com/auth/cloud-platform",
                 ),
             ),
-            opts=child(self, rows.EXPORT_SCHEDULE),
+            opts=child(
+                self,
+                rows.EXPORT_SCHEDULE,
+                ignore_changes=["paused"] if plan.export_paused and not args.exports_paused else (),
+            ),
         )
 
     def _data_bucket(self, bucket: str, agent: pulumi.Output[str]) -> pulumi.Output[str]:

@@ -337,6 +337,10 @@ class ManagedInstances:
         return f"{self._compute}projects/{path['project']}/zones/{path['zone']}/instanceGroupManagers/{path['name']}"
 
 
+READS = 5
+"""Attempts to read an object that other operators write at the same time."""
+
+
 class StorageEvidence:
     """Evidence under one prefix of the evidence bucket: `<prefix>/<instance number>/<boot>/<seq>.json`."""
 
@@ -386,6 +390,31 @@ class StorageEvidence:
         https://cloud.google.com/storage/docs/json_api/v1/objects/insert (retrieved 2026-11-29).
         """
         self._client.json("POST", self._uploads, {"uploadType": "media", "name": key}, document)
+
+    def tagged(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object and its generation, or None if it does not exist."""
+        url = f"{self._objects}/{quote(key, safe='')}"
+        for _ in range(READS):
+            stored = self._client.found(url, {"fields": "generation"})
+            if stored is None:
+                return None
+            generation = str(stored["generation"])
+            # Another operator can replace the object between the two requests.
+            if (data := self._client.content(f"{url}?generation={generation}", 1 << 20)) is not None:
+                return data, generation
+        raise PortUnavailable(f"{key} changed during each of {READS} reads; run the command again")
+
+    def update(self, key: str, document: Mapping[str, object], tag: str | None) -> bool:
+        """Write an object if its generation did not change. 0 means that it does not exist
+        (https://cloud.google.com/storage/docs/request-preconditions, retrieved 2026-11-26)."""
+        parameters = {"uploadType": "media", "name": key, "ifGenerationMatch": tag or "0"}
+        try:
+            self._client.json("POST", self._uploads, parameters, document)
+        except RequestFailed as error:
+            if error.status == 412:
+                return False
+            raise
+        return True
 
     def published(self, key: str, limit: int = 1 << 20) -> bytes | None:
         """Return the first bytes of an object in the bucket, or None if it does not exist."""

@@ -129,10 +129,11 @@ def role_allows(
     resource: str = "*",
     region: str = "",
     tags: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> bool:
-    """Return whether a node's own policies allow an action in a Region, on a resource with these tags, and record it."""
+    """Return whether a node's own policies allow an action in a Region, on a resource with these tags, and record it. `more` are other context keys."""
     context = {"aws:RequestedRegion": region} if region else {}
-    context |= {f"aws:ResourceTag/{key}": value for key, value in (tags or {}).items()}
+    context |= {f"aws:ResourceTag/{key}": value for key, value in (tags or {}).items()} | dict(more or {})
     decision = policy.decide(AccessRequest("", action, resource, context), role_policies(cloud.store, role))
     if decision[0]:
         cloud.rights.used(_right(role, decision[1], action))

@@ -21,10 +21,14 @@ from gpuinfra_rehearsal.cloud.core.sdk import Sdk, sdk
 TABLE = Path(__file__).parent / "replacements.json"
 
 _TYPES = {
+    "aws:amp/workspace:Workspace": "AWS::APS::Workspace",
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace": "AWS::APS::RuleGroupsNamespace",
     "aws:autoscaling/group:Group": "AWS::AutoScaling::AutoScalingGroup",
     "aws:cloudwatch/eventRule:EventRule": "AWS::Events::Rule",
     "aws:cloudwatch/logGroup:LogGroup": "AWS::Logs::LogGroup",
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": "AWS::Logs::MetricFilter",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "AWS::CloudWatch::Alarm",
+    "aws:ebs/volume:Volume": "AWS::EC2::Volume",
     "aws:ec2/internetGateway:InternetGateway": "AWS::EC2::InternetGateway",
     "aws:ec2/routeTableAssociation:RouteTableAssociation": "AWS::EC2::SubnetRouteTableAssociation",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "AWS::FSx::FileSystem",

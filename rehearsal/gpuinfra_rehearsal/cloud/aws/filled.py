@@ -24,6 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "aws:cloudwatch/eventRule:EventRule": {"eventBusName": "default", "forceDestroy": False},
     "aws:cloudwatch/eventTarget:EventTarget": {"eventBusName": "default", "forceDestroy": False},
     "aws:cloudwatch/logGroup:LogGroup": {"retentionInDays": 0, "skipDestroy": False},
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": {"metricTransformation.unit": "None"},
     "aws:cloudwatch/metricAlarm:MetricAlarm": {"actionsEnabled": True},
     "aws:ec2/natGateway:NatGateway": {"connectivityType": "public"},
     "aws:ec2/securityGroup:SecurityGroup": {
@@ -69,6 +70,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     },
     "aws:cloudtrail/trail:Trail": {"snsTopicArn": None},
     "aws:cloudwatch/logGroup:LogGroup": {"namePrefix": None, "logGroupClass": "STANDARD"},
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": {"applyOnTransformedLogs": False},
     "aws:ec2/eip:Eip": dict.fromkeys((
         "associationId", "carrierIp", "customerOwnedIp", "instance", "ipamPoolId", "networkInterface", "privateDns",
         "privateIp", "ptrRecord",

@@ -31,6 +31,7 @@ PREFIXES = {
     "aws:ec2/launchTemplate:LaunchTemplate": "lt",
     "aws:ec2/capacityReservation:CapacityReservation": "cr",
     "aws:ec2/amiCopy:AmiCopy": "ami",
+    "aws:ebs/volume:Volume": "vol",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
     "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "fs",
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": "dra",
@@ -47,6 +48,7 @@ NAMED = {
     "aws:iam/instanceProfile:InstanceProfile": "name",
     "aws:cloudwatch/eventRule:EventRule": "name",
     "aws:cloudwatch/logGroup:LogGroup": "name",
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": "name",
     "aws:cloudwatch/metricAlarm:MetricAlarm": "name",
     "aws:kms/alias:Alias": "name",
     "aws:s3/bucket:Bucket": "bucket",
@@ -60,6 +62,9 @@ PARTS = {
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
+    "aws:efs/replicationConfiguration:ReplicationConfiguration": "{sourceFileSystemId}",
+    "aws:amp/workspaceConfiguration:WorkspaceConfiguration": "{workspaceId}",
+    "aws:amp/alertManagerDefinition:AlertManagerDefinition": "{workspaceId}",
     "aws:budgets/budget:Budget": ACCOUNT + ":{name}",
     # The names are unique only in their group. This is the format of their import IDs.
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
@@ -89,14 +94,23 @@ _ARNS = {
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": ("ec2", "security-group-rule/{id}", ""),
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": ("ec2", "security-group-rule/{id}", ""),
     "aws:ec2/flowLog:FlowLog": ("ec2", "vpc-flow-log/{id}", ""),
+    "aws:ebs/volume:Volume": ("ec2", "volume/{id}", ""),
     "aws:ec2/natGateway:NatGateway": ("ec2", "natgateway/{id}", ""),
     "aws:ec2/eip:Eip": ("ec2", "elastic-ip/{id}", ""),
+    "aws:amp/workspace:Workspace": ("aps", "workspace/{id}", ""),
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace": ("aps", "rulegroupsnamespace/{workspaceId}/{name}", ""),
 }
 
-_ARN_IDS = ("aws:cloudtrail/trail:Trail", "aws:sns/topic:Topic", "aws:sns/topicSubscription:TopicSubscription")
+_ARN_IDS = (
+    "aws:cloudtrail/trail:Trail",
+    "aws:sns/topic:Topic",
+    "aws:sns/topicSubscription:TopicSubscription",
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace",
+)
 """Types whose ID is their ARN."""
 _KEY = "aws:kms/key:Key"
 _ROUTE = "aws:ec2/route:Route"
+_WORKSPACE = "aws:amp/workspace:Workspace"
 
 
 def route_id(table: str, destination: str) -> str:
@@ -113,6 +127,8 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count:
     if token == _KEY:
         number = count("uuid")
         return f"mrk-{number:032x}" if inputs.get("multiRegion") else uuid(number)
+    if token == _WORKSPACE:
+        return f"ws-{uuid(count('uuid'))}"
     if shape := PARTS.get(token):
         return fill(shape, inputs)
     if token == _ROUTE:

@@ -39,6 +39,9 @@ _TAGGED_BY = {
     "ec2/routeTableAssociation:RouteTableAssociation": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
     "efs/fileSystemPolicy:FileSystemPolicy": ("aws:efs/fileSystem:FileSystem", "fileSystemId"),
     "efs/mountTarget:MountTarget": ("aws:efs/fileSystem:FileSystem", "fileSystemId"),
+    "efs/replicationConfiguration:ReplicationConfiguration": ("aws:efs/fileSystem:FileSystem", "sourceFileSystemId"),
+    "amp/workspaceConfiguration:WorkspaceConfiguration": ("aws:amp/workspace:Workspace", "workspaceId"),
+    "amp/alertManagerDefinition:AlertManagerDefinition": ("aws:amp/workspace:Workspace", "workspaceId"),
 }
 """Maps types without their own tags to the type and the input of the resource whose tags apply."""
 
@@ -55,6 +58,9 @@ _OF_INTERFACE = {
 """Maps an action on a network interface to the other resources that EC2 evaluates."""
 _RULES = ("ec2:AuthorizeSecurityGroup", "ec2:RevokeSecurityGroup")
 """Actions whose resource is the group, even if a rule is created (service authorization reference of EC2)."""
+
+OF_STREAMS = frozenset({"logs:PutRetentionPolicy"})
+"""Actions on a log group for which IAM evaluates `log-group:NAME:log-stream:` (error messages in public logs of Terraform, retrieved 2026-11-30)."""
 
 
 def required(
@@ -119,6 +125,8 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
         yield AccessRequest(OPERATOR, "ssm:GetParameter", f"arn:aws:ssm:{where}:parameter{name}", context)
     elif token == "aws:ec2/getAmi:getAmi":
         yield AccessRequest(OPERATOR, "ec2:DescribeImages", "*", {"aws:RequestedRegion": region})
+    elif token == "aws:index/getAvailabilityZone:getAvailabilityZone":
+        yield AccessRequest(OPERATOR, "ec2:DescribeAvailabilityZones", "*", {"aws:RequestedRegion": region})
     elif token != "aws:index/getCallerIdentity:getCallerIdentity":
         yield AccessRequest(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
 
@@ -192,7 +200,7 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
         return {"iam:AWSServiceName": _SERVICE_ROLE.get(kind, "")}
     if action == "kms:DescribeKey" and kind == _OBJECT:
         return {"kms:RequestAlias": "alias/aws/s3"}
-    services = {"s3": "s3", "efs": "elasticfilesystem", "ec2": "ec2"}
+    services = {"s3": "s3", "efs": "elasticfilesystem", "ec2": "ec2", "ebs": "ec2", "amp": "aps"}
     via = services.get(kind.partition("/")[0])
     return {"kms:ViaService": f"{via}.{region}.amazonaws.com"} if via else {}
 
@@ -259,7 +267,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         group = inputs.get("autoscalingGroupName") or name
         yield f"arn:aws:autoscaling:{where}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{group}"
     elif action.startswith("logs:"):
-        yield f"arn:aws:logs:{where}:log-group:{name}"
+        group = f"arn:aws:logs:{where}:log-group:{inputs.get('logGroupName') or name}"
+        yield f"{group}:log-stream:" if action in OF_STREAMS else group
     elif action.startswith("ssm:"):
         yield f"arn:aws:ssm:{where}:parameter{name}"
     elif action.startswith("cloudtrail:"):
@@ -269,6 +278,12 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("sns:"):
         of_policy = inputs.get("arn") if kind == "sns/topicPolicy:TopicPolicy" else None
         yield str(of_policy or inputs.get("topic") or f"arn:aws:sns:{where}:{name.rpartition(':')[2]}")
+    elif action.startswith("aps:"):
+        within = inputs.get("workspaceId") or id or "*"
+        rules = kind == "amp/ruleGroupNamespace:RuleGroupNamespace"
+        yield f"arn:aws:aps:{where}:" + (
+            f"rulegroupsnamespace/{within}/{inputs.get('name')}" if rules else f"workspace/{within}"
+        )
     elif action.startswith("events:"):
         yield f"arn:aws:events:{where}:rule/{inputs.get('rule') or name}"
     elif action.startswith("cloudwatch:"):

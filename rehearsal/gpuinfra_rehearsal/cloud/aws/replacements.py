@@ -26,7 +26,9 @@ TABLE = Path(__file__).parent / "replacements.json"
 # where an update call has no such member. Retrieved 2026-11-21.
 _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/vpc:Vpc": ("ipv6NetmaskLength",),
+    "aws:ebs/volume:Volume": ("availabilityZone", "encrypted", "kmsKeyId", "multiAttachEnabled", "outpostArn", "snapshotId"),
     "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace": ("workspaceId",),
     "aws:ec2/amiCopy:AmiCopy": ("name", "sourceAmiId", "sourceAmiRegion", "encrypted", "kmsKeyId"),
     "aws:ec2/securityGroup:SecurityGroup": ("description", "namePrefix"),
     "aws:ec2/launchTemplate:LaunchTemplate": ("namePrefix",),
@@ -54,6 +56,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion", "xksKeyId"),
     "aws:kms/alias:Alias": ("namePrefix",),
     "aws:efs/fileSystem:FileSystem": ("creationToken",),
+    "aws:efs/replicationConfiguration:ReplicationConfiguration": ("destination",),
     "aws:sns/topic:Topic": ("namePrefix",),
     "aws:sns/topicPolicy:TopicPolicy": ("arn",),
     "aws:cloudwatch/eventRule:EventRule": ("eventBusName", "namePrefix"),

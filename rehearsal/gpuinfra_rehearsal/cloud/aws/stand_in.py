@@ -11,6 +11,7 @@ from gpuinfra_rehearsal.cloud.aws import (
     access,
     credentials,
     filled,
+    home_replication,
     ids,
     operator,
     places,
@@ -105,7 +106,7 @@ class AwsStandIn(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Return the services. EFS and Route 53 have separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
+        """Return the services. EFS, Managed Service for Prometheus and Route 53 have separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
         because the AWS SDKs use one endpoint."""
         from gpuinfra_rehearsal.cloud.aws.http.dns import PREFIX, Route53
         from gpuinfra_rehearsal.cloud.aws.http.metadata import MetadataService
@@ -116,6 +117,7 @@ class AwsStandIn(StandIn):
         return {
             "/.imds/": MetadataService(cloud),
             "/2015-02-01/": queries.efs,
+            "/workspaces": queries.amp,
             PREFIX: Route53(cloud),
             "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
         }
@@ -149,7 +151,7 @@ class AwsStandIn(StandIn):
         schedules.run_due(cloud.store)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
-        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now."""
+        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now. `home_replication` describes `homes`."""
 
         def schedule(asked: dict[str, Any]) -> dict[str, Any]:
             if not schedules.run(cloud.store, str(asked["name"])):
@@ -157,7 +159,7 @@ class AwsStandIn(StandIn):
             cloud.wake()
             return {"name": asked["name"]}
 
-        return {"schedule": schedule}
+        return {"schedule": schedule, "homes": lambda asked: home_replication.control(cloud, asked)}
 
 
 STAND_IN = AwsStandIn

@@ -14,6 +14,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
         "platformFaultDomainCount",
         "proximityPlacementGroup",
     ),
+    "azure-native:compute:Disk": ("zones", "creationData"),
     "azure-native:storage:StorageAccount": ("kind", "isHnsEnabled", "isNfsV3Enabled"),
     "azure-native:storage:FileShare": ("enabledProtocols",),
     "azure-native:storagecache:AmlFilesystem": (

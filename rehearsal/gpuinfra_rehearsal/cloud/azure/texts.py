@@ -18,6 +18,7 @@ def _name(types: str, path: str, form: str, least: int, most: int) -> Text:
 TEXTS = (
     _name("resources:ResourceGroup", "resourceGroupName", r"[\w().-]*[\w()-]", 1, 90),
     _name("authorization:RoleAssignment", "roleAssignmentName", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", 36, 36),
+    _name("compute:Disk", "diskName", r"[a-zA-Z0-9_.-]+", 1, 80),
     _name("compute:DiskEncryptionSet", "diskEncryptionSetName", r"[a-zA-Z0-9_-]+", 1, 80),
     _name("compute:VirtualMachineScaleSet", "vmScaleSetName", r"[^_\W]([a-zA-Z0-9.-]*[a-zA-Z0-9])?", 1, 64),
     _name("consumption:Budget", "budgetName", r"[a-zA-Z0-9_-]+", 1, 63),

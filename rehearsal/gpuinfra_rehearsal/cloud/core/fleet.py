@@ -11,6 +11,7 @@ parallel. While a pool has groups, no number is reused: the replacement of `gpu-
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import traceback
@@ -24,6 +25,7 @@ from gpuinfra_rehearsal.cloud.core.interfaces import GroupKind, View
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra_rehearsal.cloud.core.store import Resource
+    from gpuinfra_rehearsal.nodes.state import AttachedDisk
 
 _ORDER = ("reserved", "block", "flex", "on_demand", "spot")
 _SETTLE_S = 1.0
@@ -111,6 +113,23 @@ class Fleet:
         """Terminate an instance as a hardware failure does. Its group replaces it."""
         instance = self.store.get("instance", id)
         return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost)
+
+    def holder(self, disk: str) -> str | None:
+        """Return the ID of the running instance that has a disk, given the key of the disk."""
+        return next(
+            (one["id"] for one in self.running() if disk in [held["key"] for held in one.get("disks", ())]), None
+        )
+
+    def attach_disk(self, id: str, disk: AttachedDisk) -> None:
+        """Attach a disk that no instance has. It is free again as soon as the instance ends."""
+        with self.store.change():
+            instance = self.store.get("instance", id)
+            if instance is None or instance["state"] == "terminated":
+                return
+            held = [*instance.get("disks", ()), dataclasses.asdict(disk)]
+            self.store.put("instance", id, instance | {"disks": held})
+        if self.host:
+            self.host.attach_disk(id, disk)
 
     def reimage(self, id: str) -> None:
         """Give an instance a new disk. It keeps its ID and boots as if for the first time.
@@ -279,6 +298,7 @@ class Fleet:
         if self.host is None:
             return
         from gpuinfra_rehearsal.nodes import Instance
+        from gpuinfra_rehearsal.nodes.state import AttachedDisk
 
         self.host.launch(
             Instance(
@@ -287,6 +307,8 @@ class Fleet:
                 faults=self.cloud.faults.of_node(instance["name"]),
             )
         )  # fmt: skip
+        for disk in instance.get("disks", ()):
+            self.host.attach_disk(instance["id"], AttachedDisk(**disk))
 
     def _activity(
         self, region: str, group: str, description: str, cause: str, status: str, message: str = "", code: str = ""

@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -244,6 +244,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if resource is None:
             return Empty()  # already deleted by hand, or by a run that was killed before it responded
         self._hold(context, "delete", token, HoldMoment.BEFORE)
+        # A bridged provider reads this argument from the state and not from the cloud.
+        if wire.plain(wire.read(request.properties)).get("forceDestroy") is True:
+            resource = replace(resource, inputs={**resource.inputs, "forceDestroy": True})
         try:
             self.cloud.delete(resource, request.urn)
         except ApiRejected as error:

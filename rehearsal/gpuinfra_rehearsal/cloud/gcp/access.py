@@ -88,12 +88,12 @@ def allowed_in_project(cloud: Cloud, email: str, permission: str) -> bool:
     return _allowed(cloud, email, permission, _in_project(cloud.store), f"projects/{PROJECT}")
 
 
-def allowed_on_instance(cloud: Cloud, email: str, permission: str, place: str) -> bool:
-    """Return whether a service account has a permission on an instance. Conditions of grants on the project apply to the name of an instance
+def allowed_on(cloud: Cloud, email: str, permission: str, place: str, kind: str = "Instance") -> bool:
+    """Return whether a service account has a permission on an instance or a disk. Conditions of grants on the project apply to its name
     (https://cloud.google.com/iam/docs/resource-types-with-conditional-roles, retrieved 2026-11-29)."""
     attributes = {
         "resource.name": place,
-        "resource.type": "compute.googleapis.com/Instance",
+        "resource.type": f"compute.googleapis.com/{kind}",
         "resource.service": "compute.googleapis.com",
     }
     for urn, grant in _in_project(cloud.store):

@@ -202,13 +202,14 @@ def _condition(recording: Recording, kind: str) -> tuple[Registered, dict[str, A
 
 
 def test_a_changed_job_notifies_the_recipients(recording: Recording) -> None:
-    """The filter matches each successful request that changes or deletes a job of the stack, and no other job of the project.
-    The creation of a job does not match."""
+    """The filter matches each successful request that changes or deletes a job of the stack, or whose record names no job, and no other job of the
+    project. The creation of a job does not match."""
     alert, condition = _condition(recording, "conditionMatchedLog")
-    methods, jobs = re.findall(r"\(((?:\"[^\"]+\"(?: OR )?)+)\)", condition["filter"])[-2:]
+    methods, jobs = re.findall(r"\(((?:(?:NOT )?\"[^\"]+\"(?: OR )?)+)\)", condition["filter"])[-2:]
     service = "google.storagetransfer.v1.StorageTransferService"
     assert re.findall(r'"([^"]+)"', methods) == [f"{service}.UpdateTransferJob", f"{service}.DeleteTransferJob"]
     assert len(re.findall(r'"([^"/]+)"', jobs)) == len(recording.of(JOB))
+    assert jobs.startswith('NOT "transferJobs/" OR ')
     assert 'log_id("cloudaudit.googleapis.com/activity")' in condition["filter"]
     assert "NOT protoPayload.status.code > 0" in condition["filter"]
     assert alert.inputs["alertStrategy"] == {"notificationRateLimit": {"period": "300s"}}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra_rehearsal.cloud.aws import access
+from gpuinfra_rehearsal.cloud.aws import access, home_replication
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, SECURITY, SUBNET
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, arn_of, hexa
 from gpuinfra_rehearsal.cloud.aws.replication import change_rules
@@ -332,13 +332,47 @@ class Home(Behavior):
         }
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if home_replication.is_part(cloud.store, resource.id):
+            text = f"File system {resource.id} is part of a replication"
+            raise ApiRejected("FileSystemInUse", text, "EFS: DeleteFileSystem", status=409)
         if cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id):
             text = f"File system {resource.id} has mount targets created in it"
             raise ApiRejected("FileSystemInUse", text, "EFS: DeleteFileSystem", status=409)
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
         count = len(cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id))
-        return replace(resource, outputs={**resource.outputs, "numberOfMountTargets": count})
+        protected = {"replicationOverwrite": home_replication.protection(cloud.store, resource.id)}
+        return replace(resource, outputs={**resource.outputs, "numberOfMountTargets": count, "protection": protected})
+
+
+@behaves
+class HomeReplication(Behavior):
+    """The replication of a file system to an existing one (`home_replication.py`). The provider deletes it in both Regions."""
+
+    types = (home_replication.CONFIGURATION,)
+    shapes = {"sourceFileSystemId": (r"^fs-[0-9a-f]{8,40}\Z", "must be the ID of a file system, got '{value}'")}
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        target = call.plain["destination"]
+        source, second = str(call.plain["sourceFileSystemId"]), str(target["region"])
+        home_replication.create(cloud, source, str(target["fileSystemId"]), call.region, second)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        source = str(call.plain["sourceFileSystemId"])
+        arn = arn_of(HOME, source, {}, call.region)
+        call.outputs |= {
+            "destination": {**call.plain["destination"], "status": "ENABLED"},
+            "sourceFileSystemArn": arn,
+            "originalSourceFileSystemArn": arn,
+            "sourceFileSystemRegion": call.region,
+        }
+
+    def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
+        return resource if home_replication.exists(cloud.store, resource.id, resource.region) else None
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        if home_replication.exists(cloud.store, resource.id, resource.region):
+            home_replication.delete(cloud.store, resource.id, resource.region)
 
 
 @behaves

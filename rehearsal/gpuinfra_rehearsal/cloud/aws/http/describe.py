@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra_rehearsal.cloud.aws import operator, replication
+from gpuinfra_rehearsal.cloud.aws import home_replication, operator, replication
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, OPENZFS
 from gpuinfra_rehearsal.cloud.aws.http.pending import in_region, tags_of
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT, hexa
@@ -97,7 +97,7 @@ def describe_backups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dic
 
 
 def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
-    """Describe all EFS file systems, or the file systems with a creation token."""
+    """Describe all EFS file systems, or those with a creation token or an ID."""
     cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
     token = asked.get("CreationToken")
     systems = in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
@@ -107,11 +107,15 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
                 "FileSystemId": one.id,
                 "CreationToken": one.plain["creationToken"],
                 "LifeCycleState": "available",
+                "SizeInBytes": {"Value": home_replication.size(cloud.store, one.id)},
+                "FileSystemProtection": {
+                    "ReplicationOverwriteProtection": home_replication.protection(cloud.store, one.id)
+                },
                 "NumberOfMountTargets": len(cloud.store.where(MOUNT_TARGET, fileSystemId=one.id)),
                 "Tags": [{"Key": key, "Value": value} for key, value in tags_of(one).items()],
             }
             for one in systems
-            if token in (None, one.plain.get("creationToken"))
+            if token in (None, one.plain.get("creationToken")) and asked.get("FileSystemId") in (None, one.id)
         ]
     }
 

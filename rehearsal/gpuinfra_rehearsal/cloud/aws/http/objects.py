@@ -234,8 +234,12 @@ class Objects:
         meta = _metadata(request) if request.headers.get("x-amz-metadata-directive") == "REPLACE" else kept
         own = hashlib.sha256(f"{bucket} {key} copy {self.cloud.store.next('copies')}".encode()).hexdigest()[:32]
         stored = self._write(request, bucket, key, source.body, {**meta, versions.VERSION: own})
+        checksum = ""
+        if request.headers.get("x-amz-checksum-algorithm") == "SHA256":
+            digest = base64.b64encode(hashlib.sha256(source.body).digest()).decode()
+            checksum = f"<ChecksumSHA256>{digest}</ChecksumSHA256><ChecksumType>FULL_OBJECT</ChecksumType>"
         done = _xml(
-            f"<CopyObjectResult {_NS}><LastModified>{_iso(stored.modified)}</LastModified><ETag>&quot;{stored.etag}&quot;</ETag></CopyObjectResult>"
+            f"<CopyObjectResult {_NS}><LastModified>{_iso(stored.modified)}</LastModified><ETag>&quot;{stored.etag}&quot;</ETag>{checksum}</CopyObjectResult>"
         )
         return replace(
             done, headers={versions.VERSION: own, "x-amz-copy-source-version-id": versions.version_of(source)}

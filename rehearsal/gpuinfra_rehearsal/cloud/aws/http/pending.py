@@ -1,4 +1,4 @@
-"""Calls of EC2, KMS, FSx and EFS by which `gpuinfra up --resume` finds what a killed run created."""
+"""Calls of EC2, KMS, FSx, EFS and Managed Service for Prometheus by which `gpuinfra up --resume` finds what a killed run created."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra_rehearsal.cloud.aws import operator
+from gpuinfra_rehearsal.cloud.aws.behaviors.metrics import WORKSPACE
 from gpuinfra_rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import wire
@@ -90,6 +91,21 @@ def list_resource_tags(cloud: Cloud, asked: Mapping[str, Any], region: str) -> d
     asks = operator.required(cloud.store, "read", key.type, {}, region, key)
     cloud.operator.check(operator, [one for one in asks if one.action == "kms:ListResourceTags"])
     return {"Tags": [{"TagKey": name, "TagValue": value} for name, value in tags_of(key).items()], "Truncated": False}
+
+
+def list_workspaces(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """List the workspaces whose alias begins with a text (API_ListWorkspaces.html, retrieved 2026-11-30)."""
+    cloud.operator.check(operator, operator.http("aps:ListWorkspaces", "*", region))
+    return {
+        "workspaces": [
+            {
+                "workspaceId": one.id, "alias": one.plain.get("alias"), "arn": one.outputs["arn"],
+                "status": {"statusCode": "ACTIVE"}, "createdAt": 0, "tags": tags_of(one),
+            }
+            for one in in_region(cloud, WORKSPACE, region)
+            if str(one.plain.get("alias", "")).startswith(asked.get("alias", ""))
+        ]
+    }  # fmt: skip
 
 
 def describe_links(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:

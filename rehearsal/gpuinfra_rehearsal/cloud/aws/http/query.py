@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from gpuinfra_rehearsal.cloud.aws import access, credentials, operator, places, refreshes, signatures
+from gpuinfra_rehearsal.cloud.aws import access, credentials, home_replication, operator, places, refreshes, signatures
 from gpuinfra_rehearsal.cloud.aws.groups import GROUP, desired
-from gpuinfra_rehearsal.cloud.aws.http import changes, describe, offers, pending, sessions
+from gpuinfra_rehearsal.cloud.aws.http import changes, describe, logs, offers, pending, sessions, topics, volumes
 from gpuinfra_rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra_rehearsal.cloud.core import ids, outage
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
@@ -31,6 +31,7 @@ _NAMESPACES = {
     "autoscaling": "http://autoscaling.amazonaws.com/doc/2011-01-01/",
     "ec2": "http://ec2.amazonaws.com/doc/2016-11-15/",
     "iam": "https://iam.amazonaws.com/doc/2010-05-08/",
+    "sns": "http://sns.amazonaws.com/doc/2010-03-31/",
 }
 _OFFERS = {
     "ServiceQuotasV20190624.GetServiceQuota": offers.get_service_quota,
@@ -63,6 +64,7 @@ class Queries:
             },
             ("ec2", "DescribeInstances"): self._instances,
             ("ec2", "GetConsoleOutput"): self._console,
+            ("ec2", "AttachVolume"): lambda asked, by: volumes.attach(cloud, asked, by.region),
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
             ("ec2", "DescribeAvailabilityZones"): self._zones,
             ("ec2", "DescribeImages"): lambda asked, by: offers.describe_images(
@@ -77,6 +79,7 @@ class Queries:
             ("ec2", "DescribeCapacityBlockExtensionOfferings"): lambda asked, by: offers.describe_extension_offerings(
                 cloud, asked, by.region
             ),
+            ("sns", "Publish"): lambda asked, by: topics.publish(cloud, asked),
             ("iam", "GetRole"): lambda asked, by: describe.get_role(cloud, asked.get("RoleName", "")),
             ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
                 cloud, _filters(asked), by.region
@@ -112,6 +115,10 @@ class Queries:
                 return _answer(service, action, handler(asked, verified))
             elif action == "TerminateInstanceInAutoScalingGroup" and verified.key.principal.role:
                 self._may_terminate(asked, verified)
+            elif action == "AttachVolume" and verified.key.principal.role:
+                self._may_attach(asked, verified)
+            elif service == "sns" and verified.key.principal.role:
+                self._allowed_to_node(verified, f"sns:{action}", asked.get("TopicArn", ""))
             elif service != "sts":
                 self._read_only(verified)
                 if self.cloud.faults.throttles():
@@ -137,11 +144,17 @@ class Queries:
                 arn = f"arn:aws:ssm:{verified.region}:{ACCOUNT}:parameter{body.get('Name')}"
                 self._allowed_to_node(verified, "ssm:GetParameter", arn)
                 return Response(200, json.dumps(offers.secret_parameter(self.cloud, body)).encode(), kind)
+            if target in logs.OF_NODES and verified.key.principal.role:
+                action_name, arn = logs.asked_by_node(target, body, verified.region)
+                self._allowed_to_node(verified, action_name, arn)
+                answer = logs.OF_NODES[target](self.cloud, body, verified.region)
+                return Response(200, json.dumps(answer).encode(), kind)
             self._read_only(verified)
             action = (
                 describe.JSON_ACTIONS.get(target)
                 or changes.KEY_CHANGES.get(target)
                 or pending.JSON_ACTIONS.get(target)
+                or logs.JSON_ACTIONS.get(target)
                 or _OFFERS.get(target)
                 or _LOGINS.get(target)
             )
@@ -162,22 +175,42 @@ class Queries:
         return verified
 
     def efs(self, request: Request) -> Response:
-        """Handle GET `/2015-02-01/file-systems` and `mount-targets`, which use the REST protocol with JSON."""
-        kind = "application/json"
+        """Handle GET `/2015-02-01/file-systems` and `mount-targets`, and the replication of file systems."""
+        path = request.path.removeprefix("/2015-02-01/")
+        if change := home_replication.changes(request.method, path):
+            return self._rest("efs", request, change, method=request.method)
+        actions = {
+            "file-systems": describe.describe_homes,
+            "file-systems/replication-configurations": home_replication.describe,
+            "mount-targets": pending.describe_mount_targets,
+        }
+        return self._rest("efs", request, actions.get(path))
+
+    def amp(self, request: Request) -> Response:
+        """Handle GET `/workspaces`."""
+        return self._rest("amp", request, pending.list_workspaces if request.path == "/workspaces" else None)
+
+    def _rest(
+        self,
+        service: str,
+        request: Request,
+        action: Callable[[Cloud, dict[str, str], str], dict[str, Any]] | None,
+        method: str = "GET",
+    ) -> Response:
+        """Handle a request of the REST protocol with JSON."""
         try:
             verified = self._verify(request)
             self._read_only(verified)
-            action = {"file-systems": describe.describe_homes, "mount-targets": pending.describe_mount_targets}.get(
-                request.path.removeprefix("/2015-02-01/")
-            )
-            if request.method != "GET" or action is None:
+            if request.method != method or action is None:
                 raise ApiRejected("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
-            answer = action(self.cloud, request.query, verified.region)
-            return Response(200, json.dumps(answer).encode(), kind)
+            body = json.loads(request.body) if request.body else {}
+            answer = action(self.cloud, {**request.query, **body}, verified.region)
+            return Response(204 if method == "DELETE" else 200, json.dumps(answer).encode(), "application/json")
         except ApiRejected as error:
-            self.cloud.store.log(request.method, "efs", request.path[:500], "", error.code)
-            body = {"ErrorCode": error.code, "Message": error.message}
-            return Response(error.status, json.dumps(body).encode(), kind, headers={"x-amzn-errortype": error.code})
+            self.cloud.store.log(request.method, service, request.path[:500], "", error.code)
+            text = {"ErrorCode": error.code, "Message": error.message}
+            headers = {"x-amzn-errortype": error.code}
+            return Response(error.status, json.dumps(text).encode(), "application/json", headers=headers)
 
     # STS
 
@@ -394,14 +427,32 @@ class Queries:
             where = operator.group_arn(group.id, verified.region)
             self._allowed_to_node(verified, "autoscaling:TerminateInstanceInAutoScalingGroup", where, tags)
 
+    def _may_attach(self, asked: Mapping[str, str], verified: signatures.Verified) -> None:
+        """Deny a node the attachment of a volume, unless its role allows it for the volume and for the instance, and lets EBS use the key of the volume."""
+        for resource, tags in volumes.attachment(self.cloud, asked, verified.region):
+            self._allowed_to_node(verified, "ec2:AttachVolume", resource, tags)
+        if key := volumes.key_of(self.cloud, asked, verified.region):
+            grant = {"kms:GrantIsForAWSResource": "true", "kms:ViaService": f"ec2.{verified.region}.amazonaws.com"}
+            self._allowed_to_node(verified, "kms:CreateGrant", key, more=grant)
+
     def _allowed_to_node(
-        self, verified: signatures.Verified, action: str, resource: str, tags: Mapping[str, str] | None = None
+        self,
+        verified: signatures.Verified,
+        action: str,
+        resource: str,
+        tags: Mapping[str, str] | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> None:
-        """Deny an action that the role of a node does not allow on a resource with these tags."""
+        """Deny an action that the role of a node does not allow on a resource with these tags. `more` are other context keys."""
         who = verified.key.principal
-        if not access.role_allows(self.cloud, who.role, action, resource, verified.region, tags):
+        if not access.role_allows(self.cloud, who.role, action, resource, verified.region, tags, more):
             what = f"User: {who.arn} is not authorized to perform: {action} on resource: {resource}"
-            codes = {"ec2": ("UnauthorizedOperation", 403), "autoscaling": ("AccessDenied", 403)}
+            codes = {
+                "ec2": ("UnauthorizedOperation", 403),
+                "autoscaling": ("AccessDenied", 403),
+                "sns": ("AuthorizationError", 403),
+            }
+            codes["kms"] = codes["ec2"]  # a request of EC2 in the name of the caller
             code, status = codes.get(action.partition(":")[0], ("AccessDeniedException", 400))
             raise ApiRejected(code, what, status=status)
 

@@ -24,6 +24,7 @@ from gpuinfra_rehearsal.cloud.azure.http import changes, dns, offers
 from gpuinfra_rehearsal.cloud.core import outage, wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
+from gpuinfra_rehearsal.nodes.state import AttachedDisk
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -40,7 +41,8 @@ _DISCOVERY = re.compile(
     r"(?(alone)|(?:/(?P<set>[^/]+)/virtualMachines(?:/(?P<index>\d+)/networkInterfaces/nic-0)?)?)",
     re.I,
 )
-_REDEPLOY = re.compile(_MACHINE.pattern + r"(?P<redeploy>/redeploy)?", re.I)
+_CONTROL = re.compile(_MACHINE.pattern + r"(?:/(?P<action>redeploy|attachDetachDataDisks))?", re.I)
+_DISK = "azure-native:compute:Disk"
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
 _ACCOUNTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Storage/storageAccounts", re.I)
@@ -78,9 +80,9 @@ class ResourceManager:
             discovery = _DISCOVERY.fullmatch(place) if request.method == "GET" else None
             if discovery and not who.operator and identity.may_manage(self.cloud, who, _read_action(discovery), place):
                 return json_response(self._discovered(request, discovery))
-            machine = None if who.operator else _REDEPLOY.fullmatch(place)
+            machine = None if who.operator else _CONTROL.fullmatch(place)
             if machine and (action := _machine_action(request.method, machine)) and identity.may_manage(self.cloud, who, action, place):  # fmt: skip
-                return json_response(self._control(request, machine))
+                return json_response(self._control(request, machine, who))
             if not who.operator:
                 text = (
                     f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on "
@@ -125,15 +127,35 @@ class ResourceManager:
             raise AzureError("NotFound", f"The entity was not found: instance {at['index']}.", status=404)
         return _interface(member)
 
-    def _control(self, request: Request, at: re.Match[str]) -> Any:
-        """Handle a request of a control node about one machine: its description, and its redeployment."""
+    def _control(self, request: Request, at: re.Match[str], who: identity.Principal) -> Any:
+        """Handle a request of a control node about one machine: its description, its redeployment, and the attachment of a disk."""
         group = self._group(at["set"])
-        if request.method == "POST":
+        if request.method == "POST" and str(at["action"]).lower() == "redeploy":
             return self._act(group, f"virtualMachines/{at['index']}/redeploy")
         for member in self._members(group):
             if member["index"] == int(at["index"]):
-                return self._machine(group, member)
+                return self._attach(request, member, who) if request.method == "POST" else self._machine(group, member)
         raise AzureError("NotFound", f"The entity was not found: instance {at['index']}.", status=404)
+
+    def _attach(self, request: Request, member: dict[str, Any], who: identity.Principal) -> dict[str, Any]:
+        """Attach a disk to a machine. Azure also checks the permissions on the disk
+        (virtual-machine-scale-set-vms/attach-detach-data-disks in the REST reference, retrieved 2026-11-30)."""
+        (asked,) = json.loads(request.body)["dataDisksToAttach"]
+        disk = self._found(str(asked["diskId"]))
+        for action in ("Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write"):
+            if disk.type != _DISK or not identity.may_manage(self.cloud, who, action, disk.id):
+                text = f"The client '{who.object_id}' does not have permission to perform action(s) '{action}' on the linked scope(s) '{disk.id}'."
+                raise AzureError("LinkedAuthorizationFailed", text, status=403)
+        if disk.plain.get("zones") not in (None, [], [member["zone_id"]]):
+            raise AzureError("BadRequest", f"Disk {disk.id} is in another zone than the machine.", status=400)
+        key = f"{disk.id.rsplit('/', 1)[-1]}-{disk.created:.6f}"
+        if holder := self.cloud.fleet.holder(key):
+            text = f"Disk '{disk.id}' cannot be attached as the disk is already owned by VM '{holder}'."
+            raise AzureError("ConflictingUserInput", text, status=409)
+        link = f"/dev/disk/azure/scsi1/lun{int(asked['lun'])}"
+        self.cloud.fleet.attach_disk(member["id"], AttachedDisk(key=key, device="/dev/sdc", link=link))
+        self.cloud.store.log("attachDetachDataDisks", _DISK, disk.id, "")
+        return {}
 
     def _answer(self, request: Request, place: str) -> Any:
         if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
@@ -366,8 +388,9 @@ class ResourceManager:
 def _machine_action(method: str, at: re.Match[str]) -> str:
     """Return the action of a request about one machine, or an empty text."""
     base = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
-    actions = {("GET", False): f"{base}/read", ("POST", True): f"{base}/redeploy/action"}
-    return actions.get((method, bool(at["redeploy"])), "")
+    action = at["action"]
+    actions = {("GET", False): f"{base}/read", ("POST", True): f"{base}/{action}/action"}
+    return actions.get((method, bool(action)), "")
 
 
 def _read_action(at: re.Match[str]) -> str:

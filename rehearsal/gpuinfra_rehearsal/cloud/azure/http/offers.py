@@ -130,7 +130,7 @@ def _image(place: str, image: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
-    """Return the reservation of a group that the control interface describes with `machine` and `count`."""
+    """Return the reservation of a group that the control interface describes with `machine`, `count` and `zone_id`."""
     reservation = cloud.store.get("external", group) or {}
     if "machine" not in reservation:
         raise AzureError("NotSupported", f"the rehearsal does not know the reservations of {group}", status=501)
@@ -139,5 +139,6 @@ def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
             "name": "reservation",
             "sku": {"name": reservation["machine"], "capacity": int(reservation.get("count") or 0)},
             "properties": {"provisioningState": "Succeeded"},
+            **({"zones": [reservation["zone_id"]]} if reservation.get("zone_id") else {}),
         }
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ from gpuinfra_rehearsal.cloud.gcp import access, operator, outages, tokens
 from gpuinfra_rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra_rehearsal.cloud.gcp.groups import GROUP, REQUEST, recreate, resize, size_of, waiting
 from gpuinfra_rehearsal.cloud.gcp.ids import PROJECT, last, path_of
+from gpuinfra_rehearsal.nodes.state import AttachedDisk
 
 if TYPE_CHECKING:
     from gpuinfra_rehearsal.cloud.core.interfaces import Cloud
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 _ROOT = "https://www.googleapis.com/compute/v1/"
 _ZONAL = re.compile(
-    r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<what>[^/]+)"
+    r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<collection>[^/]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+)(?:/(?P<item>[^/]+)(?:/(?P<verb>[^/]+))?)?)?)?"
 )
 _FILTER = re.compile(r'\((?:labels\.([a-z0-9_-]+)|status) = "([^"]*)"\)')
+DISK = "gcp:compute/disk:Disk"
 _LIST, _DELETE = "compute.instances.list", "compute.instances.delete"
 _PAGE = 500
 
@@ -54,25 +56,25 @@ class Compute:
             ("GET", "instances", ""): self._instances,
             ("GET", "instances", "serialPort"): self._serial,
             ("DELETE", "instances", ""): self._delete,
+            ("POST", "instances", "attachDisk"): self._attach,
         }
 
     def __call__(self, request: Request, rest: str) -> Response:
         who = tokens.principal(self.cloud.store, request.headers.get("authorization", ""))
         at = _ZONAL.fullmatch(unquote(rest))
         action = "/".join(part for part in (at["action"], at["item"] and (at["verb"] or "-")) if part) if at else ""
-        answer = self._answers.get((request.method, at["what"], action)) if at else None
+        answer = self._answers.get((request.method, at["collection"], action)) if at else None
         if at is None or answer is None:
             raise GoogleError("notFound", f"{request.method} {rest[:160]} is not supported in a rehearsal", status=404)
-        listed = request.method == "GET" and at["what"] == "instances" and at["name"] is None
+        listed = request.method == "GET" and at["collection"] == "instances" and at["name"] is None
         may_list = listed and not who.is_operator and access.allowed_in_project(self.cloud, who.email, _LIST)
-        deletes = request.method == "DELETE" and at["what"] == "instances" and not who.is_operator
-        may_delete = deletes and access.allowed_on_instance(self.cloud, who.email, _DELETE, rest.removeprefix("v1/"))
-        if deletes and not may_delete:
-            raise GoogleError(
-                "forbidden", f"Required '{_DELETE}' permission for '{rest.removeprefix('v1/')}'", status=403
-            )
-        if not who.is_operator and not may_list and not may_delete:
-            what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
+        changes = request.method != "GET" and at["collection"] == "instances" and not who.is_operator
+        if changes:
+            for permission, kind, place in _needed(action, rest.removeprefix("v1/"), request.body):
+                if not access.allowed_on(self.cloud, who.email, permission, place, kind):
+                    raise GoogleError("forbidden", f"Required '{permission}' permission for '{place}'", status=403)
+        if not who.is_operator and not may_list and not changes:
+            what = f"compute.{at['collection']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
         if self.cloud.faults.throttles():
             # The text and its source are in clouds/gcp/handover/refusals.json.
@@ -81,12 +83,13 @@ class Compute:
                 "'compute.googleapis.com' for consumer 'project_number:000000000000'."
             )
             raise GoogleError("rateLimitExceeded", text, status=403)
-        outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['what']} in {at['zone']}")
-        if may_list or may_delete:
-            return json_response(answer(at, request.query))
-        asks = operator.compute(at["what"], at["name"], action, rest.removeprefix("v1/"))
+        outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['collection']} in {at['zone']}")
+        asked = {**request.query, _BODY: request.body.decode("utf-8", "replace")}
+        if may_list or changes:
+            return json_response(answer(at, asked))
+        asks = operator.compute(at["collection"], at["name"], action, rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
-        return json_response(answer(at, {**request.query, _BODY: request.body.decode("utf-8", "replace")}))
+        return json_response(answer(at, asked))
 
     # Groups
 
@@ -266,6 +269,30 @@ class Compute:
         self.cloud.store.log("delete", "compute.instances", _path(instance), "")
         return self._done(at, "compute.instances.delete", _path(instance))
 
+    def _attach(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Attach a disk of the zone to an instance, unless an instance has it."""
+        body = json.loads(asked[_BODY])
+        path = path_of(str(body.get("source")))
+        disk = self.cloud.store.find(DISK, path)
+        if disk is None:
+            raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
+        here = [one for one in self.cloud.fleet.running() if one.get("cloud") == "gcp" and one["zone"] == at["zone"]]
+        instance = self._instance(at, here)
+        if disk.plain.get("zone") != at["zone"]:
+            raise invalid(
+                f"Invalid value for field 'resource.source': '{path}'. Disk must be in the same zone as the instance."
+            )
+        key = f"{last(path)}-{disk.created:.6f}"
+        if holder := self.cloud.fleet.holder(key):
+            text = (
+                f"The disk resource '{path}' is already being used by '{_path(self.cloud.fleet.instances()[holder])}'"
+            )
+            raise GoogleError("resourceInUseByAnotherResource", text, status=400)
+        link = f"/dev/disk/by-id/google-{body.get('deviceName')}"
+        self.cloud.fleet.attach_disk(instance["id"], AttachedDisk(key=key, device="/dev/sdb", link=link))
+        self.cloud.store.log("attachDisk", "compute.instances", _path(instance), "")
+        return self._done(at, "compute.instances.attachDisk", _path(instance))
+
     def _serial(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         fleet = self.cloud.fleet
         here = [one for one in fleet.instances().values() if one.get("cloud") == "gcp" and one["zone"] == at["zone"]]
@@ -280,6 +307,15 @@ class Compute:
             "kind": "compute#serialPortOutput", "contents": data[start:].decode(errors="replace"), "start": str(start), "next": str(len(data)),
             "selfLink": f"{_ROOT}{_path(instance)}/serialPort",
         }  # fmt: skip
+
+
+def _needed(action: str, place: str, body: bytes) -> Iterator[tuple[str, str, str]]:
+    """Yield the permissions of a change of an instance, each with the kind and the name of the resource that it is checked on."""
+    if action == "attachDisk":
+        yield "compute.instances.attachDisk", "Instance", place.removesuffix("/attachDisk")
+        yield "compute.disks.use", "Disk", path_of(str(json.loads(body or b"{}").get("source")))
+    else:
+        yield _DELETE, "Instance", place
 
 
 def _path(instance: dict[str, Any]) -> str:

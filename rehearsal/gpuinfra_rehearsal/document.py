@@ -1,4 +1,4 @@
-"""The report as a JSON document, and its schema."""
+"""The report of a rehearsal as a JSON document, and its schema."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.report.verification_text import CHECK_FIELDS
 
 SCHEMA = "gpuinfra.report/1"
-CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason", "cause")
 
 
 def report_schema() -> dict[str, Any]:
     """Return the JSON schema of a report."""
-    return dict(json.loads((files("gpuinfra.report") / "report.schema.json").read_text(encoding="utf-8")))
+    return dict(json.loads((files("gpuinfra_rehearsal") / "report.schema.json").read_text(encoding="utf-8")))
 
 
 def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from gpuinfra.report.document import node_entry, report_schema, totals
 from gpuinfra.report.nodes import checks_text
+from gpuinfra_rehearsal.document import node_entry, report_schema, totals
 from tests.report.samples import check, node, report
 from tests.report.validate import violations
 
