@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.buckets import ObjectLock as ObjectLock
     from gpuinfra.clouds.aws.components.buckets import PrivateBucket as PrivateBucket
     from gpuinfra.clouds.aws.components.buckets import PrivateBucketArgs as PrivateBucketArgs
+    from gpuinfra.clouds.aws.components.home_replicas import HomeSource as HomeSource
     from gpuinfra.clouds.aws.components.homes import HomeDirectories as HomeDirectories
     from gpuinfra.clouds.aws.components.homes import HomeDirectoriesArgs as HomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.network import Network as Network

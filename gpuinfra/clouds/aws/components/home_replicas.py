@@ -31,7 +31,9 @@ class HomeSource:
     """A file system with home directories in the first Region."""
 
     file_system_id: pulumi.Input[str]
+    """ID of the file system. Its replica is created after it resolves."""
     plan: FileSystemPlan
+    """Plan of the file system, which its replica follows."""
 
 
 def replicated_home(
