@@ -18,6 +18,12 @@ SecretName = Annotated[
 """The profile of each cloud has the exact form."""
 
 
+# The control node fills `${name}` in the files with these values, and Alertmanager evaluates `{{`.
+Plain = Annotated[
+    str, text(r"^[^\x00-\x1f\x7f${}]+$", "one line of text without $, { and }", min_length=1, max_length=256)
+]
+
+
 class Receiver(SpecModel):
     """A service that receives alerts."""
 
@@ -28,7 +34,7 @@ class Receiver(SpecModel):
     """All kinds except `email`, required: name of the secret that contains the URL of the webhook, or the integration key of the PagerDuty service, in the
     secret store of the cloud. The guide `guides/monitoring.md` has its form on each cloud. Of the nodes, only the control node can read it. The declaration,
     the state and user data contain only the name."""
-    channel: Line | None = Field(default=None, examples=["#gpu-alerts"])
+    channel: Plain | None = Field(default=None, examples=["#gpu-alerts"])
     """Slack: channel that receives the alerts. If omitted, it is the channel of the incoming webhook."""
     to: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-oncall@example.com"]])
     """Email: addresses that receive the alerts. Each recipient confirms the subscription once. If omitted, these are `budget.recipients`."""
@@ -51,7 +57,7 @@ class RemoteWrite(SpecModel):
     secret: SecretName = Field(examples=["/metrics/token"])
     """Name of the secret that contains the bearer token of the endpoint, or the password if `username` is set, in the secret store of the cloud.
     It has the same form as the secret of a receiver."""
-    username: Line | None = Field(default=None, examples=["gpu-cluster"])
+    username: Plain | None = Field(default=None, examples=["gpu-cluster"])
     """User name for basic authentication. If omitted, the control node sends the secret as a bearer token."""
 
 

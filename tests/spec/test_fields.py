@@ -154,3 +154,18 @@ def test_a_path_has_one_spelling(mount: str) -> None:
     with pytest.raises(ValidationError, match="String should match pattern"):
         TypeAdapter(Mount).validate_python(mount)
     assert TypeAdapter(Mount).validate_python("/data/.cache/v1.2") == "/data/.cache/v1.2"
+
+
+@pytest.mark.parametrize("model", ["Receiver", "RemoteWrite"])
+def test_text_in_the_files_of_the_control_node_contains_no_variable(model: str) -> None:
+    """No field refers to a variable of the control node or to a template of Alertmanager, which would fill it."""
+    texts = {
+        field: pattern
+        for field, schema in MODELS[model]["properties"].items()
+        for pattern in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema))
+    }
+    assert len(texts) > 1
+    filled = [
+        name for name, pattern in texts.items() for text in ("${a}", "{{a}}") if re.search(json.loads(pattern), text)
+    ]
+    assert filled == []

@@ -66,14 +66,15 @@ def set_capacity(pair: RegionPair, draft: Draft, machines: Mapping[str, MachineT
 
 
 def _set_pool(pair: RegionPair, draft: Draft, index: int, machine: MachineType, counts: list[int], why: str) -> bool:
-    """Set the entries of a pool. An entry without nodes is removed. `why` is the reason for a change of the number of nodes. Returns False after an error."""
+    """Set the entries of a pool. An entry whose nodes all move to another one is removed. `why` is the reason for a change of the number of nodes.
+    Returns False after an error."""
     route: Route = ("pools", index, "capacity")
     raw = draft.get(route)
     routes: list[Route] = [(*route, number) for number in range(len(counts))] if isinstance(raw, list) else [route]
     made: list[dict[str, Any]] = []
     reasons: list[list[str]] = []
     for number, (entry, count) in enumerate(zip(pair.spec.pools[index].capacity, counts, strict=True)):
-        if count == 0:
+        if count == 0 and entry.count > 0:
             continue
         value, reason = _replaced(
             pair,
@@ -91,7 +92,7 @@ def _set_pool(pair: RegionPair, draft: Draft, index: int, machine: MachineType, 
             return False
         made.append({**value, "count": count})
         reasons.append([one for one in (reason, why if count != entry.count else "") if one])
-    if 0 in counts:
+    if len(made) < len(counts):
         draft.set(route, made, "; ".join(dict.fromkeys([why, *(one for some in reasons for one in some)])))
         return True
     for here, value, reason in zip(routes, made, map("; ".join, reasons), strict=True):

@@ -63,6 +63,14 @@ def test_entry_without_nodes_needs_no_reservation() -> None:
     assert change.reason.count("set with --count") == 1
 
 
+@pytest.mark.parametrize("counts", [[0], [0, 0], [0, 4]])
+def test_a_pool_without_nodes_stays_without_nodes(counts: list[int], tmp_path: Path) -> None:
+    """An entry that the stack declares with 0 nodes has 0 nodes in the clone."""
+    capacity = [{"kind": "on_demand", "count": counts[0]}, *({"kind": "spot", "count": n} for n in counts[1:])]
+    path = written(tmp_path, aws(pools=[{"name": "gpu", "machine": "p5.48xlarge", "capacity": capacity}]))
+    assert [one["count"] for one in declared(cloned(path, "us-west-2"))["pools"][0]["capacity"]] == counts
+
+
 def _mounts(folder: Path, *storage: dict[str, Any]) -> Path:
     """A stack file on Google Cloud with storage."""
     declaration = {
