@@ -29,7 +29,12 @@ def after_failover(paired: Paired, result: FailoverResult, limit: Limit) -> list
         f"billed: {paired.loaded.name} in {first}: {_price_without_nodes(paired.loaded, limit)}, without nodes"
     )
     lines += [f"checkpoint: {line.name}: {line.reason}" for line in paired.checkpoints()] if result.ok else []
-    lines.append(f"not protected: what {second} writes from now on is in no other region until the failback")
+    files = paired.second.files
+    site = next((file for file in files if "site" in file.spec.made_layers), files[0])
+    lines.append(
+        f"not protected: what {second} writes from now on is in no other region until the failback; if {first} stays lost, "
+        f"declare recovery in {site.path.name} (docs/guides/second-region.md)"
+    )
     if not result.ok:  # The error ends with the command.
         return lines
     if left := steps_not_run(result.journal):

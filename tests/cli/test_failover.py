@@ -139,6 +139,7 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     assert [line.split(":")[0] for line in lines[end + 1 :]] == ["billed", "billed", "not protected", "next"]
     assert "USD an hour" in lines[end + 1]
     assert lines[end + 2].endswith("without nodes")
+    assert "declare recovery in Pulumi.aws-recovery-us-west-2.yaml" in lines[end + 3]
     assert lines[-1] == "next: gpuinfra failback aws-recovery, when us-east-2 works again"
     assert (world.calls[0], world.calls[-1]) == ("up aws-recovery-us-west-2", "import fs-1")
     (journal,) = journals(tmp_path)
