@@ -29,6 +29,35 @@ if TYPE_CHECKING:
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What the command reads and does, apart from the declaration."""
+
+    offers: bool
+    days: int | None
+    notices: bool
+    drain: int | None
+    direct: bool
+    stop_idle: bool
+    offline: bool
+    at: str | None
+
+    def refuse_unused(self) -> None:
+        """Raise `UsageError` if an option has no effect with the others."""
+        if self.offline and self.notices:
+            raise UsageError("--offline reads only the stack file; omit --notices, or omit --offline")
+        if self.days is not None and not self.offers:
+            raise UsageError("--days applies to the search for offers; add --offers, or omit --days")
+        if self.direct and self.drain is None:
+            raise UsageError("--direct applies to connections to nodes; add --drain, or omit --direct")
+        if self.offline and (self.offers or self.drain is not None):
+            raise UsageError("--offline reads only the stack file; omit --offers and --drain, or omit --offline")
+        if self.stop_idle and (self.offline or self.at is not None):
+            raise UsageError("--stop-idle acts on the present use of the GPUs; omit --offline and --at")
+        if self.at is not None and self.drain is not None:
+            raise UsageError("--drain stops jobs now; omit --at")
+
+
 @dataclass(kw_only=True)
 class _Read:
     """What was read from the state, the cloud and the nodes."""
@@ -120,12 +149,13 @@ def command(
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
-    if offline and notices:
-        raise UsageError("--offline reads only the stack file; omit --notices, or omit --offline")
-    _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at, stop_idle=stop_idle)
+    options = _Options(
+        offers=offers, days=days, notices=notices, drain=drain, direct=direct, stop_idle=stop_idle, offline=offline, at=at
+    )  # fmt: skip
+    options.refuse_unused()
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
-    state = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at, notices)
+    state = _Read() if offline else _read(stack, stacks, loaded, now, options)
     deploy = stacks.to_deploy(stack)
     up = deploy if state.elsewhere is None else f"gpuinfra failback {as_argument(stack)}"
     if state.elsewhere:
@@ -171,28 +201,6 @@ def command(
     return EnvironmentMissing.exit_code if state.unread else 0
 
 
-def _refuse_unused(
-    *,
-    offers: bool,
-    days: int | None,
-    drain: int | None,
-    direct: bool,
-    offline: bool,
-    at: str | None,
-    stop_idle: bool,
-) -> None:
-    if days is not None and not offers:
-        raise UsageError("--days applies to the search for offers; add --offers, or omit --days")
-    if direct and drain is None:
-        raise UsageError("--direct applies to connections to nodes; add --drain, or omit --direct")
-    if offline and (offers or drain is not None):
-        raise UsageError("--offline reads only the stack file; omit --offers and --drain, or omit --offline")
-    if stop_idle and (offline or at is not None):
-        raise UsageError("--stop-idle acts on the present use of the GPUs; omit --offline and --at")
-    if at is not None and drain is not None:
-        raise UsageError("--drain stops jobs now; omit --at")
-
-
 def _time(text: str | None) -> datetime:
     """Return the time for which the dates are evaluated. A date in `GPUINFRA_TODAY` has the present time of day."""
     from gpuinfra.base.day import now, today
@@ -205,38 +213,27 @@ def _time(text: str | None) -> datetime:
         raise UsageError(f"--at is {text!r}; allowed: a time in UTC such as 2026-12-01T11:30:00Z") from None
 
 
-def _read(
-    stack: str,
-    stacks: Stacks,
-    loaded: LoadedStack,
-    now: datetime,
-    drain: int | None,
-    direct: bool,
-    offers: bool,
-    days: int | None,
-    at: str | None,
-    notices: bool,
-) -> _Read:
+def _read(stack: str, stacks: Stacks, loaded: LoadedStack, now: datetime, options: _Options) -> _Read:
     """Read the state, search for offers, and stop the jobs on nodes that are removed soon."""
     state = _Read()
-    if drain is not None:
+    if options.drain is None:
+        with readable_stack(stack, stacks, nodes=False) as resources:
+            _read_resources(state, resources, loaded, now, options)
+            _offers(state, loaded, now, options)
+    else:
         with active_stack(stack, stacks) as active:
-            _deployed(state, active.resources, loaded, now)
-            state.use = _use(state, active.resources, loaded, at)
-            state.elsewhere = active_elsewhere(loaded, active.resources)
-            state.notices = _notices(state, active.resources) if notices else ()
-            _drain(state, active, stacks, loaded, timedelta(minutes=drain), direct)
-            if offers:
-                _offers(state, loaded, now, days)
-        return state
-    with readable_stack(stack, stacks, nodes=False) as resources:
-        _deployed(state, resources, loaded, now)
-        state.use = _use(state, resources, loaded, at)
-        state.elsewhere = active_elsewhere(loaded, resources)
-        state.notices = _notices(state, resources) if notices else ()
-        if offers:
-            _offers(state, loaded, now, days)
+            _read_resources(state, active.resources, loaded, now, options)
+            _drain(state, active, stacks, loaded, timedelta(minutes=options.drain), options.direct)
+            _offers(state, loaded, now, options)
     return state
+
+
+def _read_resources(state: _Read, resources: Resources, loaded: LoadedStack, now: datetime, options: _Options) -> None:
+    """Read what the resources of a state and the evidence of their nodes say about the dates."""
+    _deployed(state, resources, loaded, now)
+    state.use = _use(state, resources, loaded, options.at)
+    state.elsewhere = active_elsewhere(loaded, resources)
+    state.notices = _notices(state, resources) if options.notices else ()
 
 
 def _deployed(state: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
@@ -402,17 +399,21 @@ def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted
     return wanted_groups
 
 
-def _offers(state: _Read, loaded: LoadedStack, now: datetime, days: int | None) -> None:
-    """Search for the next Capacity Blocks of a stack."""
+def _offers(state: _Read, loaded: LoadedStack, now: datetime, options: _Options) -> None:
+    """Search for the next Capacity Blocks of a stack with `--offers`."""
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.preflight import Unanswered
     from gpuinfra.plan.make import build_plan
+    from gpuinfra.plan.profile import profile_of
 
-    name = loaded.spec.cloud
-    search = cloud_of(name).offerings(loaded.spec.where.region, loaded.settings)
+    if not options.offers:
+        return
+    search = cloud_of(loaded.spec.cloud).offerings(loaded.spec.where.region, loaded.settings)
     if search is None:
-        raise UsageError(f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {name}; omit --offers")
-    for group in wanted(build_plan(loaded.spec, now.date(), now), loaded, days):
+        raise UsageError(
+            f"--offers searches for Capacity Blocks on AWS, but {loaded.name} is on {profile_of(loaded.spec.cloud).title}; omit --offers"
+        )
+    for group in wanted(build_plan(loaded.spec, now.date(), now), loaded, options.days):
         offers: list[Offering] = []
         try:
             for offer in search(group, now):

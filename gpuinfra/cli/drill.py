@@ -61,6 +61,7 @@ def command(
     `gpuinfra rehearse drill`.
     """
     from gpuinfra.clouds.cloud import cloud_of
+    from gpuinfra.plan.profile import profile_of
     from gpuinfra.region.live_drill.journal import DrillJournal
     from gpuinfra.region.live_drill.stack import path_of
 
@@ -72,7 +73,7 @@ def command(
     copies = cloud_of(given.plan.cloud).drill_copies(given.recovery.region, given.loaded.settings)
     if copies is None:
         raise UsageError(
-            f"`gpuinfra drill --live` does not support {given.plan.cloud} yet; use `gpuinfra rehearse drill`"
+            f"`gpuinfra drill --live` does not support {profile_of(given.plan.cloud).title} yet; use `gpuinfra rehearse drill`"
         )
     if not given.loaded.route:
         raise UsageError(f"{given.loaded.path} contains only a declaration, which the engine cannot read")

@@ -131,6 +131,7 @@ def command(
     """
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import TOPICS
+    from gpuinfra.plan.profile import profile_of
     from gpuinfra.region.failover.back import CONFLICTS
     from gpuinfra.region.failover.back import IGNORABLE as IGNORABLE_BACK
     from gpuinfra.region.failover.journal import FailoverJournal
@@ -163,7 +164,7 @@ def command(
         cloud = cloud_of(plan.cloud).failover(plan.region, region, paired.loaded.settings)
         if cloud is None:
             raise UsageError(
-                f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
+                f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {profile_of(plan.cloud).title}"
             )
         check_files(paired, stack)
         journal = FailoverJournal(paired.loaded.path)

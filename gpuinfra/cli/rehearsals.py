@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,26 +32,35 @@ KIND = "rehearsal"
 """The kind of a rehearsal among the entries of `gpuinfra cache`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RehearsalRequest:
+    """What `gpuinfra rehearse` is asked to do."""
+
+    action: str
+    stack: str
+    """Name of the stack, or path of its file."""
+    folder: Path
+    """Folder with the data of the rehearsals."""
+    words: Sequence[str]
+    """Command of `rehearse run`, or empty."""
+    faults: tuple[str, ...]
+    deadline: str | None
+    least_privilege: bool
+    without_nodes: bool
+    on: date | None
+    """Date that replaces today, or None."""
+    to: str | None
+    """Second region of a drill, as declared in `recovery.region`, or None."""
+    lag_minutes: int | None
+    """Simulated replication lag of a drill in minutes, or None for the time in the plan."""
+    as_json: bool
+
+
 class Rehearsals(Protocol):
     """What the commands need from the rehearsal."""
 
-    def run(
-        self,
-        action: str,
-        stack: str,
-        folder: Path,
-        *,
-        words: Sequence[str],
-        faults: tuple[str, ...],
-        deadline: str | None,
-        least_privilege: bool,
-        without_nodes: bool,
-        on: date | None,
-        to: str | None,
-        lag_minutes: int | None,
-        as_json: bool,
-    ) -> int:
-        """Rehearse an action of a stack, or run the command `words` in its rehearsal, print the result, and return the exit code."""
+    def run(self, request: RehearsalRequest) -> int:
+        """Rehearse an action of a stack, or run a command in its rehearsal, print the result, and return the exit code."""
         ...
 
     def opened(

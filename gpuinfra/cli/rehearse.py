@@ -74,7 +74,7 @@ def command(
     """
     from gpuinfra.base.day import read_day
     from gpuinfra.base.errors import UsageError
-    from gpuinfra.cli.rehearsals import required
+    from gpuinfra.cli.rehearsals import RehearsalRequest, required
     from gpuinfra.engine.entries import size_limit
 
     if action != "drill" and (to or lag_minutes is not None):
@@ -83,10 +83,10 @@ def command(
     if action != "run" and words:
         raise UsageError(f"{words[0]!r} follows STACK; omit it, or use `gpuinfra rehearse run {stack} -- COMMAND`")
     size_limit()  # An error in the limit is reported before the rehearsal.
-    return required().run(
-        action,
-        stack,
-        folder,
+    request = RehearsalRequest(
+        action=action,
+        stack=stack,
+        folder=folder,
         words=checked,
         faults=faults,
         deadline=deadline,
@@ -97,6 +97,7 @@ def command(
         lag_minutes=lag_minutes,
         as_json=as_json,
     )
+    return required().run(request)
 
 
 def _checked(words: Sequence[str], *, as_json: bool) -> Sequence[str]:

@@ -38,6 +38,7 @@ def returning_of(
     from gpuinfra.clouds.cloud import cloud_of
     from gpuinfra.clouds.region.readiness import PREFLIGHT, of_preflight
     from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.plan.profile import profile_of
     from gpuinfra.region.failover.back import Returning
     from gpuinfra.region.failover.steps import Failing, SecondStack
     from gpuinfra.region.readiness import data
@@ -61,7 +62,7 @@ def returning_of(
     back = cloud_of(paired.plan.cloud).failover(second, own, config)
     if forward is None or back is None:
         raise UsageError(
-            f"gpuinfra cannot fail back {paired.stack} yet, because it does not support failover on {paired.plan.cloud}"
+            f"gpuinfra cannot fail back {paired.stack} yet, because it does not support failover on {profile_of(paired.plan.cloud).title}"
         )
     stacks = [(one.loaded, one.plan) for one in second_stacks(paired)]
     failing = Failing(

@@ -171,7 +171,9 @@ def of_cloud(cloud: str, question: ReadinessQuestion) -> Iterator[ReadinessLine]
     """Return what the cloud reports. A cloud that gpuinfra cannot read has one line with the state `unread`, so its second region is never ready."""
     lines = cloud_of(cloud).readiness(question)
     if lines is None:
-        reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
+        reason = (
+            f"gpuinfra cannot read the replication status on {profile_of(cloud).title}; check it with the cloud's tools"
+        )
         lines = [unread("replication", cloud, reason, "pulumi stack output recovery")]
     yield from lines
 

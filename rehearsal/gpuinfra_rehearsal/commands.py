@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.base.errors import Interrupted
-from gpuinfra.cli.rehearsals import DEFAULT_FOLDER, Rehearsals
+from gpuinfra.cli.rehearsals import DEFAULT_FOLDER, RehearsalRequest, Rehearsals
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.preflight import PreflightQuestion
@@ -29,22 +29,7 @@ if TYPE_CHECKING:
 class Commands(Rehearsals):
     """Rehearsals with the stand-ins of this package. `Rehearsals` describes the methods."""
 
-    def run(
-        self,
-        action: str,
-        stack: str,
-        folder: Path,
-        *,
-        words: Sequence[str],
-        faults: tuple[str, ...],
-        deadline: str | None,
-        least_privilege: bool,
-        without_nodes: bool,
-        on: date | None,
-        to: str | None,
-        lag_minutes: int | None,
-        as_json: bool,
-    ) -> int:
+    def run(self, request: RehearsalRequest) -> int:
         from gpuinfra.doctor.machine import size
         from gpuinfra.engine.keep import cache_folder
         from gpuinfra_rehearsal.access import run_command
@@ -53,29 +38,31 @@ class Commands(Rehearsals):
         from gpuinfra_rehearsal.session import Options
         from gpuinfra_rehearsal.summary import summary_lines
 
+        folder = request.folder
         options = Options(
-            stack=stack,
-            faults=faults,
-            deadline=deadline,
+            stack=request.stack,
+            faults=request.faults,
+            deadline=request.deadline,
             folder=folder,
-            least_privilege=least_privilege,
-            without_nodes=without_nodes,
-            every_stack=bool(words),
-            on=on,
+            least_privilege=request.least_privilege,
+            without_nodes=request.without_nodes,
+            every_stack=bool(request.words),
+            on=request.on,
         )
-        if words:
-            return run_command(options, words)
-        view = view_for(sys.stderr if as_json else sys.stdout)
+        if request.words:
+            return run_command(options, request.words)
+        view = view_for(sys.stderr if request.as_json else sys.stdout)
         try:
             with view.alive():
-                result = rehearse(action, options, view, to, lag_minutes)
+                result = rehearse(request.action, options, view, request.to, request.lag_minutes)
         except KeyboardInterrupt:
             where = "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
+            again = f"gpuinfra rehearse {request.action} {request.stack}{where}"
             raise Interrupted(
                 f"interrupted; the rehearsal data remains in {folder}; to continue, run "
-                f"`gpuinfra rehearse {action} {stack}{where}` again; to remove the data, run `gpuinfra rehearse destroy {stack}{where}`"
+                f"`{again}` again; to remove the data, run `gpuinfra rehearse destroy {request.stack}{where}`"
             ) from None
-        if as_json:
+        if request.as_json:
             click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))
         for line in summary_lines(result.report, folder, result.closing):
             view.line(line)

@@ -207,7 +207,7 @@ def test_offers_exist_only_on_aws(state: list[dict[str, Any]]) -> None:
     Path("Pulumi.burst.yaml").write_text(on_google_cloud("{kind: spot, count: 2}"))
     done = run("--offers")
     assert isinstance(done.exception, UsageError)
-    assert "on AWS, but burst is on gcp; omit --offers" in str(done.exception)
+    assert "on AWS, but burst is on Google Cloud; omit --offers" in str(done.exception)
 
 
 def iso(at: datetime) -> str:

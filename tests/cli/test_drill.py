@@ -206,12 +206,12 @@ def test_an_impossible_drill_creates_nothing(account: Account, words: list[str],
     assert account.calls == []
 
 
-@pytest.mark.parametrize("cloud", ["azure", "gcp"])
-def test_other_clouds_have_one_error(cloud: str) -> None:
+@pytest.mark.parametrize(("cloud", "title"), [("azure", "Azure"), ("gcp", "Google Cloud")])
+def test_other_clouds_have_one_error(cloud: str, title: str) -> None:
     """The command does not support them yet."""
     done = CliRunner().invoke(cli.command, [f"{cloud}-recovery", "--live"], standalone_mode=False)
     assert isinstance(done.exception, UsageError)
-    assert str(done.exception).startswith(f"`gpuinfra drill --live` does not support {cloud} yet")
+    assert str(done.exception).startswith(f"`gpuinfra drill --live` does not support {title} yet")
 
 
 def test_without_a_complete_checkpoint_nothing_is_created(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

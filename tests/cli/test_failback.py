@@ -224,5 +224,5 @@ def test_wrong_calls_are_usage_errors(returned: Returned, monkeypatch: pytest.Mo
         assert isinstance(done.exception, UsageError), words
         assert text in str(done.exception)
     monkeypatch.setattr(AwsCloud, "failback", lambda *_: None)
-    assert "does not support failover on aws" in str(run("--yes").exception)
+    assert "does not support failover on AWS" in str(run("--yes").exception)
     assert returned.calls == []
