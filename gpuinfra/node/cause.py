@@ -74,6 +74,9 @@ class Cause(str, enum.Enum):
     POOL_DIFFERS = "pool-differs"
     """The versions differ from those of most nodes of the pool (`gpuinfra.handover.uniform`)."""
 
+    NOT_REBOOTED = "not-rebooted"
+    """The node has not rebooted since a step changed it, as each new node."""
+
     FEWER_GPUS = "fewer-gpus"
     """Not every GPU responds. If check G1 fails, this is its consequence."""
 

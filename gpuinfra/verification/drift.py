@@ -24,8 +24,8 @@ CLOUD, NODE = "cloud", "node"
 INSTALLATION = frozenset(check.id for check in ALL.values() if check.is_installation)
 """Checks of software and settings. If one of them does not pass after the handover, the node has changed."""
 
-WARNS_AT_FIRST = frozenset({"D7"})
-"""Checks whose warning means that a new node did not reboot since its installation. A failure is a difference."""
+NO_DRIFT = frozenset({Cause.NOT_REBOOTED, Cause.POOL_DIFFERS})
+"""Causes of warnings that are no differences from the deployment: of each new node, and of nodes that `_versions` compares."""
 
 EPOCH = re.compile(r"^\d+:")
 """The epoch in a Debian version. Ranges contain no epochs."""
@@ -121,10 +121,9 @@ def _settings(node: Judged, commands: FixCommands) -> Iterator[Difference]:
     """Return the checks of the installation that did not pass. Checks with the same reason are one difference."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in node.checks:
-        at_first = check["id"] in WARNS_AT_FIRST and check["outcome"] == "warn"
-        if check["cause"] is Cause.POOL_DIFFERS:
-            continue  # `_versions` compares the nodes.
-        if check["id"] in INSTALLATION and not at_first and check["outcome"] in ("warn", "fail", "error"):
+        if check["cause"] in NO_DRIFT:
+            continue
+        if check["id"] in INSTALLATION and check["outcome"] in ("warn", "fail", "error"):
             groups.setdefault(str(check.get("reason") or ""), []).append(check)
     for reason, checks in groups.items():
         what = " ".join([*(str(check["id"]) for check in checks), str(checks[0]["name"])])

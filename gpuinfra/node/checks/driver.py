@@ -218,7 +218,7 @@ class DriverAfterReboot(Check):
         # This boot loaded the driver in the image. Only a driver that the step installed is not verified yet.
         if installed_in == boot:
             why = "the driver was installed during the current boot and has not been verified after a reboot"
-            return warned(loaded, recorded, why)
+            return warned(loaded, recorded, why, cause=Cause.NOT_REBOOTED)
         return passed(loaded, recorded)
 
 
