@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpuinfra.base.day import VARIABLE
+from tests.distribution import pytest_xdist_make_scheduler  # noqa: F401 - a hook
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 - hooks
 
 DAY = "2026-11-21"
