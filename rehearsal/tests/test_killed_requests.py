@@ -10,8 +10,9 @@ import random
 import signal
 import subprocess
 import time
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,21 @@ PLACES = {
 """Region setting, region, zone, machine type, and required fields."""
 
 
+Point = tuple[str, str, str, int]
+"""Verb, type and moment of a request, and its number among those of this verb and type."""
+OTHERS_S = 0.3
+"""Time for the requests that the engine sends in parallel to the one that is held first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a command did."""
+
+    killed: bool
+    code: int
+    out: str
+
+
 @dataclass
 class KilledRuns:
     """A session without nodes, and the commands of an operator in it."""
@@ -52,21 +68,25 @@ class KilledRuns:
     session: Session
     state_home: Path
 
-    def run(self, *words: str, rule: Mapping[str, Any] | None = None) -> tuple[str, int, str]:
-        """Run a command. Return the type at which all its processes were killed or an empty string, the exit code, and the output."""
-        self.session.cloud.ask("hold", rule or {})
+    def run(self, *words: str, points: Iterable[Point] = ()) -> Run:
+        """Run a command, and kill all its processes while it waits at one of these requests."""
+        asked = [
+            {"verb": verb, "type": kind, "moment": moment, "number": number} for verb, kind, moment, number in points
+        ]
+        self.session.cloud.ask("hold", {"points": asked})
         environment = {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.state_home), "GPUINFRA_WAIT": "none"}
         log = self.state_home / "output.txt"
         with log.open("w") as output:
             process = subprocess.Popen(
                 list(words), cwd=self.session.folder.project, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )  # fmt: skip
-        held, limit = "", time.monotonic() + LIMIT_S
+        held, limit = False, time.monotonic() + LIMIT_S
         while process.poll() is None and not held:
             assert time.monotonic() < limit, log.read_text()
             time.sleep(0.02)
-            held = str(self.session.cloud.ask("held")["type"]) if rule else ""
+            held = bool(asked and self.session.cloud.ask("held")["held"])
         if held:
+            time.sleep(OTHERS_S)
             while left := [
                 pid for pid in marked(self.session.folder.root) if pid not in (self.session.cloud.pid, os.getpid())
             ]:
@@ -74,15 +94,24 @@ class KilledRuns:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 process.poll()
-        return held, process.wait(), log.read_text()
+        return Run(killed=held, code=process.wait(), out=log.read_text())
 
-    def up(self, *options: str, rule: Mapping[str, Any] | None = None) -> tuple[str, int, str]:
+    def reached(self) -> tuple[list[tuple[str, str, str]], Counter[tuple[str, str]]]:
+        """Verb, type and moment of each request at which the last command waited, and the number of performed requests by verb and type.
+
+        Read it after `resume`, because the cloud still performs requests of a command that was killed.
+        """
+        answer = self.session.cloud.ask("held")
+        held = [(one["verb"], one["type"], one["moment"]) for one in answer["held"]]
+        return held, Counter({(one["verb"], one["type"]): one["count"] for one in answer["performed"]})
+
+    def up(self, *options: str, points: Iterable[Point] = ()) -> Run:
         """Run `gpuinfra up`."""
-        return self.run(*command("up", str(self.session.folder.stack_file), "--yes", *options), rule=rule)
+        return self.run(*command("up", str(self.session.folder.stack_file), "--yes", *options), points=points)
 
-    def pulumi(self, *words: str, rule: Mapping[str, Any] | None = None) -> tuple[str, int, str]:
+    def pulumi(self, *words: str, points: Iterable[Point] = ()) -> Run:
         """Run a command of the engine."""
-        return self.run(str(self.session.pulumi.path), *words, "--stack", self.session.folder.stack, rule=rule)
+        return self.run(str(self.session.pulumi.path), *words, "--stack", self.session.folder.stack, points=points)
 
     def resume(self) -> None:
         """Do before the next command what `gpuinfra up --resume` does before it deploys, without the checks of the declaration."""
@@ -111,28 +140,43 @@ class KilledRuns:
         file.write_text(json.dumps(document), encoding="utf-8")
         self.session.reload()
 
-    @property
-    def expected(self) -> dict[str, int]:
-        """Number of resources of each type in the plan."""
-        plan = self.session.plan()
-        return dict(plan.resources) if plan else {}
+    def requests(self, words: tuple[str, ...]) -> Counter[tuple[str, str]]:
+        """Number of requests that a command of the engine sends, by verb and type."""
+        if words is DESTROY:
+            kept = [
+                one for one in self.session.pulumi.resources() if is_resource(one) and not one.get("retainOnDelete")
+            ]
+            return Counter(("delete", str(one["type"])) for one in kept)
+        return Counter(
+            (verb, one["urn"].split("::")[2].rpartition("$")[2])
+            for one in self.changes()
+            for verb in (("create", "delete") if one["op"] == "replace" else (one["op"],))
+        )
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Steps of a preview that change a resource of the cloud."""
+        run = self.pulumi("preview", "--json", "--non-interactive")
+        assert run.code == 0, run.out
+        steps = json.loads(run.out[run.out.index("{") : run.out.rindex("}") + 1])["steps"]
+        return [
+            one
+            for one in steps
+            if one["op"] not in ("same", "read") and is_resource(one.get("newState") or one["oldState"])
+        ]
 
     def assert_complete(self) -> None:
         """State and cloud contain the same resources, each once, and a preview changes nothing."""
         held = [one for one in self.session.cloud.resources() if one.get("urn")]
         assert [urn for urn, count in Counter(str(one["urn"]) for one in held).items() if count > 1] == []
-        state = [
-            one
-            for one in self.session.pulumi.resources()
-            if one.get("custom") and not str(one["type"]).startswith("gpuinfra:")
-        ]
+        state = [one for one in self.session.pulumi.resources() if is_resource(one)]
         assert {(one["type"], one["id"]) for one in held} == {(one["type"], one["id"]) for one in state}
         assert self.session.pulumi.deployment().get("pending_operations") in (None, [])
-        _, code, out = self.pulumi("preview", "--json", "--non-interactive")
-        assert code == 0, out
-        steps = json.loads(out[out.index("{") : out.rindex("}") + 1])["steps"]
-        # Without nodes, the next deployment checks them again.
-        assert [one["urn"] for one in steps if one["op"] not in ("same", "read") and READY not in one["urn"]] == []
+        assert [one["urn"] for one in self.changes()] == []
+
+
+def is_resource(state: Mapping[str, Any]) -> bool:
+    """Return whether a resource of a deployment is one of the cloud. Without nodes, each deployment checks them again."""
+    return bool(state.get("custom")) and not str(state["type"]).startswith(("gpuinfra:", "pulumi:"))
 
 
 def declaration(cloud: str) -> dict[str, str]:
@@ -160,40 +204,42 @@ DESTROY = ("destroy", "--yes", "--skip-preview", "--non-interactive")
 
 
 def kill_at_each_type(
-    runs: KilledRuns,
-    words: tuple[str, ...],
-    verbs: tuple[str, ...],
-    draw: random.Random,
-    *,
-    last: bool = False,
-    kills: int = 1000,
-) -> list[str]:
-    """Kill a command of the engine before or after the first or last request of each type in turn, and continue it. Return the kills.
+    runs: KilledRuns, words: tuple[str, ...], *, last: bool = False, sample: random.Random | None = None
+) -> list[tuple[str, str, str]]:
+    """Kill a command of the engine before and after the first or last request of each type, and continue it. Return the kills.
 
-    The order of the requests, their verbs and the moments are drawn. `kills` is the maximum number of kills.
+    If there is only one request of a type, it is the first and the last one, and `last` selects the moment.
+    With `sample`, the command is killed at requests of a few types that are drawn.
     """
-    killed: list[str] = []
-    skip: dict[str, list[str]] = {"before": [], "after": []}
+    left = runs.requests(words)
+    moments = {key: ["before", "after"] if count > 1 else [single_moment(key, last)] for key, count in left.items()}
+    if sample:
+        moments = {key: [sample.choice(["before", "after"])] for key in sample.sample(sorted(left), SAMPLE)}
+    killed: list[tuple[str, str, str]] = []
     while True:
-        moment, verb = draw.choice(["before", "after"]), draw.choice(verbs)
-        held_now = Counter(str(one["type"]) for one in runs.session.cloud.resources() if one.get("urn"))
-        created = runs.expected if verb == "create" else {}
-        remaining = {kind: count - held_now[kind] for kind, count in created.items()} or dict(held_now)
-        numbers = remaining if last else {}
-        rule = {"verb": verb, "moment": moment, "skip": skip[moment], "numbers": numbers} if kills else None
-        held, code, out = runs.pulumi(*words, rule=rule)
-        if not held:
-            assert code == 0, out[-6000:]
+        points = [
+            (*key, waiting[0], max(left[key], 1) if last else 1) for key, waiting in moments.items() if waiting
+        ]  # fmt: skip
+        run = runs.pulumi(*words, points=points)
+        if not run.killed:
+            assert run.code == 0, run.out[-6000:]
+            assert {key: waiting for key, waiting in moments.items() if waiting} == {}
             return killed
-        killed.append(f"{verb} {moment} {held}")
-        kills -= 1
-        skip[moment].append(held)
-        skip[moment] += [kind for kind in held_now if draw.random() < 0.5] if kills < 100 else []
         runs.resume()
+        held, performed = runs.reached()
+        left -= performed
+        killed += held
+        for verb, kind, _ in held:
+            del moments[verb, kind][0]
+
+
+def single_moment(key: tuple[str, str], last: bool) -> str:
+    """Return one moment of a type for the kills at first requests, and the other for those at last requests."""
+    return "after" if (zlib.crc32(" ".join(key).encode()) % 2 == 0) is last else "before"
 
 
 SAMPLE = 2
-"""Kills of each operation in `make test`."""
+"""Types at whose requests an operation is killed in `make test`."""
 
 
 @pytest.mark.parametrize(
@@ -205,12 +251,12 @@ def test_killed_operations_are_continued(cloud: str, tmp_path: Path) -> None:
     """After kills at drawn requests of the first `up` and of an update, everything exists once. A killed `destroy` deletes everything."""
     draw = random.Random(f"{cloud} 1")
     with opened(cloud, tmp_path) as runs:
-        assert kill_at_each_type(runs, UP, ("create",), draw, kills=SAMPLE)
+        kill_at_each_type(runs, UP, sample=draw)
         runs.assert_complete()
         runs.edit()
-        assert kill_at_each_type(runs, UP, ("create", "update"), draw, kills=1)
+        kill_at_each_type(runs, UP, sample=draw)
         runs.assert_complete()
-        assert kill_at_each_type(runs, DESTROY, ("delete",), draw, kills=SAMPLE)
+        kill_at_each_type(runs, DESTROY, sample=draw)
         assert [one["urn"] for one in runs.session.pulumi.resources() if one.get("custom")] == []
 
 
@@ -218,16 +264,16 @@ def test_killed_operations_are_continued(cloud: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("cloud", PLACES)
 def test_each_type_of_request_is_continued(cloud: str, last: bool, tmp_path: Path) -> None:
-    """The same with a kill before or after the first, or the last, request of each resource type."""
-    draw = random.Random(f"{cloud} {last}")
+    """The same with kills before and after the first, or the last, request of each resource type."""
     with opened(cloud, tmp_path) as runs:
-        types = {one.rpartition(" ")[2] for one in kill_at_each_type(runs, UP, ("create",), draw, last=last)}
-        assert len(types) > 10
+        killed = kill_at_each_type(runs, UP, last=last)
+        assert len({kind for _, kind, _ in killed}) > 10
         runs.assert_complete()
         runs.edit()
-        assert kill_at_each_type(runs, UP, ("create", "update"), draw)
+        killed = kill_at_each_type(runs, UP, last=last)
+        assert {verb for verb, _, _ in killed} >= {"create", "update"}
         runs.assert_complete()
-        assert kill_at_each_type(runs, DESTROY, ("delete",), draw, last=last)
+        kill_at_each_type(runs, DESTROY, last=last)
         assert [one["urn"] for one in runs.session.pulumi.resources() if one.get("custom")] == []
 
 
@@ -237,17 +283,21 @@ def test_the_command_continues_a_killed_run(cloud: str, tmp_path: Path) -> None:
     """`gpuinfra up --resume` continues a killed `gpuinfra up`, and a killed `pulumi up`, which has no journal."""
     draw = random.Random(cloud)
     with opened(cloud, tmp_path) as runs:
-        assert runs.up(rule={"verb": "create", "moment": "after"})[0]
-        assert runs.up("--resume", rule={"verb": "create", "moment": draw.choice(["before", "after"])})[0]
-        _, code, out = runs.up("--resume")
-        assert code == 0, out[-6000:]
+        assert runs.up(points=first(cloud, "after")).killed
+        assert runs.up("--resume", points=first(cloud, draw.choice(["before", "after"]))).killed
+        run = runs.up("--resume")
+        assert run.code == 0, run.out[-6000:]
         runs.assert_complete()
         runs.edit()
-        held, _, _ = runs.pulumi(*UP, rule={"verb": "create", "moment": "after"})
-        assert held
-        _, code, out = runs.up("--resume")
-        assert code == 0, out[-6000:]
+        assert runs.pulumi(*UP, points=first(cloud, "after")).killed
+        run = runs.up("--resume")
+        assert run.code == 0, run.out[-6000:]
         runs.assert_complete()
+
+
+def first(cloud: str, moment: str) -> list[Point]:
+    """Points at the first creation of each type."""
+    return [("create", row.type, moment, 1) for row in cloud_of(cloud).resource_kinds]
 
 
 @pytest.mark.long
@@ -262,13 +312,11 @@ def test_the_command_continues_a_killed_run(cloud: str, tmp_path: Path) -> None:
 def test_pulumi_up_names_the_command(cloud: str, kind: str, tmp_path: Path) -> None:
     """A plain `pulumi up` after a kill fails at the resource that exists, and names the command that continues."""
     with opened(cloud, tmp_path) as runs:
-        every = {row.type for row in cloud_of(cloud).resource_kinds} - {kind}
-        held, _, _ = runs.pulumi(*UP, rule={"verb": "create", "moment": "after", "skip": sorted(every)})
-        assert held == kind
+        assert runs.pulumi(*UP, points=[("create", kind, "after", 1)]).killed
         runs.unlock()
-        _, code, out = runs.pulumi(*UP)
-        assert code != 0
-        assert f"gpuinfra up {runs.session.folder.stack} --resume" in " ".join(out.split())
-        _, code, out = runs.up("--resume")
-        assert code == 0, out[-6000:]
+        run = runs.pulumi(*UP)
+        assert run.code != 0
+        assert f"gpuinfra up {runs.session.folder.stack} --resume" in " ".join(run.out.split())
+        run = runs.up("--resume")
+        assert run.code == 0, run.out[-6000:]
         runs.assert_complete()

@@ -14,8 +14,8 @@ Every request must include the token that the process prints at startup. Respons
 | GET `rights` | lists the rights that nodes used, did not use or were denied |
 | POST `operation` `{"operation"}` | sets the operation under which later changes are recorded |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
-| POST `hold` `{"verb", "moment", "skip", "numbers"}` | holds a request before or after the cloud performs it, until its caller is killed; null ends the rule |
-| GET `held` | returns the type of the request that is held |
+| POST `hold` `{"points"}` | holds the requests with this `verb`, `type`, `moment` (before or after it is performed) and `number` until the caller is killed |
+| GET `held` | returns the requests that are or were held, and the number of performed requests by verb and type |
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
@@ -41,7 +41,7 @@ from gpuinfra.base.errors import UsageError
 from gpuinfra_rehearsal.cloud.core import ids, outage, receiver, registry, replication, store, wire
 from gpuinfra_rehearsal.cloud.core.errors import ApiRejected
 from gpuinfra_rehearsal.cloud.core.faults import Faults
-from gpuinfra_rehearsal.cloud.core.holds import HoldMoment, HoldRule
+from gpuinfra_rehearsal.cloud.core.holds import HoldMoment, HoldPoint
 from gpuinfra_rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra_rehearsal.cloud.core.stand_in import Action
 
@@ -71,7 +71,7 @@ class Control:
             ("GET", "permissions"): lambda _: self.cloud.operator.summary(),
             ("GET", "faults"): lambda _: {"without_effect": self.cloud.faults.without_effect()},
             ("GET", "alerts"): lambda _: {"alerts": receiver.received(self.cloud)},
-            ("GET", "held"): lambda _: {"type": self.cloud.holds.held},
+            ("GET", "held"): lambda _: self._held(),
             ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
@@ -170,13 +170,21 @@ class Control:
         return {"id": resource.id}
 
     def _hold(self, asked: dict[str, Any]) -> dict[str, Any]:
-        verb = asked.get("verb")
-        rule = verb and HoldRule(
-            verb=str(verb), moment=HoldMoment(asked["moment"]), skip=frozenset(map(str, asked.get("skip") or ())),
-            numbers={str(key): int(value) for key, value in (asked.get("numbers") or {}).items()},
-        )  # fmt: skip
-        self.cloud.holds.set(rule or None)
-        return {"verb": verb}
+        points = [
+            HoldPoint(
+                verb=str(one["verb"]), type=str(one["type"]), moment=HoldMoment(one["moment"]), number=int(one.get("number", 1))
+            )
+            for one in asked.get("points") or ()
+        ]  # fmt: skip
+        self.cloud.holds.set(points)
+        return {"points": len(points)}
+
+    def _held(self) -> dict[str, Any]:
+        performed = self.cloud.holds.performed
+        return {
+            "held": [dataclasses.asdict(point) for point in self.cloud.holds.held],
+            "performed": [{"verb": verb, "type": kind, "count": count} for (verb, kind), count in performed.items()],
+        }
 
     def _vanish(self, asked: dict[str, Any]) -> dict[str, Any]:
         resource = self._find(asked)

@@ -1,4 +1,4 @@
-"""Holds a request until its caller is killed, so that a test decides which request of a run is the last one.
+"""Holds requests until their caller is killed, so that a test decides which requests of a run are the last ones.
 
 A request is held before the cloud performs it, or after it and before the answer. The cloud continues to run, as a real cloud does.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 INTERVAL_S = 0.01
@@ -23,48 +23,51 @@ class HoldMoment(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoldRule:
-    """Which request is held."""
+class HoldPoint:
+    """A request that is held."""
 
     verb: str
     """`create`, `update` or `delete`."""
+    type: str
     moment: HoldMoment
-    skip: Collection[str] = ()
-    """Types whose requests are not held."""
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    """Number of the request of a type since the rule was set. Default: 1, the first."""
+    number: int = 1
+    """Number of the request of this verb and type since the points were set. The first is 1."""
 
 
 class HeldRequests:
-    """The rule of a cloud, and the request that is held."""
+    """The requests of a cloud that are to be held, and those that are held."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rule: HoldRule | None = None
-        self._seen: Counter[str] = Counter()
-        self._held = ""
+        self._points: frozenset[HoldPoint] = frozenset()
+        self._seen: Counter[tuple[str, str, HoldMoment]] = Counter()
+        self._held: list[HoldPoint] = []
 
-    def set(self, rule: HoldRule | None) -> None:
-        """Replace the rule. One request is held for each rule."""
+    def set(self, points: Iterable[HoldPoint]) -> None:
+        """Replace the points."""
         with self._lock:
-            self._rule, self._seen, self._held = rule, Counter(), ""
+            self._points, self._seen, self._held = frozenset(points), Counter(), []
 
     @property
-    def held(self) -> str:
-        """Type of the request that is held, or an empty string."""
+    def held(self) -> list[HoldPoint]:
+        """Requests that are or were held since the points were set."""
         with self._lock:
-            return self._held
+            return list(self._held)
 
-    def passes(self, verb: str, token: str, moment: HoldMoment, is_active: Callable[[], bool]) -> bool:
-        """Hold a request if the rule says so. Return False if its caller does not exist anymore, so that the request must not be performed."""
+    @property
+    def performed(self) -> dict[tuple[str, str], int]:
+        """Number of requests that the cloud performed since the points were set, by verb and type."""
         with self._lock:
-            rule = self._rule
-            if rule is None or self._held or (rule.verb, rule.moment) != (verb, moment) or token in rule.skip:
+            return {(verb, kind): n for (verb, kind, moment), n in self._seen.items() if moment is HoldMoment.AFTER}
+
+    def passes(self, verb: str, kind: str, moment: HoldMoment, is_active: Callable[[], bool]) -> bool:
+        """Hold a request at its point. Return False if its caller does not exist anymore, so that the request must not be performed."""
+        with self._lock:
+            self._seen[verb, kind, moment] += 1
+            point = HoldPoint(verb=verb, type=kind, moment=moment, number=self._seen[verb, kind, moment])
+            if point not in self._points:
                 return True
-            self._seen[token] += 1
-            if self._seen[token] != rule.numbers.get(token, 1):
-                return True
-            self._held = token
+            self._held.append(point)
         while is_active():
             time.sleep(INTERVAL_S)
         return False
