@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -152,6 +154,27 @@ def test_proof_is_a_signed_request_with_the_hash(monkeypatch: pytest.MonkeyPatch
     assert same_signature("POST", url, request["headers"], request["body"].encode(), "sts", REGION)
     forged = {**request["headers"], "X-Gpuinfra-Evidence": "0" * 64}
     assert not same_signature("POST", url, forged, request["body"].encode(), "sts", REGION)
+
+
+def test_requests_to_ec2_are_signed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AttachVolume is a form with the media type of the query protocol, and botocore confirms its signature."""
+    sent: list[urllib.request.Request] = []
+    monkeypatch.setattr(aws.Metadata, "credentials", lambda metadata: CREDENTIALS)
+    monkeypatch.setattr(aws.AwsNode, "instance_id", lambda node: "i-0")
+    monkeypatch.setattr(aws, "change", lambda request, *_: sent.append(request))
+    aws.AwsNode(REGION, {}).attach_disk("vol-1")
+    (request,) = sent
+    assert isinstance(request.data, bytes)
+    assert dict(urllib.parse.parse_qsl(request.data.decode())) == {
+        "Action": "AttachVolume",
+        "Version": "2016-11-15",
+        "VolumeId": "vol-1",
+        "InstanceId": "i-0",
+        "Device": aws.DATA_DEVICE,
+    }
+    headers = {name.title(): value for name, value in request.header_items()}
+    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert same_signature("POST", request.full_url, headers, request.data, "ec2", REGION)
 
 
 def test_silent_metadata_service_is_reported(cloud: Cloud) -> None:

@@ -332,3 +332,16 @@ def test_a_proof_that_does_not_exist_anymore_is_none(code: str, unavailable: boo
         stub.add_client_error("get_object", service_error_code=code)
         with pytest.raises(PortUnavailable, match=code) if unavailable else nullcontext():
             assert store.proof(proof) is None
+
+
+@pytest.mark.parametrize(
+    "code", ["PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "AccessDenied", "SlowDown"]
+)
+def test_a_record_that_another_command_changed_or_removed_is_not_written(code: str) -> None:
+    """S3 has three answers to a condition that does not hold. Any other error of S3 is no answer about the record."""
+    client = boto3.client("s3", region_name="us-east-2", aws_access_key_id="testing", aws_secret_access_key="testing")
+    store = S3Evidence(client, "evidence", "evidence/train")
+    with Stubber(client) as stub:
+        stub.add_client_error("put_object", service_error_code=code)
+        with pytest.raises(PortUnavailable, match=code) if code in ("AccessDenied", "SlowDown") else nullcontext():
+            assert store.update("active.json", {}, "tag") is False
