@@ -49,6 +49,7 @@ _NODE = (
         for name in ("judge", "never_pass", "evidence", "cloud", "aws", "azure", "gcp", "hostile", "notices")
     ),
     "tests/clouds/test_redirects.py",
+    "rehearsal/tests/cloud/test_repair_requests.py",
 )
 _SHELL = tuple(
     f"tests/bootstrap/test_{name}.py"
