@@ -86,7 +86,8 @@ def test_a_spot_notice_reaches_a_job_on_two_nodes(rehearse: Rehearse, tmp_path: 
     assert received - sent[0] < 2 * POLLS[cloud] + 0.5 + 5, output
     deadline = time.mktime(time.strptime(notice["deadline"] + "GMT", "%Y-%m-%dT%H:%M:%SZ%Z")) - time.timezone
     assert abs(deadline - sent[0] - NOTICE_S[cloud]) < 2 * POLLS[cloud] + 5
-    assert "sent SIGUSR1 to 1 processes" in output
+    # Between fork and exec, a process that the shell starts has its handlers.
+    assert re.search("sent SIGUSR1 to [12] processes", output), output
     seen = run(command("nodes", *place, "--json"), up.root)
     assert seen.code == 0, seen.err
     assert {one["label"] for one in json.loads(seen.out)["nodes"]} >= {"gpu-2"}
