@@ -20,7 +20,8 @@ SecretName = Annotated[
 
 # The control node fills `${name}` in the files with these values, and Alertmanager evaluates `{{`.
 Plain = Annotated[
-    str, text(r"^[^\x00-\x1f\x7f${}]+$", "one line of text without $, { and }", min_length=1, max_length=256)
+    str,
+    text(r"^[^\x00-\x1f\x7f${}]+$", "one line of text without a dollar sign and braces", min_length=1, max_length=256),
 ]
 
 
