@@ -69,6 +69,8 @@ def command(
         raise UsageError(
             f"--live is missing, which deploys nodes in the second region; to simulate a failover instead, run: gpuinfra rehearse drill {stack} --to REGION"
         )
+    if remove and dry_run:
+        raise UsageError("--dry-run prints the stack file of a drill, and --remove removes a drill; omit one of them")
     given = declared(stack)
     copies = cloud_of(given.plan.cloud).drill_copies(given.recovery.region, given.loaded.settings)
     if copies is None:

@@ -194,6 +194,7 @@ def test_a_dry_run_prints_the_stack_file(account: Account) -> None:
     [
         ([], "--live is missing"),
         (["--live"], "requires confirmation"),
+        (["--live", "--remove", "--dry-run"], "omit one of them"),
         (["--live", "--machine", "g6.xlarg"], "did you mean g6.xlarge?"),
         (["--live", "--machine", "p6e-gb200.36xlarge"], "--machine is p6e-gb200.36xlarge"),
     ],
