@@ -274,6 +274,7 @@ def _remove(path: Path, cluster: str, paired: Paired, copies: DrillCopies, journ
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.disposable import remove_stack
     from gpuinfra.engine.pending import read_deployment
+    from gpuinfra.region.live_drill.stack import check_drill
     from gpuinfra.search.interrupted import continue_killed_run
     from gpuinfra.spec.load import stack_name
 
@@ -281,6 +282,7 @@ def _remove(path: Path, cluster: str, paired: Paired, copies: DrillCopies, journ
         click.echo(line, err=True)
 
     engine, name, keep = find_engine(say), stack_name(path), [journal.lock]
+    check_drill(name, read_deployment(engine, name, paired.project).get("resources") or ())
     try:
         continue_killed_run(
             engine, name, paired.project, clusters=[journal.cluster or cluster], settings=paired.loaded.settings,

@@ -84,7 +84,7 @@ def account(world: World, monkeypatch: pytest.MonkeyPatch) -> Account:
     monkeypatch.setattr(AwsCloud, "checkpoints", lambda *_: (pair,))
     monkeypatch.setattr(AwsCloud, "drill_copies", lambda *_: found)
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: SimpleNamespace(path=Path("pulumi")))
-    left = {"resources": [{"custom": True, "type": "key", "id": "k-1"}]}
+    left = {"resources": [{"custom": True, "type": "key", "id": "k-1", "urn": "urn:a::b::key::train-drill-0a1b-data"}]}
     monkeypatch.setattr(
         "gpuinfra.engine.pending.read_deployment", lambda *_: left if found.stays and found.calls else {}
     )
@@ -175,6 +175,16 @@ def test_a_drill_of_another_machine_is_left_alone(account: Account) -> None:
     assert account.calls == []
     assert run("--live", "--remove").return_value == 0
     assert account.calls == ["remove aws-recovery-drill"]
+
+
+def test_a_stack_with_the_name_of_a_drill_is_not_removed(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack without a cluster of a drill belongs to somebody else."""
+    theirs = {"resources": [{"custom": True, "type": "key", "id": "k-1", "urn": "urn:a::b::key::train-drill-data"}]}
+    monkeypatch.setattr("gpuinfra.engine.pending.read_deployment", lambda *_: theirs)
+    done = run("--live", "--remove")
+    assert isinstance(done.exception, UsageError)
+    assert "is not one of a drill" in str(done.exception)
+    assert account.calls == []
 
 
 def test_a_dry_run_prints_the_stack_file(account: Account) -> None:

@@ -5,8 +5,9 @@ The file of the second region already has the region, the zone, the image copies
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -93,10 +94,23 @@ def path_of(stack: LoadedStack) -> Path:
     return file_of(stack.path, f"{stack.name}{SUFFIX}")
 
 
+DRILL = re.compile(rf"{SUFFIX}-[0-9a-f]{{4}}(-|$)")
+"""What the names of the resources of a drill contain."""
+
+
 def new_name(stack: LoadedStack) -> str:
     """Return the name of the cluster of a drill. It is new for each drill, because clouds keep the names of deleted keys and buckets."""
     tail = f"{SUFFIX}-{secrets.token_hex(2)}"
     return f"{stack.spec.name[: NAME_LENGTH - len(tail)].rstrip('-')}{tail}"
+
+
+def check_drill(stack: str, resources: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `UsageError` if a state contains resources, but no cluster with the name of a drill: the stack of somebody else can have the same name."""
+    own = [one for one in resources if not str(one["type"]).startswith("pulumi:")]
+    if own and not any(DRILL.search(str(one["urn"]).rpartition("::")[2]) for one in own):
+        raise UsageError(
+            f"the stack {stack} is not one of a drill, so it is not removed; rename it, or remove it with Pulumi"
+        )
 
 
 def drill_stack(
